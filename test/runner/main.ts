@@ -8,6 +8,8 @@ import {
   type Init,
   type KernelName,
   containerdReleases,
+  type Runtime,
+  inits,
   isObtainable,
   kernels,
 } from '../support/node/index.ts';
@@ -26,8 +28,8 @@ import {
   INSTALLING,
   type Selection,
   SelectionError,
+  SEPARATE_TOPICS,
   UNDER_SYSTEMD,
-  WITH_EITHER_DRIVER,
   parseArguments,
   selectFiles,
 } from './selection.ts';
@@ -37,6 +39,7 @@ import {
   count,
   endingSignal,
   flags,
+  concurrently,
   inPairs,
   progressOf,
   report,
@@ -61,6 +64,7 @@ const program = new Command('test')
     '--containerd <release...>',
     `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 1.7 and 2.3, without Go 2.1)`,
   )
+  .addOption(new Option('--init <name>', 'only on nodes with this first process; needs files').choices(inits))
   .option('-t, --title <text>', 'only tests with this text in their title; needs files')
   .addOption(
     new Option('--kernel <name>', "the node's kernel, User Mode Linux or Debian's in qemu; needs files")
@@ -71,6 +75,7 @@ const program = new Command('test')
 
 interface Flags {
   readonly containerd?: readonly string[];
+  readonly init?: Init;
   readonly title?: string;
   readonly kernel: KernelName;
 }
@@ -103,13 +108,13 @@ async function unitTests({ folder, title, signal }: Context, files: readonly str
 function endToEnd(
   { folder, title, kernel, signal }: Context,
   what: string,
-  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude' | 'isUnbound'>,
+  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude' | 'isUnbound'> & { readonly runtime?: Runtime },
 ): Promise<Outcome> {
   return testsInNode({
+    runtime: 'runc',
     ...node,
     what: `end to end, ${what}`,
     project: 'e2e',
-    runtime: 'runc',
     kernel,
     outDir: join(folder, what),
     title,
@@ -127,6 +132,60 @@ const buildExecutable = ({ signal }: Context): Promise<unknown> =>
     reject: false,
   });
 
+/** The runs of all end-to-end tests in nodes, the longest first. `installing` waits for the executable. */
+function runsInNodes(
+  context: Context,
+  requested: readonly ContainerdRelease[] | undefined,
+  canBuild: boolean,
+  executable: Promise<unknown>,
+): readonly Run[] {
+  // Three nodes leave no processor idle, so that binding them gains nothing.
+  const isUnbound = true;
+  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
+    endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
+  const systemd: readonly Run[] = [
+    async () => {
+      await executable;
+      return underSystemd('installing', INSTALLING);
+    },
+    () => underSystemd('bypass', BYPASS),
+    () => underSystemd('systemd', UNDER_SYSTEMD),
+  ];
+  if (requested !== undefined) {
+    const whole = inOrder(requested).map(
+      (containerd) => () =>
+        endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedOf(containerd), isUnbound }),
+    );
+    return [...whole, ...(requested.includes(DEBIANS) ? systemd : [])];
+  }
+  const main = mainRelease(canBuild);
+  const ofMain =
+    (what: string, { only = [], exclude = [] }: Pick<NodeRun, 'only' | 'exclude'>): Run =>
+    () =>
+      endToEnd(context, `containerd ${main}, ${what}`, {
+        containerd: main,
+        // The other nodes have runc. crun starts a container in less time.
+        runtime: 'crun',
+        only,
+        exclude: [...excludedOfMain(main), ...exclude],
+        isUnbound,
+      });
+  const others = usualReleases(canBuild).filter((release) => release !== main);
+  return [
+    ofMain(SEPARATE_TOPICS.join(', '), { only: SEPARATE_TOPICS.map((topic) => `test/e2e/${topic}/`) }),
+    ofMain('other topics', { exclude: SEPARATE_TOPICS.map((topic) => `test/e2e/${topic}/**`) }),
+    ...systemd,
+    ...others.map(
+      (containerd) => () =>
+        endToEnd(context, `containerd ${containerd}`, {
+          containerd,
+          exclude: excludedAsIndependent(containerd),
+          isUnbound,
+        }),
+    ),
+  ];
+}
+
 async function everything(
   context: Context,
   requested: readonly ContainerdRelease[] | undefined,
@@ -134,51 +193,30 @@ async function everything(
   const canBuild = await isObtainable('2.3');
   if (requested === undefined && !canBuild)
     say(`containerd ${DEBIANS} is tested instead of 2.3: building that needs a Go toolchain`);
-  const releases = inOrder(requested ?? usualReleases(canBuild));
-  const main = mainRelease(canBuild);
-  const excluded = (containerd: ContainerdRelease): readonly string[] => {
-    if (requested !== undefined) return excludedOf(containerd);
-    return containerd === main ? excludedOfMain(containerd) : excludedAsIndependent(containerd);
-  };
   const executable = buildExecutable(context);
-  // Three nodes leave no processor idle, so that binding them gains nothing.
-  const isUnbound = true;
-  const inNode = (containerd: ContainerdRelease): Promise<Outcome> =>
-    endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excluded(containerd), isUnbound });
-  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
-    endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
-  const installing = async (): Promise<Outcome> => {
+  const unit = async (): Promise<Outcome> => {
     await executable;
-    return underSystemd('installing', INSTALLING);
+    return unitTests(context, []);
   };
-  // The longest runs are first. A node uses one processor, like most files of unit tests.
-  const withSystemd = requested?.includes(DEBIANS) ?? true;
-  const plain = (some: readonly ContainerdRelease[]): readonly Run[] => some.map((release) => () => inNode(release));
-  const runs: readonly Run[] = [
-    ...plain(releases.filter((release) => release === main)),
-    ...(withSystemd ? [() => underSystemd('systemd', [...UNDER_SYSTEMD, ...WITH_EITHER_DRIVER])] : []),
-    ...plain(releases.filter((release) => release !== main)),
-    async () => {
-      await executable;
-      return unitTests(context, []);
-    },
-  ];
-  const waiting = async (): Promise<readonly Outcome[]> => [await installing(), await underSystemd('bypass', BYPASS)];
-  const [outcomes, others] = await Promise.all([inPairs(runs, (run) => run()), withSystemd ? waiting() : []]);
-  return [...outcomes, ...others];
+  const [outcomes, ofUnits] = await Promise.all([
+    concurrently(3, runsInNodes(context, requested, canBuild, executable), (run) => run()),
+    unit(),
+  ]);
+  return [...outcomes, ofUnits];
 }
 
 async function selected(
   context: Context,
   { unit, plain, systemd, installing, needsExecutable }: Selection,
   releases: readonly ContainerdRelease[],
+  requested: Init | undefined,
 ): Promise<readonly Outcome[]> {
   if (needsExecutable) {
     say('building the executable ...');
     await buildExecutable(context);
   }
   const inNodes = (what: string, init: Init, only: readonly string[]): readonly Run[] =>
-    only.length === 0
+    only.length === 0 || (requested ?? init) !== init
       ? []
       : releases.map(
           (containerd) => () => endToEnd(context, `${what}containerd ${containerd}`, { containerd, init, only }),
@@ -193,8 +231,11 @@ async function selected(
   const outcomes = context.kernel === 'uml' ? await inPairs(runs, (run) => run()) : await oneByOne(runs);
   const isEmpty = outcomes.every(({ passed, failures }) => passed === 0 && failures.length === 0);
   if (!isEmpty) return outcomes;
-  const what = `no test of these files has this title: ${context.title ?? ''}`;
-  return [...outcomes, { what: 'title', passed: 0, failures: [{ name: 'all', what }] }];
+  const what =
+    context.title === undefined
+      ? `none of these files runs with the first process ${requested ?? ''}`
+      : `no test of these files has this title: ${context.title}`;
+  return [...outcomes, { what: 'selection', passed: 0, failures: [{ name: 'all', what }] }];
 }
 
 async function oneByOne(runs: readonly Run[]): Promise<Outcome[]> {
@@ -206,9 +247,11 @@ async function oneByOne(runs: readonly Run[]): Promise<Outcome[]> {
 async function main(): Promise<number> {
   const options = program.opts<Flags>();
   const { files, containerd } = parseArguments(program.args, options.containerd);
-  const { title, kernel } = options;
+  const { init, title, kernel } = options;
   if (kernel !== 'uml' && files.length === 0)
     throw new SelectionError('--kernel needs files: npm test -- test/e2e/resize/resize.test.ts --kernel debian');
+  if (init !== undefined && files.length === 0)
+    throw new SelectionError('--init needs files: npm test -- test/e2e/foresight/hold.test.ts --init systemd');
   if (title !== undefined && files.length === 0)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');
   const selection = files.length === 0 ? undefined : selectFiles(files, packageRoot());
@@ -219,7 +262,7 @@ async function main(): Promise<number> {
     const outcomes =
       selection === undefined
         ? await everything(context, containerd)
-        : await selected(context, selection, containerd ?? ['2.1']);
+        : await selected(context, selection, containerd ?? ['2.1'], init);
     return report('tests', outcomes, say);
   } finally {
     await rm(folder, { recursive: true, force: true });

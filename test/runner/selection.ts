@@ -17,7 +17,13 @@ export const INSTALLING = [
   'test/e2e/install/executable.test.ts',
 ];
 
-/** Tests that run with both cgroup drivers, because the drivers differ for them. */
+/** Topics whose tests take half of the time of the main release. They run in one node, and the other topics in another. */
+export const SEPARATE_TOPICS = ['foresight', 'kubernetes', 'volumes'];
+
+/**
+ * Tests for which the cgroup drivers differ. `npm test` runs them with cgroupfs, and with both drivers if they are named. `.ci/run` also
+ * runs them with that of systemd.
+ */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
   'test/e2e/foresight/foresight-off.test.ts',

@@ -135,8 +135,9 @@ export async function count(what: string, file: string): Promise<Outcome> {
   return { what, ...(JSON.parse(text) as Results) };
 }
 
-/** Runs two items concurrently, which suits a machine with two processors. */
-export async function inPairs<Item, Result>(
+/** Runs a function for each item, at most `limit` concurrently, in their order. */
+export async function concurrently<Item, Result>(
+  limit: number,
   items: readonly Item[],
   run: (item: Item) => Promise<Result>,
 ): Promise<Result[]> {
@@ -145,9 +146,15 @@ export async function inPairs<Item, Result>(
   const worker = async (): Promise<void> => {
     for (const item of queue) results.push(await run(item));
   };
-  await Promise.all([worker(), worker()]);
+  await Promise.all(Array.from({ length: limit }, worker));
   return results;
 }
+
+/** Runs two items concurrently, which suits a machine with two processors. */
+export const inPairs = <Item, Result>(
+  items: readonly Item[],
+  run: (item: Item) => Promise<Result>,
+): Promise<Result[]> => concurrently(2, items, run);
 
 /**
  * Prints the failures, the outcome of each run, and the totals in a last line "<name>: N passed, N failed". Returns the exit code. The
