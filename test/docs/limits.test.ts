@@ -13,7 +13,7 @@ import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
-const MIB = 1_048_576;
+const MiB = 1_048_576;
 const page = readFileSync('docs/limits.md', 'utf8');
 const rows = page
   .split('\n')
@@ -23,7 +23,7 @@ const rows = page
 const limitOf = (what: string): string | undefined => rows.find(([name]) => name.startsWith(what))?.[1];
 
 const count = (value: number): string => value.toLocaleString('en-US');
-const size = (bytes: number): string => (bytes >= 1_048_576 ? `${bytes / 1_048_576} MiB` : `${bytes / 1024} KiB`);
+const size = (bytes: number): string => (bytes >= MiB ? `${bytes / MiB} MiB` : `${bytes / 1024} KiB`);
 const time = (ms: number): string => `${ms / 1000} s`;
 
 describe('docs/limits.md has the limits of the code:', () => {
@@ -126,7 +126,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
     const amended = held.all + CONNECTION_LIMIT * held.reserved;
     const parts = [waiting, amended, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
-    const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MIB);
+    const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MiB);
     expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });
 

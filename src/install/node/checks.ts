@@ -2,6 +2,7 @@ import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
+import { MiB } from '../../core/quantities/index.ts';
 import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { checkBypass, isBypassed } from './check-bypass.ts';
@@ -11,9 +12,8 @@ import { isAtLeast } from './release.ts';
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
 
-const MI = 1024 * 1024;
 /** A journal record takes a few KiB, and a node has a few hundred pods. */
-const STATE_BYTES = 16 * MI;
+const STATE_BYTES = 16 * MiB;
 
 /** All checks, in the order of their dependencies. */
 export const checks: readonly Check[] = [
@@ -168,8 +168,8 @@ async function checkSpace(check: string, folder: string, least: number): Promise
   const at = await nearest(folder);
   const { bavail, bsize } = await statfs(at);
   const free = bavail * bsize;
-  const found = `${Math.floor(free / MI)} MiB free for ${folder}`;
-  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
+  const found = `${Math.floor(free / MiB)} MiB free for ${folder}`;
+  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MiB)} MiB are needed`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {

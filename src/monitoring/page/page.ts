@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, roundedDuration } from '../../core/quantities/index.ts';
 import type { Answer } from '../answer.ts';
-import { cpuText, durationText, sizeText } from './amounts.ts';
+import { cpuText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
@@ -88,10 +88,10 @@ function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, loo
 function resizeCard(resize: RecentResize): Html {
   const { namespace, name, at, ms, outcome, message, steps } = resize;
   const items = steps.map(
-    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${durationText(step.ms)}</span></li>`,
+    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${roundedDuration(step.ms)}</span></li>`,
   );
   return html`<article><h3>${namespace}/${name}</h3>
-<p class="dim">${new Date(at).toISOString()}, ${durationText(ms)}</p>
+<p class="dim">${new Date(at).toISOString()}, ${roundedDuration(ms)}</p>
 <p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
 ${timeline(resize)}<ol>${items}</ol></article>`;
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import { quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/index.ts';
 
@@ -76,7 +77,7 @@ export function limitsAbove(
     milliCpu: limits.flatMap(({ cgroup, source, cpuMax }) =>
       cpuMax === undefined || cpuMax.quota === 'max'
         ? []
-        : [{ cgroup, source, amount: Math.floor((cpuMax.quota * 1000) / cpuMax.period) }],
+        : [{ cgroup, source, amount: quotaToMilliCpu(cpuMax.quota, cpuMax.period) }],
     ),
   };
 }

@@ -1,6 +1,7 @@
 import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
+import { exactMilliCpu, exactQuota } from '../../kubelet/index.ts';
 import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 import type { Amounts, ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf } from './declared-sum.ts';
@@ -50,7 +51,8 @@ function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodSta
 function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits): Amounts {
   const size = target.memory ?? memory;
   const { quota, period } = target.cpu ?? {};
-  const milli = quota === undefined || period === undefined || quota === 'max' ? undefined : (quota * 1000) / period;
+  const milli =
+    quota === undefined || period === undefined || quota === 'max' ? undefined : exactMilliCpu(quota, period);
   const wanted = target.cpu === undefined ? milliCpu : milli;
   return {
     ...(size !== undefined && size !== 'max' && { memory: size }),
@@ -211,7 +213,7 @@ const memoryOf = ({ overhead }: PodState): Resource => ({
 /** CPU limits as quotas per `period`, in microseconds. */
 const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
   live: ({ cpu }) => quotaIn(cpu, period),
-  declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : (milliCpu * period) / 1000),
+  declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : exactQuota(milliCpu, period)),
   overhead: quotaIn(overhead.cpu, period),
 });
 

@@ -1,5 +1,6 @@
 import { nameOf } from './pods.ts';
-import { counted, durationText, limitText, printable, sizeText, table, exactSizeText } from './text.ts';
+import { exactSize, roundedSize } from '../../core/quantities/index.ts';
+import { counted, durationText, limitText, printable, table } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireState, WireStep, WireValues } from '../../api/wire/index.ts';
 
 /** Tables and lines about pods and resizes. */
@@ -28,7 +29,7 @@ function podRow(pod: WirePod): string[] {
     ...names,
     limits.cpu,
     limitText(limits.memory),
-    sizeText(used),
+    roundedSize(used),
     String(values.containers.length),
     String(values.volumes.length),
     latestState(pod),
@@ -61,7 +62,7 @@ function valueRow(name: string, { limits, requests, memory_used_bytes: used }: W
     requests.cpu,
     limitText(limits.memory),
     limitText(requests.memory),
-    used > 0 ? sizeText(used) : '',
+    used > 0 ? roundedSize(used) : '',
   ];
 }
 
@@ -74,8 +75,8 @@ function valuesTable({ pod, containers, volumes }: WirePodValues): string {
   if (volumes.length === 0) return limits;
   const rows = volumes.map(({ name, size_bytes: size, used_bytes: used, policy }) => [
     `volume ${name}`,
-    sizeText(size),
-    sizeText(used),
+    roundedSize(size),
+    roundedSize(used),
     policy,
   ]);
   const remarks = volumes.flatMap(remarksOf).map((line) => `${printable(line)}\n`);
@@ -162,7 +163,10 @@ function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
   return [
     ...limitRows('pod', pod),
     ...containers.flatMap(({ name, values }) => limitRows(`container ${name}`, values)),
-    ...volumes.map(({ name, size_bytes: size, policy }) => [`volume ${name}`, policy === '' ? sizeText(size) : policy]),
+    ...volumes.map(({ name, size_bytes: size, policy }) => [
+      `volume ${name}`,
+      policy === '' ? roundedSize(size) : policy,
+    ]),
   ];
 }
 
@@ -201,7 +205,7 @@ export function stepText({ kind, target, text }: WireStep): string {
   return printable(inUnits);
 }
 
-const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSizeText(Number(limit)) : limit);
+const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSize(Number(limit)) : limit);
 
 /** The steps of a plan, or of a resize without events. */
 export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {
