@@ -29,7 +29,7 @@ interface Values<Desired, Allocated, Actual> {
   /** The present value in the kernel. */
   readonly actual?: Actual;
   /** The value that kubelet has admitted and not actuated. */
-  readonly kubeletWants?: Allocated;
+  readonly pending?: Allocated;
 }
 
 /** A declared container. Limits are Kubernetes quantities. */
@@ -209,9 +209,9 @@ const actualFiles = ({ memoryUsed, ...limits }: ActualValues): Files => ({
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
 });
 
-const pendingFiles = (limits: PodLimits | undefined): { readonly kubeletWants?: Files } => {
+const pendingFiles = (limits: PodLimits | undefined): { readonly pending?: Files } => {
   const files = limits === undefined ? {} : knownFiles(limits);
-  return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
+  return Object.keys(files).length === 0 ? {} : { pending: files };
 };
 
 const errorOfDeferred = (deferred: DecreaseReport | undefined): PodInfo['lastError'] =>

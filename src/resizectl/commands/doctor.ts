@@ -13,13 +13,10 @@ export async function doctor(
   options: NodeOptions,
 ): Promise<Exit> {
   const findings = await diagnose(thisNode(options));
-  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings.map(jsonOf) }, output));
+  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings }, output));
   else print(doctorText(findings));
   return exits[worstOf(findings)];
 }
-
-/** The keys of the JSON output are stable, so they differ from the names in {@link Finding}. */
-const jsonOf = ({ check, result, found, remedy }: Finding): object => ({ check, result, says: found, cure: remedy });
 
 /** Formats one line per check, followed by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {
