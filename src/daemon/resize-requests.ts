@@ -3,9 +3,8 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/index.ts';
 import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
-import type { ResizeContext } from '../resize/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
-import { watchKubernetes } from './annotations.ts';
+import { type AnnotationsParts, watchKubernetes } from './annotations.ts';
 import type { LateAllocatable } from './late-allocatable.ts';
 import type { LatePodSpecs } from './late-pod-specs.ts';
 import type { PodResizes } from './pod-resizes.ts';
@@ -13,7 +12,7 @@ import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 
 export interface ResizeRequestsOptions {
   readonly config: Config;
-  readonly context: ResizeContext;
+  readonly context: AnnotationsParts['context'];
   readonly podResizes: PodResizes;
   /** Filled by the watch in Kubernetes. */
   readonly specs: LatePodSpecs;
