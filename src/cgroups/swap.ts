@@ -20,9 +20,10 @@ export interface SwapUse {
 }
 
 /**
- * Returns how swap changes what can be reclaimed, with lower limits on swap if a change sets some. Reclaim writes pages of the anonymous
- * LRU lists (locked pages and those of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the
- * cgroups above it and of the node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it.
+ * KEP-1287, lowering memory; kernel cgroup-v2, memory.swap.max: returns how swap changes what can be reclaimed, with lower limits on
+ * swap if a change sets some. Reclaim writes pages of the anonymous LRU lists (locked pages and those of a tmpfs mounted with noswap
+ * are not on these), in each cgroup up to the free swap of it, of the cgroups above it and of the node. Other cgroups may take the same
+ * free swap: a limit is lowered only once usage is below it.
  *
  * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once it is used.
  * Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.

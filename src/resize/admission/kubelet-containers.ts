@@ -7,9 +7,9 @@ import { type ContainerAmounts, amountsAfter, amountsNow, comparable } from './c
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
- * Throws EXCLUSIVE_CPUS for a container whose CPU changes and that has CPUs of its own from kubelet's static CPU manager, and
- * PINNED_MEMORY for one whose memory changes and is assigned by the static memory manager. kubelet assigned them for the old values,
- * and does not resize such containers (kubelet pkg/kubelet/allocation/handlers.go).
+ * KEP-1287, static CPU and memory policy: throws EXCLUSIVE_CPUS for a container whose CPU changes and that has CPUs of its own from
+ * kubelet's static CPU manager, and PINNED_MEMORY for one whose memory changes and is assigned by the static memory manager. kubelet
+ * assigned them for the old values, and does not resize such containers (kubelet pkg/kubelet/allocation/handlers.go).
  */
 export function assertNotAssigned(
   { managers }: { readonly managers: ResourceManagers },
@@ -33,9 +33,9 @@ export function assertNotAssigned(
 }
 
 /**
- * Throws RESTART_REQUIRED for a container whose resizePolicy says RestartContainer for a resource that changes. kubelet owns the
- * container: it would see a restart by the shim as a crash, and start the container with its own values. Only a pod's spec has the
- * policy, so a pod that kubelet does not run has none.
+ * KEP-1287, resizePolicy; KEP-6030: none for volumes. Throws RESTART_REQUIRED for a container whose resizePolicy says RestartContainer
+ * for a resource that changes. kubelet owns the container: it would see a restart by the shim as a crash, and start the container with
+ * its own values. Only a pod's spec has the policy, so a pod that kubelet does not run has none.
  */
 export function assertNoRestart(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const policies = new Map(state.declared?.containers.map(({ name, resizePolicy }) => [name, resizePolicy]));

@@ -44,7 +44,10 @@ interface ValuesParts {
   readonly procRoot?: string;
 }
 
-/** The values of a container in the kernel and in the runtime's store. In neither when the container is gone. */
+/**
+ * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287, atomic resizes).
+ * In neither when the container is gone.
+ */
 export class ContainerValues {
   private constructor(
     readonly tree: CgroupTree,

@@ -144,8 +144,8 @@ export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription)
 }
 
 /**
- * Runs at the start and after each reconnect: compares the registry with the backend, then recovers all pods with an unfinished
- * transaction. Never rejects. Returns whether all of it succeeded.
+ * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then recovers all
+ * pods with an unfinished transaction. Never rejects. Returns whether all of it succeeded.
  */
 export async function recover(parts: RecoverParts): Promise<boolean> {
   const start = performance.now();

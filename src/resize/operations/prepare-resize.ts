@@ -77,7 +77,10 @@ export interface PreparedResize {
   readonly dropRequests: () => boolean;
 }
 
-/** Reads the pod, and returns the target of a resize. Throws when the resize is not admitted; nothing has changed then. */
+/**
+ * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is not admitted;
+ * nothing has changed then.
+ */
 export async function prepareResize(
   parts: PrepareResizeParts,
   pod: PodDescription,

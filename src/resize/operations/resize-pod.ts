@@ -14,7 +14,7 @@ import { type PreparedResize, type PrepareResizeParts, prepareResize } from './p
 
 export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, PrepareResizeParts {}
 
-/** Implements {@link ResizePod}. */
+/** Resizes containers, the pod and volumes, all or nothing (KEP-1287, KEP-6030, atomic resizes). Implements {@link ResizePod}. */
 export async function resizePod(
   parts: ResizePodParts,
   sandboxId: string,

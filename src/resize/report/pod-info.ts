@@ -78,7 +78,10 @@ export interface PodInfo {
   readonly unreadable?: { readonly reason: string; readonly message: string };
 }
 
-/** Returns everything that the shim knows of a pod. Rejects when the backend is unavailable. */
+/**
+ * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the backend is
+ * unavailable.
+ */
 export async function podInfo(context: PodInfoParts, sandboxId: string): Promise<PodInfo> {
   // Before the outcome is read: the view adds remounts by other programs to it.
   const view = await viewOf(context, sandboxId);

@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { assertNoRestart } from '../../../src/resize/admission/kubelet-containers.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
-import type { Limits, SpecContainer } from '../../../src/sandbox/index.ts';
+import { type Limits, type SpecContainer, readDeclaredPod } from '../../../src/sandbox/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
 
@@ -135,6 +136,14 @@ describe('the resizePolicy in the spec', () => {
   test('the other resource and the present values are resized', async () => {
     await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
     expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('a volume is resized with any policy of its containers', async () => {
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const state = await readDeclaredPod(runtime.context, pod, []);
+    expect(state.declared?.containers.map(({ resizePolicy }) => resizePolicy?.memory)).toContain('RestartContainer');
+    const volumes = new Map([['cache', { kind: 'absolute' as const, size: mi(10) }]]);
+    expect(() => assertNoRestart(pod, state, { pod: {}, containers: new Map(), volumes })).not.toThrow();
   });
 
   test('a pod without a spec has none', async () => {
