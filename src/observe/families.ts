@@ -30,7 +30,7 @@ export const families = {
     'gauge',
     'ready',
     ['check'],
-    'Whether the shim can carry out resizes: 1 if the check passes, otherwise 0. /readyz?verbose shows the cause.',
+    'Whether the shim can apply resizes: 1 if the check passes, otherwise 0. /readyz?verbose shows the cause.',
   ),
   connections: shimMetric('gauge', 'client_connections', [], 'Open connections of CRI clients.'),
   pods: shimMetric('gauge', 'pods', [], 'Pods known to the shim.'),

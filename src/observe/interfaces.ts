@@ -160,7 +160,7 @@ export interface ReadinessCheck {
   readonly isOptional?: true;
 }
 
-/** Whether the shim can carry out resizes: all mandatory checks are ready. It forwards calls either way. */
+/** Whether the shim can apply resizes: all mandatory checks are ready. It forwards calls either way. */
 export interface ReadinessReport {
   readonly ready: boolean;
   readonly checks: readonly ReadinessCheck[];

@@ -117,7 +117,7 @@ export function podDescription(pod: WirePod): string {
     ...decreaseRows(pod.kubelet),
   ];
   const known = [
-    ['kubelet wants', pod.kubelet?.values],
+    ['Pending kubelet resize', pod.kubelet?.values],
     ['Last requested', pod.desired],
     ['Last admitted', pod.allocated],
     ['Last applied', pod.actuated],

@@ -110,7 +110,7 @@ describe('mount options and flags', () => {
 test('a volume larger than the limit is allowed, with a warning in the status, in GetPod and in the log', async () => {
   const running = await stage.pod();
   const isWarning = ({ msg, pod: id }: LogLine): boolean =>
-    msg.startsWith('volume has 160Mi, more than') && id === running.sandboxId;
+    msg === 'volume larger than the memory limit of its pod' && id === running.sandboxId;
   const warnings = (): readonly LogLine[] => shim.log.filter(isWarning);
   const warned = (number: number): Promise<LogLine> => shim.waitForLog(isWarning, number);
   await stage.resize(running, { cache: '160Mi' });

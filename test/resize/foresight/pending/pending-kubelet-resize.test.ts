@@ -78,7 +78,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
   const info = () => podInfo(runtime.context, SANDBOX);
   const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
-  test('has the values that kubelet wants next to the actual ones', async () => {
+  test('has the pending values of kubelet next to the actual ones', async () => {
     await makePod([192, 64], [96, 64]);
     expect(await info()).toMatchObject({
       pod: { pending: wants(160), actual: { 'memory.max': String(256 * MiB) } },
