@@ -84,7 +84,7 @@ async function publishLimits(
   pod: PodDescription,
   { target, shares }: PreparedResize,
 ): Promise<void> {
-  if (shares !== undefined) parts.registry.learnPod({ ...pod, cpuShares: shares });
+  if (shares !== undefined) parts.registry.updatePod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
     await notifyRuntime(parts, pod, {
