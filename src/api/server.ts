@@ -21,6 +21,7 @@ import {
   codeFor,
   createRawServer,
   failureOf,
+  ownerOf,
   rawMessage,
   serveUnary,
   tooManyConnections,
@@ -110,7 +111,7 @@ async function stream(
   call: ServerWritableStream<Buffer, Buffer>,
   trace: CallTrace,
 ): Promise<void> {
-  const watch = await watchResizes(parts, call.request, trace);
+  const watch = await watchResizes(parts, call.request, ownerOf(call), trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
   // Sends headers at once: they tell the client that it misses no event from now on.

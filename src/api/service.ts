@@ -130,10 +130,19 @@ async function findPod(
   return pod;
 }
 
-/** Starts a watch for the events of one pod, or of all pods. */
-export async function watchResizes(parts: ServiceParts, request: Buffer, trace: CallTrace): Promise<ResizeWatch> {
+/**
+ * Starts a watch for the events of one pod, or of all pods.
+ * @param owner the client, which has a share of all watches
+ */
+export async function watchResizes(
+  parts: ServiceParts,
+  request: Buffer,
+  owner: string | undefined,
+  trace: CallTrace,
+): Promise<ResizeWatch> {
   const { pod } = readRequest('WatchResizesRequest', request);
-  return parts.resizes.watch(pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId);
+  const sandboxId = pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId;
+  return parts.resizes.watch(sandboxId, owner);
 }
 
 /** Encodes an event for WatchResizes. */

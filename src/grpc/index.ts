@@ -11,4 +11,5 @@ export type { RawServer } from './raw-server.ts';
 export { codeFor, failureOf, serveStream, serveUnary, withinBudget } from './serve.ts';
 export type { EndedCall } from './serve.ts';
 export { SessionLimit } from './session-limit.ts';
+export { ownerOf } from './session-owner.ts';
 export { loggableError } from './status.ts';

@@ -185,12 +185,14 @@ export class Resizes {
   /**
    * Watches the resizes of one pod, or of all. The events start with the state of each resize that has not ended. Throws
    * TOO_MANY_WATCHERS or STOPPING.
+   * @param owner the client, which has a share of all watches; undefined for the shim itself
    */
-  watch(sandboxId?: string): ResizeWatch {
+  watch(sandboxId?: string, owner?: string): ResizeWatch {
     if (this.#runner.isStopping) throw stopping();
     return this.#watchers.add(
       sandboxId,
       this.#table.allActive.map(({ resize }) => resize),
+      owner,
     );
   }
 
