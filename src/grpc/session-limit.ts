@@ -52,13 +52,14 @@ export class SessionLimit {
       this.#open.delete(ends.session);
     }
     setOwner(session, peer);
-    const held = { session, peer, activeStreams: 0, lastUsed: steadyNow() };
+    const held = { session, peer, activeStreams: 0, calls: 0, lastUsed: steadyNow() };
     this.#open.set(session, held);
     session.once('close', () => this.#open.delete(session));
     session.on('stream', (stream) => {
       held.activeStreams += 1;
       stream.once('close', () => {
         held.activeStreams -= 1;
+        held.calls += 1;
         held.lastUsed = steadyNow();
       });
     });

@@ -105,8 +105,8 @@ function makeRoom(
   tooMany: ClientConnectionsOptions['tooMany'],
 ): boolean {
   const all = [...connections].map(([connection, of]) => {
-    const { activeStreams, lastUsed } = connection;
-    return { connection, activeStreams, lastUsed, peer: of };
+    const { activeStreams, calls, lastUsed } = connection;
+    return { connection, activeStreams, calls, lastUsed, peer: of };
   });
   const { crowd, ends } = roomFor(peer, all);
   tooMany(crowd);

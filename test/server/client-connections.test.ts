@@ -27,6 +27,7 @@ class FakeConnection {
   constructor(
     public activeStreams: number,
     readonly lastUsed = 0,
+    readonly calls = 0,
   ) {}
 
   shutdown(): void {

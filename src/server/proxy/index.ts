@@ -49,6 +49,8 @@ export interface ServedConnection {
   readonly activeStreams: number;
   /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
   readonly lastUsed: number;
+  /** Streams that have ended. */
+  readonly calls: number;
 }
 
 /**
@@ -133,6 +135,9 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
     },
     get lastUsed() {
       return connection.streams.lastUsed;
+    },
+    get calls() {
+      return connection.streams.ended;
     },
   };
 }
