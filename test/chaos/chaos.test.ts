@@ -1,7 +1,10 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fault } from './faults/fault.ts';
 import { faults } from './faults/index.ts';
-import { badCalls, descriptorsOf, violations } from './invariants.ts';
+import { ChaosCounter } from './figures.ts';
+import { badCalls, descriptorsOf, megabytesOf, violations } from './invariants.ts';
 import { Random, schedule } from './random.ts';
 import { Stage } from './stage.ts';
 
@@ -9,6 +12,9 @@ const seed = Number(process.env['CHAOS_SEED']);
 const rounds = Number(process.env['CHAOS_ROUNDS']);
 const title = process.env['CHAOS_TITLE'] ?? '';
 const stage = new Stage();
+const counter = new ChaosCounter();
+/** The figures for the process that started the node. */
+const out = join(process.env['NODE_OUT'] ?? '.', 'chaos.json');
 let descriptors = 0;
 
 beforeAll(async () => {
@@ -35,6 +41,8 @@ async function round(fault: Fault, random: Random): Promise<string[]> {
   await stage.settled();
   const after = await violations(stage, descriptors);
   await stage.reset();
+  counter.add(fault.name, load.calls, megabytesOf(stage.shim.pid));
+  writeFileSync(out, JSON.stringify(counter.figures));
   return [...badCalls(load.calls, fault), ...above, ...after, ...(await violations(stage, descriptors))];
 }
 

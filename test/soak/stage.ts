@@ -49,6 +49,7 @@ export class SoakStage {
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
   #created = 0;
+  #replaced = 0;
   /** Processes of removed pods that were killed for memory. */
   #oomKills = 0;
 
@@ -94,6 +95,12 @@ export class SoakStage {
     this.#server.delete(pod.uid);
     await removeAsKubelet(pod);
     await this.#makePod();
+    this.#replaced += 1;
+  }
+
+  /** How many pods have been removed and made again. */
+  get replaced(): number {
+    return this.#replaced;
   }
 
   get resident(): number {
