@@ -2,7 +2,7 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
-import { type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
+import { type Log, type ReadinessReport, countersFields, createCounters, createLog } from '../observe/index.ts';
 import {
   BypassWatch,
   type Supervisor,
@@ -38,11 +38,17 @@ interface Assembly {
   readonly bypass: BypassWatch;
 }
 
+/** Problems of the configuration in the log. */
+const MOST_LOGGED = 20;
+
 /** Time to close everything after the calls have ended, in milliseconds. Reported to systemd on top of --shutdown-timeout. */
 const CLOSING_MS = 15_000;
 
-/** Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened. */
-export async function startDaemon(config: Config): Promise<Daemon> {
+/**
+ * Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened.
+ * @param problems of the configuration file: with any, the shim forwards every call unchanged and says so
+ */
+export async function startDaemon(config: Config, problems: readonly string[] = []): Promise<Daemon> {
   const counters = createCounters();
   const log = createLog({ level: config.logLevel, dropped: (reason) => counters.logDropped(reason) });
   const stopped = stopSignal();
@@ -54,11 +60,14 @@ export async function startDaemon(config: Config): Promise<Daemon> {
   const { target, state } = takeBypassFiles(process.env);
   await supervisor.check();
   const sockets = { passed: passed.resize, connections: () => cri.connections };
-  const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
+  const isResizing = config.intercept && problems.length === 0;
+  const resizing = isResizing ? createResizing(config, log, counters, sockets) : noResizing(sockets, problems);
   const cri: CriSocket = createCriSocket(config, resizing, { passed: passed.cri, log, counters });
   const { failure } = await cri.listen();
   const { containerRuntimeEndpoint: backend, intercept } = config;
   log.info({ version, listen: cri.path, passed: Object.keys(passed), backend, intercept }, 'serving');
+  if (problems.length > 0)
+    log.error({ problems: problems.slice(0, MOST_LOGGED) }, 'configuration invalid: every call is forwarded unchanged');
   crashPoint('serving');
   const bypass = new BypassWatch({ log, state, onEnd: (times) => resizing.bypassEnded(times) });
   const metrics = await serveMetrics(config, {
@@ -74,7 +83,7 @@ export async function startDaemon(config: Config): Promise<Daemon> {
   await resizing.begin();
   useLittleMemory();
   await writeBypassTarget(target, backend, log);
-  await supervisor.ready(`serving ${cri.path}`);
+  await supervisor.ready(statusText(cri.path, await resizing.readiness()));
   if (variables !== undefined) void bypass.run();
 
   return {
@@ -85,6 +94,13 @@ export async function startDaemon(config: Config): Promise<Daemon> {
     },
     stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics, bypass }, signal),
   };
+}
+
+/** What `systemctl status` shows. */
+function statusText(path: string, { passThrough, checks }: ReadinessReport): string {
+  if (passThrough === undefined) return `serving ${path}`;
+  if (passThrough === 'configured') return `serving ${path}, intercept is off: every call is forwarded unchanged`;
+  return `serving ${path}, configuration ${checks[0]?.says ?? passThrough}`;
 }
 
 async function stop(

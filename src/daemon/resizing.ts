@@ -11,7 +11,7 @@ import {
   createInterceptors,
   listenOnInherited,
   localHandlers,
-  noInterceptors,
+  passThroughHandlers,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
@@ -41,18 +41,20 @@ export interface Resizing {
   close(graceMs: number): Promise<void>;
 }
 
-/** Intercepts nothing (`--intercept=false`). Closes connections to a resize API socket that systemd opened. */
-export function noResizing(passed: PassedSocket | undefined): Resizing {
+/**
+ * Intercepts nothing. Closes connections to a resize API socket that systemd opened.
+ * @param problems of an invalid configuration file; without any, `intercept: false` is configured
+ */
+export function noResizing({ passed, connections }: ResizingSockets, problems: readonly string[]): Resizing {
   let refusing: Listener | undefined;
+  const readiness = (): Promise<ReadinessReport> => Promise.resolve(passThroughReport(problems));
   return {
-    interceptors: noInterceptors,
-    handlers: { unary: new Map(), streams: new Map() },
+    ...passThroughHandlers({ version, readiness, connections }),
     async begin() {
       if (passed !== undefined)
         refusing = await listenOnInherited({ ...passed, onConnection: (connection) => connection.destroy() });
     },
-    readiness: () =>
-      Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
+    readiness,
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
     overview: () => Promise.resolve({ pods: [], recent: [] }),
     letCallsThrough: () => undefined,
@@ -61,15 +63,41 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
   };
 }
 
+/** The sockets of the shim, for what acts on resizes. */
+export interface ResizingSockets {
+  /** The socket of the resize API, if systemd created it. */
+  readonly passed: PassedSocket | undefined;
+  /** Number of clients on the CRI socket. */
+  readonly connections: () => number;
+}
+
+/** Limits of the text of a report: a file may have any number of problems. */
+const MOST_PROBLEMS = 3;
+const LONGEST_PROBLEM = 300;
+
+function passThroughReport(problems: readonly string[]): ReadinessReport {
+  if (problems.length === 0) {
+    const check = { name: 'intercept', ready: true, says: 'off by configuration: every call is forwarded unchanged' };
+    return { ready: true, checks: [check], passThrough: 'configured' };
+  }
+  const shown = problems.slice(0, MOST_PROBLEMS).map((line) => line.slice(0, LONGEST_PROBLEM));
+  const more = problems.length > MOST_PROBLEMS ? `; and ${problems.length - MOST_PROBLEMS} more` : '';
+  const says = `invalid, so every call is forwarded unchanged: ${shown.join('; ')}${more}`;
+  return {
+    ready: false,
+    checks: [{ name: 'configuration', ready: false, says }],
+    passThrough: 'invalid configuration',
+  };
+}
+
 /**
  * Assembles what acts on resizes: the backend client, the state of the node, the interceptors and the resize API.
- * @param sockets `passed`: the socket of the resize API, if systemd created it; `connections`: number of clients on the CRI socket
  */
 export function createResizing(
   config: Config,
   log: Log,
   counters: Counters,
-  { passed, connections }: { readonly passed: PassedSocket | undefined; readonly connections: () => number },
+  { passed, connections }: ResizingSockets,
 ): Resizing {
   const core = createResizeCore(config, log, counters);
   const { backend, kubelet, context, podResizes } = core;

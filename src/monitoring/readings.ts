@@ -27,6 +27,7 @@ export function readingFamilies({ version, connections, readiness, node, bypass 
     new Reading(families.ready, () =>
       readiness.checks.map(({ name, ready }) => [[name] as const, ready ? 1 : 0] as const),
     ),
+    new Reading(families.intercepting, one(readiness.passThrough === undefined ? 1 : 0)),
     new Reading(families.connections, one(connections)),
     new Reading(families.pods, one(node.pods)),
     new Reading(families.volumes, one(volumes.count)),

@@ -32,6 +32,12 @@ export const families = {
     ['check'],
     'Whether the shim can apply resizes: 1 if the check passes, otherwise 0. /readyz?verbose shows the cause.',
   ),
+  intercepting: shimMetric(
+    'gauge',
+    'intercepting',
+    [],
+    'Whether the shim acts on resizes: 1 if so, 0 if it forwards every call unchanged (intercept: false, or an invalid configuration).',
+  ),
   connections: shimMetric('gauge', 'client_connections', [], 'Open connections of CRI clients.'),
   pods: shimMetric('gauge', 'pods', [], 'Pods known to the shim.'),
   volumes: shimMetric('gauge', 'volumes', [], 'Memory-backed volumes that the shim can resize.'),

@@ -164,7 +164,12 @@ export interface ReadinessCheck {
 export interface ReadinessReport {
   readonly ready: boolean;
   readonly checks: readonly ReadinessCheck[];
+  /** Why the shim forwards every call unchanged. Undefined: it acts on resizes. */
+  readonly passThrough?: PassThrough;
 }
+
+/** `configured`: `intercept: false`. `invalid configuration`: the file has a problem, so none of its calls may be intercepted. */
+export type PassThrough = 'configured' | 'invalid configuration';
 
 export const noLog: Log = {
   debug: () => undefined,

@@ -7,6 +7,7 @@ export {
   interceptionOf,
   localHandlers,
   noInterceptors,
+  passThroughHandlers,
 } from './handlers/index.ts';
 export type { Interceptors, LocalHandlers } from './handlers/index.ts';
 export { listen, listenOnInherited, loadPeerOf, unknownPeer } from './listener/index.ts';

@@ -51,7 +51,7 @@ function pageOf({ version, readiness, overview, now }: PageParts): Html {
 <title>cri-resize-shim</title>${styleElement}</head><body>
 <header><h1>cri-resize-shim</h1>
 <p class="dim">${version}, ${now.toISOString()}</p>
-${failing.length === 0 ? html`<p>ready: the shim can resize pods</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
+${failing.length === 0 ? stateLine(readiness) : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
 <main><h2>Pods</h2>
 ${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
 <h2>Resizes</h2>
@@ -59,6 +59,11 @@ ${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<di
 </main></body></html>
 `;
 }
+
+const stateLine = ({ passThrough }: ReadinessReport): Html =>
+  passThrough === undefined
+    ? html`<p>ready: the shim can resize pods</p>`
+    : html`<p class="bad">intercept is off by configuration: every call is forwarded unchanged</p>`;
 
 const nameOf = ({ pod }: PodSummary): string => `${pod.namespace}/${pod.name}`;
 

@@ -60,6 +60,7 @@ export function localHandlers({ handlers, amendments, streams }: Interceptors, b
   return { unary: new Map([...amended, ...handlers]), streams: new Map(amendedStreams) };
 }
 
+export { passThroughHandlers } from './shim-status.ts';
 export { interceptionOf, noInterceptors, createLocalServer } from './serving/index.ts';
 export type { Interceptors, LocalHandlers } from './serving/index.ts';
 export { callFields } from '../../grpc/index.ts';
