@@ -3,10 +3,10 @@ import { dirname } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { MiB } from '../../core/quantities/index.ts';
-import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
+import { type Node, type Runtime, queryRuntime } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { checkBypass, isBypassed } from './check-bypass.ts';
-import { findKubelet } from '../kubelet/index.ts';
+import { checkKubelet } from './check-kubelet.ts';
 import { isAtLeast } from './release.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
@@ -124,42 +124,6 @@ async function checkShim(node: Node): Promise<Finding> {
     return warning(`serves ${listen}, ready, with limits: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
   if (runtime.shim.ready) return ok(`serves ${listen}, ready`);
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
-}
-
-async function checkKubelet(node: Node): Promise<Finding> {
-  const { ok, warning, failed } = findingsOf('kubelet');
-  const ours = `unix://${node.listen}`;
-  const manually = 'check containerRuntimeEndpoint of kubelet manually';
-  if (!(await isThere(node.systemdFolder)))
-    return warning('not checked: systemd is not the init system of this node', manually);
-  try {
-    const found = await findKubelet(node);
-    switch (found.kind) {
-      case 'no unit':
-        return warning(
-          `no unit ${node.kubeletUnit}`,
-          'specify the unit with --kubelet-unit, if this node runs kubelet',
-        );
-      case 'stopped':
-        return warning(`${node.kubeletUnit} is ${found.state}`, `systemctl start ${node.kubeletUnit}`);
-      case 'unclear':
-        return failed(
-          `${node.kubeletUnit} runs, but its endpoint is unknown: ${found.why}`,
-          'check the --config flag of kubelet',
-        );
-      case 'running': {
-        const { endpoint, source } = found.kubelet;
-        const origin = { config: 'configuration file', flag: 'flag', default: 'default' }[source.kind];
-        if (socketOf(endpoint) === node.listen) return ok(`uses the shim (${origin})`);
-        return warning(
-          `uses ${endpoint}, not the shim (${origin})`,
-          source.kind === 'flag' ? `set --container-runtime-endpoint=${ours}` : `set containerRuntimeEndpoint: ${ours}`,
-        );
-      }
-    }
-  } catch (error) {
-    return warning(`cannot be checked: ${messageOf(error)}`, manually);
-  }
 }
 
 /** Checks the free disk space. @param least in bytes */

@@ -21,7 +21,8 @@ import {
 } from '../host/index.ts';
 import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { type Kubelet, Refusal, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
+import { type Kubelet, Refusal, keepAtShim, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
+import { USED_FILE } from '../../endpoint/index.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
 
@@ -55,7 +56,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isNew = program.length + units.length + settings.length > 0;
   const start = isNew || !(await isUp(site.node, state)) ? [starting(site, state)] : [];
   const older = isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
-  const move = isThrough ? [] : [await pointAtShim(site, kubelet)];
+  const move = isThrough ? await keepAtShim(site, kubelet) : [await pointAtShim(site, kubelet)];
 
   const already = [
     ...(isPackaged ? [`the program at ${originOf(origin)} and its units belong to a package`] : []),
@@ -81,14 +82,17 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = await removingCommand(site);
-  const changes = [...move, ...stop, ...units, ...command, ...(hasProgram ? [removingProgram(site.to)] : [])];
+  // Otherwise a later shim would report that kubelet no longer uses it.
+  const used = join(site.node.stateFolder, USED_FILE);
+  const forget = (await isThere(used)) ? [removing(used)] : [];
+  const program = hasProgram ? [removingProgram(site.to)] : [];
+  const changes = [...move, ...stop, ...forget, ...units, ...command, ...program];
   return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
 }
 
 async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]> {
   try {
-    const kubelet = await runningKubelet(site);
-    return socketOf(kubelet.endpoint) === site.node.listen ? [await pointAtContainerd(site, kubelet)] : [];
+    return await pointAtContainerd(site, await runningKubelet(site));
   } catch (error) {
     // Without an installed shim there is nothing that kubelet could still use.
     if (error instanceof Refusal && !isHere) return [];

@@ -18,10 +18,17 @@ export async function doctor(
   return exits[worstOf(findings)];
 }
 
-/** Formats one line per check, followed by the remedies. */
+/** Formats one line per check, followed by what the findings are based on and by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {
   const rows = findings.map(({ check, result, found }) => [check, result, found]);
   const remedies = findings.filter(({ remedy }) => remedy !== '').map(({ check, remedy }) => [`  ${check}:`, remedy]);
   const advice = remedies.length === 0 ? '' : `\nWhat to do:\n${table(remedies)}`;
-  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${advice}`;
+  const details = findings.map(detailsText).join('');
+  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${details}${advice}`;
+}
+
+/** Lists what sets the endpoint of kubelet, the only finding with details. */
+function detailsText({ details }: Finding): string {
+  if (details === undefined) return '';
+  return `\nRuntime endpoint of kubelet, in the order in which it is read:\n${details.map((line) => `  ${line}\n`).join('')}`;
 }

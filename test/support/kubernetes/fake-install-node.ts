@@ -37,6 +37,15 @@ export class FakeInstallNode {
   constructor() {
     for (const name of ['cgroup', 'proc', 'systemd', 'bin']) mkdirSync(join(this.folder, name));
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
+    this.process(42, 'kubelet');
+  }
+
+  /** Puts a process into the fake procfs. Its root is a folder of its own. */
+  process(pid: number, name: string, { parent = 1, startTime = 1000 } = {}): void {
+    this.put(`proc/${pid}/comm`, `${name}\n`);
+    this.put(`proc/${pid}/stat`, `${pid} (${name}) S ${parent} ${'0 '.repeat(17)}${startTime} 0 0\n`);
+    this.put(`proc/${pid}/status`, `Name:\t${name}\nNSpid:\t${pid}\n`);
+    mkdirSync(join(this.folder, `proc/${pid}/root`), { recursive: true });
   }
 
   /** Returns the path of a file in the folder. */
