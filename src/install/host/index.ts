@@ -28,5 +28,5 @@ export {
   shimEndpoint,
   socketOf,
 } from './site.ts';
-export { systemctl, unitProperties } from './systemctl.ts';
+export { stopUnits, systemctl, unitProperties } from './systemctl.ts';
 export { type Wait, waitUntil } from './waiting.ts';

@@ -12,6 +12,7 @@ import {
   UNITS,
   type Wait,
   queryRuntime,
+  stopUnits,
   systemctl,
   unitProperties,
   waitUntil,
@@ -62,7 +63,7 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
       // systemd does not create a socket for a running service that opened its own.
-      if (SOCKETS.some((unit) => stopped.includes(unit))) await systemctl(['stop', '--', SERVICE]);
+      if (SOCKETS.some((unit) => stopped.includes(unit))) await stopUnits([SERVICE]);
       await systemctl(['start', '--', ...SOCKETS]);
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs).catch(withLogLine);
       await waitUntil(wait, () => missingOf(node));
@@ -98,9 +99,8 @@ export function stopping({ node, wait, unitFolder }: Site, before: UnitsState): 
 
 /** Stops units and removes the sockets, which systemd keeps (RemoveOnStop=no). */
 async function stop(units: readonly string[], node: Node): Promise<void> {
-  await systemctl(['stop', '--', ...units]);
-  // The stop of the service has started the fallback.
-  if (units.includes(SERVICE)) await stopStartedUnits();
+  // The stop of the service starts the fallback.
+  await stopUnits(units, units.includes(SERVICE) ? stopStartedUnits : undefined);
   await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
   if (!SOCKETS.every((unit) => units.includes(unit))) return;
   const folder = dirname(node.listen);
