@@ -1,8 +1,9 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
-import { type PodState, containerSubject, podName } from '../../sandbox/index.ts';
+import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { type PodState, SWAP_MAX, containerSubject, podName, settingsIn } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
+import { sizeIn } from '../plan/index.ts';
 import { type ContainerAmounts, amountsAfter, amountsNow, comparable } from './container-amounts.ts';
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
@@ -46,6 +47,33 @@ export function assertNoRestart(pod: PodDescription, state: PodState, desired: D
       `its resizePolicy for ${label} is RestartContainer, and only kubelet, which owns the container, can restart it with other ` +
       'values: resize the pod through the API server (kubectl patch --subresource resize)';
     throw rejected(Reason.RESTART_REQUIRED, pod, name, message, 'RestartContainer');
+  }
+}
+
+/**
+ * Throws SWAP_NOT_RESIZABLE for a container that may swap and whose memory request changes: with LimitedSwap kubelet derives the limit on
+ * swap from the request, and does not resize such a container in place (kubelet pkg/kubelet/allocation/handlers.go,
+ * disallowResizeForSwappableContainers). kubelet sets the limit as a key of `unified`, which the runtime stores. A request that neither
+ * kubelet nor the spec tells is not kubelet's.
+ *
+ * @param containers what the runtime stores, by name
+ */
+export function assertSwapStays(
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, Pick<ContainerDescription, 'resources'>>,
+): void {
+  const now = new Map(amountsNow(state, desired).map(({ name, requests }) => [name, requests.memory]));
+  const declared = new Map(state.declared?.containers.map(({ name, requests }) => [name, requests?.memory]));
+  for (const { name, requests } of amountsAfter(state, desired)) {
+    const swap = sizeIn(settingsIn(containers.get(name)?.resources), SWAP_MAX);
+    if (swap === undefined || swap === 'max' || swap === 0 || declared.get(name) === undefined) continue;
+    if (!differs('memory', now.get(name), requests.memory)) continue;
+    const message =
+      `kubelet has derived its limit on swap, ${swap} bytes, from its memory request, and does not resize the request of a ` +
+      'container that may swap';
+    throw rejected(Reason.SWAP_NOT_RESIZABLE, pod, name, message, String(swap));
   }
 }
 

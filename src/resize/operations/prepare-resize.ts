@@ -28,6 +28,7 @@ import {
   assertReclaimable,
   assertRequestsFit,
   assertResizable,
+  assertSwapStays,
   assertWithinCgroups,
 } from '../admission/index.ts';
 import type { PerformParts } from '../execute/index.ts';
@@ -102,10 +103,7 @@ export async function prepareResize(
   const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
   const split = containerTargets(pod, containers, exact, desired, memoryQos.ofContainer);
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
-  assertQosClassStays(pod, state, desired);
-  assertNotAssigned(parts, pod, state, desired);
-  assertNoRestart(pod, state, desired);
-  assertWithinCgroups(parts, pod, state, desired);
+  assertAdmitted(parts, pod, state, desired, containers);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
   const shares = desired.pod.shares ?? derived?.then;
@@ -126,6 +124,21 @@ export async function prepareResize(
   // Last: nothing may fail between the record and the transaction.
   const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, dropRequests };
+}
+
+/** Throws the errors of the rules that do not depend on other pods: QoS class, static managers, resizePolicy, swap, cgroups above. */
+function assertAdmitted(
+  parts: Pick<PrepareResizeParts, 'tree' | 'managers'>,
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, ContainerDescription>,
+): void {
+  assertQosClassStays(pod, state, desired);
+  assertNotAssigned(parts, pod, state, desired);
+  assertNoRestart(pod, state, desired);
+  assertSwapStays(pod, state, desired, containers);
+  assertWithinCgroups(parts, pod, state, desired);
 }
 
 /**

@@ -8,9 +8,10 @@ import {
   assertNotAssigned,
   assertQosClassStays,
   assertResizable,
+  assertSwapStays,
 } from '../../../src/resize/admission/index.ts';
 import type { DesiredPod } from '../../../src/resize/model/index.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
+import { type PodDescription, decode, encode } from '../../../src/runtime/index.ts';
 import type {
   Amounts,
   ContainerKind,
@@ -23,8 +24,8 @@ import type {
 import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 /**
- * What kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS classes, resize policies
- * and what the static managers have assigned. The rules are written again here, as Kubernetes has them.
+ * What kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS classes, resize policies,
+ * limits on swap and what the static managers have assigned. The rules are written again here, as Kubernetes has them.
  */
 
 const MiB = 2 ** 20;
@@ -40,6 +41,8 @@ interface Declared {
   readonly policy: Readonly<Record<'cpu' | 'memory', RestartPolicy>>;
   readonly cpus: boolean;
   readonly nodes: boolean;
+  /** Whether kubelet has given it a limit on swap (LimitedSwap). */
+  readonly swap: boolean;
 }
 
 const amount = fc.constantFrom(100, 200, 400);
@@ -65,6 +68,7 @@ const container: fc.Arbitrary<Declared> = fc
     policy: fc.record({ cpu: restart, memory: restart }),
     cpus: fc.constantFrom(false, false, true),
     nodes: fc.constantFrom(false, false, true),
+    swap: fc.constantFrom(false, false, true),
   } as const)
   .map(({ values: own, kind, ...others }) => ({
     ...others,
@@ -157,6 +161,17 @@ const desiredOf = (name: string, { memory, milliCpu, memoryRequest, cpuRequest }
   memoryRequests: { containers: memoryRequest === undefined ? {} : { [name]: mi(memoryRequest) } },
 });
 
+/** What the runtime stores of a container. */
+const stored = (swap: boolean) => ({
+  resources:
+    decode(
+      'UpdateContainerResourcesRequest',
+      encode('UpdateContainerResourcesRequest', {
+        linux: { unified: { 'memory.swap.max': swap ? '1048576' : '0' } },
+      }),
+    ).linux ?? undefined,
+});
+
 /** Returns the reason of the rejection; undefined if all rules admit the request. */
 function verdict(containers: readonly Declared[], name: string, wanted: Change): string | undefined {
   const state = stateOf(containers, classOf(containers));
@@ -169,6 +184,7 @@ function verdict(containers: readonly Declared[], name: string, wanted: Change):
     assertQosClassStays(pod, state, desired);
     assertNotAssigned({ managers }, pod, state, desired);
     assertNoRestart(pod, state, desired);
+    assertSwapStays(pod, state, desired, new Map(containers.map(({ swap }, index) => [`c${index}`, stored(swap)])));
     return undefined;
   } catch (error) {
     if (error instanceof ShimError) return error.reason;
@@ -212,13 +228,19 @@ function expected(containers: readonly Declared[], place: number, wanted: Change
   const isRestart =
     (policy.memory === 'RestartContainer' && changes('memory')) ||
     (policy.cpu === 'RestartContainer' && changes('milliCpu'));
-  return isRestart ? 'RESTART_REQUIRED' : undefined;
+  if (isRestart) return 'RESTART_REQUIRED';
+  const isRequest = now.requests.memory !== undefined && after.requests.memory !== now.requests.memory;
+  return now.swap && isRequest ? 'SWAP_NOT_RESIZABLE' : undefined;
 }
 
 function changed(now: Declared, { memory, milliCpu, memoryRequest, cpuRequest }: Change): Declared {
   const set = (of: Values, more: Readonly<Record<string, number | null | undefined>>): Values => {
-    const all = { ...of, ...Object.fromEntries(Object.entries(more).filter(([, value]) => value !== undefined)) };
-    return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+    const isAsked = ([, value]: [string, number | null | undefined]): boolean => value !== undefined;
+    const all: Record<string, number | null | undefined> = {
+      ...of,
+      ...Object.fromEntries(Object.entries(more).filter(isAsked)),
+    };
+    return Object.fromEntries(Object.entries(all).flatMap(([key, value]) => (value ? [[key, value]] : [])));
   };
   return {
     ...now,
@@ -228,18 +250,18 @@ function changed(now: Declared, { memory, milliCpu, memoryRequest, cpuRequest }:
 }
 
 test('a request is rejected with the reason that Kubernetes has, and only then', () => {
-  const seen = new Set<string | undefined>();
+  const seen = new Set<string>();
   fc.assert(
     fc.property(given, ({ containers, place, change: wanted }) => {
       const found = verdict(containers, `c${place}`, wanted);
       expect(found).toBe(expected(containers, place, wanted));
-      seen.add(found ?? `admitted, ${classOf(containers)}`);
+      const qosClass = classOf(containers);
+      seen.add(found === 'QOS_CLASS_CHANGES' ? `${found}, ${qosClass}` : (found ?? `admitted, ${qosClass}`));
     }),
     { numRuns: 4000 },
   );
   expect([...seen]).toEqual(
     expect.arrayContaining([
-      'admitted, BestEffort',
       'admitted, Burstable',
       'admitted, Guaranteed',
       'EPHEMERAL_CONTAINER_NOT_RESIZABLE',
@@ -247,8 +269,11 @@ test('a request is rejected with the reason that Kubernetes has, and only then',
       'INIT_CONTAINER_ENDED',
       'INIT_CONTAINER_NOT_RESIZABLE',
       'PINNED_MEMORY',
-      'QOS_CLASS_CHANGES',
+      'QOS_CLASS_CHANGES, BestEffort',
+      'QOS_CLASS_CHANGES, Burstable',
+      'QOS_CLASS_CHANGES, Guaranteed',
       'RESTART_REQUIRED',
+      'SWAP_NOT_RESIZABLE',
     ]),
   );
 });
