@@ -11,6 +11,8 @@ import { Stage } from './stage.ts';
 const seed = Number(process.env['CHAOS_SEED']);
 const rounds = Number(process.env['CHAOS_ROUNDS']);
 const title = process.env['CHAOS_TITLE'] ?? '';
+/** Of the shim, printed for a failed round. */
+const LOG_LINES = 300;
 const stage = new Stage();
 const counter = new ChaosCounter();
 /** The figures for the process that started the node. */
@@ -51,7 +53,10 @@ describe('a node with a fault is whole again after it', () => {
   for (const [index, fault] of schedule(chosen, rounds, seed).entries()) {
     test(`round ${index + 1}: ${fault.name}`, async () => {
       const found = await round(fault, new Random(seed + index)).catch((error: unknown) => [String(error)]);
-      if (found.length > 0) await stage.renew();
+      if (found.length > 0) {
+        process.stderr.write(`${stage.shim.lastLines(LOG_LINES).join('\n')}\n`);
+        await stage.renew();
+      }
       expect(found).toEqual([]);
     });
   }
