@@ -50,6 +50,7 @@ export const steps: readonly Step[] = [
   { name: 'kubelet under systemd', command: run('kubelet', '--only', 'installer', 'bypass'), needsGo: true },
   { name: 'VPA', command: run('vpa'), needsGo: true },
   { name: 'crash points', command: run('crash') },
+  { name: 'crash points, systemd', command: run('crash', '--init', 'systemd') },
   { name: 'chaos', command: run('chaos', '--rounds', '200') },
   { name: 'soak', command: run('soak', '--resizes', '100000', '--pods', '1000') },
   { name: 'fuzz', command: run('fuzz', '--inputs', '10000000') },

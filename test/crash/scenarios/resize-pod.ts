@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import {
   MiB,
   SLEEP,
@@ -84,8 +85,8 @@ export const wholePod: readonly Scenario[] = [
       })),
     },
     setUp({ pod }) {
-      for (const file of ['memory.low', 'memory.swap.max'])
-        writeFileSync(join(pod.containerCgroup('a'), file), mebibytes(12));
+      for (const file of ['memory.low', 'memory.swap.max'] as const)
+        writeSetting(pod.containerCgroup('a'), file, 12 * MiB);
       return Promise.resolve(undefined);
     },
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),

@@ -1,5 +1,4 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import {
   MiB,
   type Scenario,
@@ -88,7 +87,7 @@ const calls: readonly Scenario[] = [
       'pod memory.min': mebibytes(16),
     },
     reset({ pod }) {
-      for (const file of ['memory.low', 'memory.min']) writeFileSync(join(pod.cgroup, file), '0');
+      for (const file of ['memory.low', 'memory.min'] as const) writeSetting(pod.cgroup, file, 0);
     },
   },
 ];
