@@ -6,7 +6,7 @@ import { expect } from 'vitest';
 import { CriClient } from '../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
-import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 
 const MiB = 1024 * 1024;
@@ -43,7 +43,7 @@ async function removeAsKubelet(pod: RunningPod): Promise<void> {
 export class SoakStage {
   readonly #folder = mkdtempSync(join(tmpdir(), 'soak-'));
   readonly #direct = new CriClient('unix:///run/containerd/containerd.sock');
-  readonly #server = new ApiServer();
+  readonly #server = new FakeApiServer();
   readonly #pods: RunningPod[] = [];
   #shim: ShimProcess | undefined;
   #cri: CriClient | undefined;

@@ -7,7 +7,7 @@ import type { PodEntry } from '../../../src/kubelet/index.ts';
 import type { DecreaseReport } from '../../../src/resize/foresight/decrease.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory decreases that kubelet has admitted on a node with LimitedSwap, and the update with which kubelet applies them. */
 
@@ -16,12 +16,12 @@ const text = (count: number): string => String(count * MiB);
 const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 let uid: string;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(200), [200 * MiB]);
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
   mkdirSync(join(runtime.procRoot, 'sys/vm'), { recursive: true });
   writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${512 * 1024} kB\n`);
   for (const cgroup of ['/kubepods', '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.swap.max', 'max');

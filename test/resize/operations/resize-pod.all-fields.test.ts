@@ -6,7 +6,7 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 const MiB = 1024 * 1024;
 const mi = (count: number): bigint => BigInt(count * MiB);
@@ -20,12 +20,12 @@ const all = ['memory.max', 'memory.swap.max', 'memory.high', 'memory.low', 'cpus
 const read = (): string[] => all.map((file) => runtime.read(`${containerId(0)}/${file}`));
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(300), [100 * MiB, 200 * MiB]);
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
   const limits = { cpu_quota: 10_000n, cpu_period: 100_000n };
   store.create(0, { ...limits, memory_limit_in_bytes: mi(100), memory_swap_limit_in_bytes: mi(164) }, files);
   store.create(1, { ...limits, memory_limit_in_bytes: mi(200) });

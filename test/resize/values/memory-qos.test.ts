@@ -7,7 +7,7 @@ import { describeStep } from '../../../src/resize/model/step.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory QoS: what kubelet has derived from limits and requests is scaled by a ResizePod, and what somebody set stays. */
 
@@ -20,14 +20,14 @@ const high = (request: number, limit: number, factor = 0.9): string =>
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(256), [128 * MiB, 128 * MiB]);
   runtime.writeFile('/kubepods/pod1', 'memory.min', '0');
   runtime.writeFile('/kubepods/pod1', 'memory.low', '0');
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
 });
 afterEach(() => runtime.close());
 

@@ -27,7 +27,7 @@ const messageOf = (proxy: ReturnType<typeof openProxy>): string | undefined =>
   fieldsOf(proxy.client.take().find(({ type }) => type === HEADERS)!)['grpc-message'];
 
 describe('L2: a client that has connected', () => {
-  test('and sends nothing is disconnected at the handshake timeout', () => {
+  test('a client that sends nothing is disconnected at the handshake timeout', () => {
     const proxy = startProxy();
     vi.advanceTimersByTime(LIMITS.handshakeTimeout - 1);
     expect(proxy.client.destroyed).toBe(false);
@@ -36,7 +36,7 @@ describe('L2: a client that has connected', () => {
     expect(proxy.events).toEqual(['refused handshake']);
   });
 
-  test('and uses HTTP/2 may be idle for days, as kubelet is', () => {
+  test('a client that uses HTTP/2 may be idle for days, as kubelet is', () => {
     const proxy = openProxy();
     vi.advanceTimersByTime(7 * 86_400_000);
     expect([proxy.client.ended, proxy.client.destroyed, proxy.events]).toEqual([false, false, []]);

@@ -38,7 +38,7 @@ const PATH =
 const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update' };
 
 /** Replaces the Kubernetes API server: nodes, one Lease that is written as if by many clients, and events. */
-export class ClusterApi {
+export class FakeClusterApi {
   readonly token = 'installer-token';
   readonly calls: Call[] = [];
   readonly events: PostedEvent[] = [];

@@ -5,7 +5,7 @@ import type { CommandResult, Host } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
 import { contextOf } from '../../../src/install/rollout/context.ts';
 import { type RolloutContext, keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
-import { ClusterApi } from './fake-cluster-api.ts';
+import { FakeClusterApi } from './fake-cluster-api.ts';
 
 /** The results of the work on a fake node. */
 export interface Behaviour {
@@ -21,7 +21,7 @@ const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 /** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
 export class FakeCluster {
   readonly folder = mkdtempSync(join(tmpdir(), 'cluster-'));
-  readonly api = new ClusterApi();
+  readonly api = new FakeClusterApi();
   /** The work that was done on hosts, in order. */
   readonly work: string[] = [];
   readonly nodes: FakeNode[] = [];

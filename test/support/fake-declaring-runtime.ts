@@ -23,11 +23,11 @@ interface Given {
 }
 
 /** A runtime whose containers, with kubelet's state and a spec, say what a pod declares. */
-export class DeclaringRuntime {
+export class FakeDeclaringRuntime {
   private constructor(readonly runtime: FakeRuntime) {}
 
-  static async start(): Promise<DeclaringRuntime> {
-    return new DeclaringRuntime(await FakeRuntime.start());
+  static async start(): Promise<FakeDeclaringRuntime> {
+    return new FakeDeclaringRuntime(await FakeRuntime.start());
   }
 
   close(): Promise<void> {
