@@ -1,7 +1,7 @@
 /** Reads and formats the files of the memory controller. Sizes are in bytes. */
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { bytes } from '../../core/quantities/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { unexpectedContent } from './unexpected.ts';
 
 /**
  * The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process
@@ -47,7 +47,7 @@ export function parseLimit(text: string, file: string): Limit<Bytes> {
 /** Reads a file that contains a number of bytes. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseSize(text: string, file: string): Bytes {
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-  if (!Number.isSafeInteger(value)) throw unreadable(file, text);
+  if (!Number.isSafeInteger(value)) throw unexpectedContent(file, text);
   return bytes(value);
 }
 
@@ -66,7 +66,7 @@ export function parseMemoryStat(text: string): MemoryStat {
   const lines = parseKeyed(text, 'memory.stat');
   const of = (key: string): number => {
     const value = lines.get(key) ?? 0;
-    if (value > MOST_BYTES) throw unreadable('memory.stat', `${key} ${value}`);
+    if (value > MOST_BYTES) throw unexpectedContent('memory.stat', `${key} ${value}`);
     return value;
   };
   // `kernel` (Linux 5.18 and later) includes slab, stacks, page tables, percpu and vmalloc, but not sockets.
@@ -109,7 +109,7 @@ export function unreclaimableOf(stat: MemoryStat): Bytes {
 /** Reads the number of OOM kills from memory.events (the cgroup and its descendants) or memory.events.local (the cgroup only). */
 export function parseOomKills(text: string, file: string): number {
   const kills = parseKeyed(text, file).get('oom_kill');
-  if (kills === undefined) throw unreadable(file, text);
+  if (kills === undefined) throw unexpectedContent(file, text);
   return kills;
 }
 
@@ -118,14 +118,9 @@ function parseKeyed(text: string, file: string): Map<string, number> {
   const lines = new Map<string, number>();
   for (const line of text.split('\n')) {
     if (line === '') continue;
-    if (!/^\S+ \d+$/.test(line)) throw unreadable(file, line);
+    if (!/^\S+ \d+$/.test(line)) throw unexpectedContent(file, line);
     const blank = line.indexOf(' ');
     lines.set(line.slice(0, blank), Number(line.slice(blank)));
   }
   return lines;
-}
-
-function unreadable(file: string, found: string): ShimError {
-  const message = `${file}: unexpected content ${JSON.stringify(found.slice(0, 80))}`;
-  return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
 import { type Bytes, type Limit, roundedDuration } from '../../core/quantities/index.ts';
+import { fullName } from '../../sandbox/index.ts';
 import type { Answer } from '../answer.ts';
 import { cpuText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
@@ -45,7 +46,7 @@ export function pageAnswer(parts: PageParts): Answer {
 function pageOf({ version, readiness, overview, now }: PageParts): Html {
   const { pods, recent } = overview;
   const failing = readiness.checks.filter(({ ready }) => !ready);
-  const sorted = [...pods].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  const sorted = [...pods].sort((a, b) => (fullName(a.pod) < fullName(b.pod) ? -1 : 1));
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>cri-resize-shim</title>${styleElement}</head><body>
@@ -65,11 +66,9 @@ const stateLine = ({ passThrough }: ReadinessReport): Html =>
     ? html`<p>ready: the shim can resize pods</p>`
     : html`<p class="bad">intercept is off by configuration: every call is forwarded unchanged</p>`;
 
-const nameOf = ({ pod }: PodSummary): string => `${pod.namespace}/${pod.name}`;
-
 function podCard(glance: PodSummary): Html {
   const { pod, view } = glance;
-  const title = html`<h3>${nameOf(glance)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
+  const title = html`<h3>${fullName(pod)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
   if (!('limits' in view)) return html`<article>${title}<p class="bad">${view.reason}: ${view.message}</p></article>`;
   const { limits, containers, volumes, lastError } = view;
   return html`<article>${title}
@@ -91,11 +90,11 @@ function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, loo
 }
 
 function resizeCard(resize: RecentResize): Html {
-  const { namespace, name, at, ms, outcome, message, steps } = resize;
+  const { at, ms, outcome, message, steps } = resize;
   const items = steps.map(
     (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${roundedDuration(step.ms)}</span></li>`,
   );
-  return html`<article><h3>${namespace}/${name}</h3>
+  return html`<article><h3>${fullName(resize)}</h3>
 <p class="dim">${new Date(at).toISOString()}, ${roundedDuration(ms)}</p>
 <p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
 ${timeline(resize)}<ol>${items}</ol></article>`;

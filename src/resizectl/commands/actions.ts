@@ -10,7 +10,7 @@ import {
   UsageError,
   endText,
   findPod,
-  nameOf,
+  fullName,
   objectText,
   podDescription,
   podText,
@@ -28,7 +28,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   'get pods': async ({ client, output, print }) => {
     const { pods } = await client.call('ListPods', {});
     if (output === 'table') print(podsTable(pods));
-    else if (output === 'name') print(pods.map((pod) => `${printable(nameOf(pod))}\n`).join(''));
+    else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
     else print(objectText({ pods }, output));
     return Exit.done;
   },
@@ -82,6 +82,6 @@ export const actions: Readonly<Record<CommandName, Action>> = {
 async function showPod({ client, output, print }: Context, text: string, view: typeof podText): Promise<Exit> {
   const { pod } = await client.call('GetPod', { pod: await findPod(client, text) });
   if (output === 'table') print(view(pod));
-  else print(output === 'name' ? `${printable(nameOf(pod))}\n` : objectText({ pod }, output));
+  else print(output === 'name' ? `${fullName(pod.identity)}\n` : objectText({ pod }, output));
   return Exit.done;
 }

@@ -3,6 +3,7 @@ import type { Responses, WirePod } from '../../api/wire/index.ts';
 import {
   durationText,
   findPod,
+  fullName,
   objectText,
   podLine,
   podsTable,
@@ -17,7 +18,7 @@ type ResizeEvent = Responses['ResizeEvent'];
 /** Formats an event as one line: time, resize, pod, state or step. */
 export function eventLine({ time, resize_id: id, pod, state, step }: ResizeEvent): string {
   const clock = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString().slice(11, 23);
-  const about = `${clock}  ${id.slice(0, 8)}  ${printable(`${pod.namespace}/${pod.name}`)}`;
+  const about = `${clock}  ${id.slice(0, 8)}  ${fullName(pod)}`;
   if (step !== undefined) return `${about}  step  ${stepText(step)}  (${durationText(step.took)})\n`;
   if (state === undefined) return '';
   const why = [state.reason, state.message]
@@ -51,8 +52,7 @@ export async function watchPods({ client, output, print }: Context, pod: string 
     // The pod may be gone by now.
     const { pods } = await client.call('ListPods', {});
     const found = pods.find((other) => other.identity.sandbox_id === identity.sandbox_id);
-    if (found === undefined)
-      print(`${printable(`${identity.namespace}/${identity.name}`)} (${shortId(identity.sandbox_id)}) is gone\n`);
+    if (found === undefined) print(`${fullName(identity)} (${shortId(identity.sandbox_id)}) is gone\n`);
     else show(found);
   }
 }

@@ -1,8 +1,8 @@
 /** What resizectl prints: tables, objects and errors. */
 export { UsageError, errorInfoOf, reportOf } from './failure.ts';
 export { objectText } from './objects.ts';
-export { findPod, nameOf } from './pods.ts';
-export { durationText, printable, table } from './text.ts';
+export { findPod } from './pods.ts';
+export { durationText, fullName, printable, table } from './text.ts';
 export {
   changesTable,
   endText,

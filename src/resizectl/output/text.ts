@@ -5,6 +5,10 @@ import { roundedDuration, roundedSize } from '../../core/quantities/index.ts';
 // biome-ignore lint: the control characters are what this is about.
 export const printable = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '?');
 
+/** The name of a pod for people: `namespace/name`. */
+export const fullName = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  printable(`${namespace}/${name}`);
+
 /** Formats rows as columns, separated by three blanks. The last column is not padded. */
 export function table(rows: readonly (readonly string[])[]): string {
   const cells = rows.map((row) => row.map(printable));

@@ -1,6 +1,5 @@
-import { nameOf } from './pods.ts';
 import { exactSize, roundedSize } from '../../core/quantities/index.ts';
-import { counted, durationText, limitText, printable, table } from './text.ts';
+import { counted, durationText, fullName, limitText, printable, table } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireState, WireStep, WireValues } from '../../api/wire/index.ts';
 
 /** Tables and lines about pods and resizes. */
@@ -46,7 +45,7 @@ function latestState({ kubelet, last_resize: last }: WirePod): string {
 /** `resizectl get pods` */
 export function podsTable(pods: readonly WirePod[]): string {
   if (pods.length === 0) return 'no pods on this node\n';
-  const sorted = [...pods].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  const sorted = [...pods].sort((a, b) => (fullName(a.identity) < fullName(b.identity) ? -1 : 1));
   return table([headings, ...sorted.map(podRow)]);
 }
 
@@ -95,7 +94,7 @@ function remarksOf({ name, warning = '', last_error: error }: WirePodValues['vol
 export function podText(pod: WirePod): string {
   const { values, unreadable } = pod;
   if (values === undefined)
-    return `${printable(nameOf(pod))}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
+    return `${fullName(pod.identity)}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
   return valuesTable(values);
 }
 
@@ -225,5 +224,5 @@ export function endText({ id, pod, state, reason, message, steps, tries, next_tr
       ? ''
       : `; tried ${counted(tries, 'time')}, next at ${new Date(next.seconds * 1000).toISOString()}`;
   const what = state === 'COMPLETED' ? counted(steps.length, 'step') : why;
-  return `resize ${id} of ${printable(`${pod.namespace}/${pod.name}`)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
+  return `resize ${id} of ${fullName(pod)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
 }
