@@ -23,7 +23,7 @@ export interface StepActionsParts {
   /** The changes of the caller's own call; undefined for none. */
   readonly asked?: ContainerStep | undefined;
   /** Asks the runtime for one container's new values, and verifies that the kernel has them. */
-  readonly updateContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  readonly applyToContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
   readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
@@ -183,7 +183,7 @@ async function applyStep(parts: StepActionsParts, step: Step, deadline: number):
     case 'pod-unified':
       return writeUnified(parts, step);
     case 'container':
-      return parts.updateContainer(step, deadline);
+      return parts.applyToContainer(step, deadline);
     case 'runtime':
       return parts.call();
   }

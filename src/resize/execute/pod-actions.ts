@@ -46,7 +46,7 @@ export function actionsFor(
     cgroup: podCgroup(pod),
     call,
     asked,
-    updateContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
+    applyToContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
       lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
