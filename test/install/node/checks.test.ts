@@ -48,7 +48,10 @@ test('check kubelet reports whether kubelet uses the shim', async () => {
   });
   for (const address of [`unix://${fake.node.listen}`, `unix:${fake.node.listen}`, fake.node.listen]) {
     fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({ result: 'ok', found: 'uses the shim (set by --container-runtime-endpoint)' });
+    expect(await found('kubelet')).toMatchObject({
+      result: 'ok',
+      found: 'uses the shim (set by --container-runtime-endpoint)',
+    });
   }
   fake.unit({ state: 'inactive' });
   expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });

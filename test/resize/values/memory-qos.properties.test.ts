@@ -26,7 +26,7 @@ const factor = fc.oneof(
 );
 const feature = fc.constantFrom('MemoryQoS' as const, 'TieredReservation' as const);
 /** What the request changes: the others stay. */
-const asked = fc.constantFrom(['limit'], ['request'], ['limit', 'request']);
+const asked = fc.constantFrom<readonly ('limit' | 'request')[]>(['limit'], ['request'], ['limit', 'request']);
 
 const sizeOf = (limit: number | undefined): Limit<Bytes> => (limit === undefined ? 'max' : bytes(limit));
 
@@ -48,8 +48,10 @@ function resized(
 
 const given = fc.record({ before: memory, after: memory, factor, feature, asked });
 
+type Given = typeof given extends fc.Arbitrary<infer Value> ? Value : never;
+
 /** Returns the amounts after the resize, and what is asked for. */
-function wantedOf({ before, after, asked: fields }: Parameters<Parameters<typeof given.map>[0]>[0]) {
+function wantedOf({ before, after, asked: fields }: Given) {
   const limit = fields.includes('limit') ? after.limit : before.limit;
   const request = fields.includes('request') ? after.request : before.request;
   const wanted = {
