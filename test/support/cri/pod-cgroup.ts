@@ -90,12 +90,18 @@ export function setProperties(unit: string, properties: readonly Property[]): vo
 }
 
 /** Settings of a cgroup that kubelet does not have here, and their properties. */
-const SETTINGS = { 'memory.low': 'MemoryLow', 'memory.min': 'MemoryMin', 'memory.swap.max': 'MemorySwapMax' } as const;
+const SETTINGS = {
+  'memory.low': 'MemoryLow',
+  'memory.min': 'MemoryMin',
+  'memory.high': 'MemoryHigh',
+  'memory.swap.max': 'MemorySwapMax',
+} as const;
 
 /** Changes a setting of a cgroup as another program does: on its unit as well where systemd owns it. */
-export function writeSetting(folder: string, file: keyof typeof SETTINGS, bytes: number): void {
-  if (isSystemdNode) setProperties(unitOf(folder), [[SETTINGS[file], 't', String(bytes)]]);
-  writeFileSync(join(folder, file), String(bytes));
+export function writeSetting(folder: string, file: keyof typeof SETTINGS, value: number | 'max'): void {
+  const property = value === 'max' ? NO_LIMIT : String(value);
+  if (isSystemdNode) setProperties(unitOf(folder), [[SETTINGS[file], 't', property]]);
+  writeFileSync(join(folder, file), String(value));
 }
 
 const array = (properties: readonly Property[]): string[] => [String(properties.length), ...properties.flat()];
