@@ -6,7 +6,7 @@ import { ReusedMemory } from './memory.ts';
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 
 /** What a HEADERS frame costs, if another frame costs 1: it opens a call. */
-const HEADERS_COST = 16;
+export const HEADERS_COST = 16;
 
 /**
  * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is

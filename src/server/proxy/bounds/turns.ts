@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks';
 
 /** Milliseconds of one turn of the event loop for work that was put off. */
-const TURN_MS = 2;
+export const TURN_MS = 2;
 
 /**
  * The connections of a proxy that have more to read than one turn of the event loop allows. They take turns; between two of them, the
