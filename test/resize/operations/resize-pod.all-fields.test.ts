@@ -124,7 +124,7 @@ describe('A8: every field of an update', () => {
     expect(store.asked).toEqual([]);
   });
 
-  test('that fails midway is undone', async () => {
+  test('that fails midway is rolled back', async () => {
     const before = read();
     const failing = update(everything, async () => {
       await apply(everything);
@@ -140,7 +140,7 @@ describe('A8: every field of an update', () => {
     ['memory.high', 'max'],
     ['memory.low', '0'],
     ['cpuset.cpus', '0-3'],
-  ])('%s that the kernel does not have: the call fails, and all of it is undone', async (file, old) => {
+  ])('%s that the kernel does not have: the call fails, and all of it is rolled back', async (file, old) => {
     const failing = update(everything, async () => {
       await apply(everything);
       runtime.writeFile(CGROUP, file, old);
@@ -161,7 +161,7 @@ describe('A8: every field of an update', () => {
     expect(runtime.warnings).toContainEqual(expect.objectContaining({ files: 'memory.swap.max, hugetlb.2MB.max' }));
   });
 
-  test('without limits that fails midway is undone, though it does not wait for the pod', async () => {
+  test('without limits that fails midway is rolled back, though it does not wait for the pod', async () => {
     const linux: Linux = { cpuset_cpus: '0-1', unified: { 'memory.high': text(90) } };
     const failing = update(linux, async () => {
       await apply(linux);
@@ -211,7 +211,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
   };
   const linux: Linux = { ...everything, cpu_quota: 0n, cpu_period: 0n };
 
-  test('is undone in every field', async () => {
+  test('is rolled back in every field', async () => {
     await cutOff();
     await apply(linux);
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));

@@ -60,7 +60,7 @@ test('each container ends with the swap and the settings of its target, and with
   });
 });
 
-test('undone from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
+test('rolled back from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
   holds(10_000, withSettings, ({ state, states, steps }) => {
     expectWithin(states, 'derived');
     expect(isDeepStrictEqual(undone(states.at(-1)!, steps).at(-1), state)).toBe(true);
