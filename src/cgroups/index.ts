@@ -30,6 +30,7 @@ export {
   criOfSwapMax,
   formulasOf,
   isSameLimit,
+  wholePages,
   isSameUnified,
   isUnifiedKey,
   memoryMaxOfCri,

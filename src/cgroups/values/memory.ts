@@ -53,9 +53,12 @@ export function parseSize(text: string, file: string): Bytes {
 
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
-/** Whether `found` is what the kernel makes of `asked`: it rounds sizes down to whole pages (mm/page_counter.c). */
+/** Returns a size as the kernel has it as a limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
+export const wholePages = (size: number, pageSize: number): number => Math.floor(size / pageSize) * pageSize;
+
+/** Whether `found` is what the kernel makes of `asked`: {@link wholePages}. */
 export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
-  return found === asked || (asked !== 'max' && found === asked - (asked % pageSize));
+  return found === asked || (asked !== 'max' && found === wholePages(asked, pageSize));
 }
 
 /** More than any machine has, 1 PiB, and small enough that sums of all lines are exact. */

@@ -1,4 +1,4 @@
-import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { MAX_CPU_QUOTA, MIN_CPU_QUOTA, wholePages } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
 import { exactMilliCpu, exactQuota } from '../../kubelet/index.ts';
@@ -79,7 +79,7 @@ function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefine
   const reading = readingOf(state, resource, limit + PAGE);
   const now = declaredSum(state, resource, reading);
   const then = declaredSum(after, resource, reading);
-  const sums = { now: wholePages(now.sum), then: wholePages(then.sum) };
+  const sums = { now: wholePages(now.sum, PAGE), then: wholePages(then.sum, PAGE) };
   const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
   return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
 }
@@ -140,7 +140,7 @@ function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }:
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const sum = presentSum(state, memoryOf(state), state.memory + PAGE);
-  const slack = state.memory - wholePages(sum.sum);
+  const slack = state.memory - wholePages(sum.sum, PAGE);
   return slack >= 0 && slack <= memoryTolerance(sum).over;
 }
 
@@ -229,8 +229,6 @@ const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
   declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : exactQuota(milliCpu, period)),
   overhead: quotaIn(overhead.cpu, period),
 });
-
-const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
 
 /** Returns the quota of a sum. kubelet applies the kernel's minimum to the sum, too. */
 const quotaOf = ({ sum }: DeclaredSum): number => Math.max(wholeMicroseconds(sum), MIN_CPU_QUOTA);
