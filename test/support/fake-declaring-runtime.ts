@@ -42,7 +42,12 @@ export class FakeDeclaringRuntime {
         // The backend lists them in any order.
         containers: containers
           .map(({ name, state, labels = {}, annotations = {} }, index) => ({
-            ...{ id: ids[index]!, pod_sandbox_id: SANDBOX, metadata: { name }, state, labels, annotations },
+            id: ids[index]!,
+            pod_sandbox_id: SANDBOX,
+            metadata: { name },
+            state,
+            labels,
+            annotations,
             created_at: BigInt(index + 1),
           }))
           .reverse(),
@@ -50,7 +55,9 @@ export class FakeDeclaringRuntime {
     );
     for (const [index, { name, state, limit = 0, milliCpu = 0, exitCode = 0 }] of containers.entries())
       this.runtime.describeContainer(ids[index]!, {
-        ...{ metadata: { name }, state, exit_code: exitCode },
+        metadata: { name },
+        state,
+        exit_code: exitCode,
         resources: {
           linux: {
             memory_limit_in_bytes: BigInt(limit * MiB),

@@ -51,7 +51,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const memory = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MiB });
 const sleeping = (name: string, mebibytes: number): PodSpec['containers'][number] => ({
-  ...{ name, command: SLEEP },
+  name,
+  command: SLEEP,
   resources: mebibytes === 0 ? {} : memory(mebibytes),
 });
 
@@ -100,7 +101,8 @@ function inKubelet(running: RunningPod, memoryLimits: Parameters<Kubelet['runs']
   return Promise.resolve();
 }
 const limited = (name: string, size: number, more: object = {}) => ({
-  ...{ name, resources: { limits: { memory: `${size}Mi` } } },
+  name,
+  resources: { limits: { memory: `${size}Mi` } },
   ...more,
 });
 

@@ -121,7 +121,10 @@ test('a volume larger than the limit is allowed, with a warning in the status, i
     pod: { values: { volumes: [{ warning: expect.stringContaining(warning) as string }] } },
   });
   expect(await warned(1)).toMatchObject({
-    ...{ level: 'warn', volume: 'cache', size: 160 * MiB, memoryLimit: 128 * MiB },
+    level: 'warn',
+    volume: 'cache',
+    size: 160 * MiB,
+    memoryLimit: 128 * MiB,
   });
   // Lowering the limit below the volume warns too, and raising it above the volume does not.
   await cri.updateContainer(running.id('a'), limit(96));

@@ -182,7 +182,9 @@ function mounts(folder: string, { api, config = '' }: PodSettings): readonly obj
   };
   return [
     ...container.volumeMounts.map(({ name, mountPath, readOnly = false }) => ({
-      ...{ host_path: sourceOf(name), container_path: mountPath, readonly: readOnly },
+      host_path: sourceOf(name),
+      container_path: mountPath,
+      readonly: readOnly,
     })),
     {
       host_path: join(folder, 'account'),

@@ -92,7 +92,9 @@ export class FakeClusterApi {
   kubeconfig(path: string): string {
     const cluster = { server: `http://${this.advertised}:${this.port}`, 'insecure-skip-tls-verify': true };
     const config = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'test' },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'test',
       contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
       clusters: [{ name: 'test', cluster }],
       users: [{ name: 'test', user: { token: this.token } }],
