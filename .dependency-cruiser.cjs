@@ -23,7 +23,7 @@ const mayImport = {
   'kubernetes/annotations': ['kubernetes/pods', 'kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
   'install/host': ['runtime', 'core'],
   'install/kubelet': ['install/host', 'endpoint', 'core'],
-  'install/node': ['install/host', 'install/kubelet', 'endpoint', 'cgroups', 'core'],
+  'install/node': ['install/host', 'install/kubelet', 'endpoint', 'cgroups', 'config', 'core'],
   'install/rollout': ['install/node', 'endpoint', 'kubernetes/client', 'config', 'observe', 'core'],
   resizectl: ['install/node', 'bypass', 'api/wire', 'config', 'observe', 'core'],
 };

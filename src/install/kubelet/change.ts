@@ -169,6 +169,9 @@ function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }
   };
   return {
     description,
+    async probe() {
+      for (const file of files) await file.probe?.();
+    },
     async do() {
       for (const file of files) {
         begun.push(file);

@@ -6,8 +6,11 @@ import { MiB } from '../../core/quantities/index.ts';
 import { type Node, type Runtime, queryRuntime } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { checkBypass, isBypassed } from './check-bypass.ts';
+import { checkConfiguration } from './check-configuration.ts';
 import { checkKubelet } from './check-kubelet.ts';
+import { checkInstallation } from './ownership.ts';
 import { isAtLeast } from './release.ts';
+import { checkKubeletRuntime } from './way-back.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
@@ -22,10 +25,13 @@ export const checks: readonly Check[] = [
   checkKernel,
   checkCgroups,
   checkSystemd,
+  () => checkInstallation(),
+  checkConfiguration,
   checkContainerd,
   checkShim,
   checkBypass,
   checkKubelet,
+  checkKubeletRuntime,
   ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
   ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
@@ -119,7 +125,14 @@ async function checkShim(node: Node): Promise<Finding> {
       `${listen} is served by something else (${runtime.name} ${runtime.version})`,
       'stop it, or set another socket with --listen',
     );
+  if (runtime.shim.passThrough === 'configured')
+    return ok(`serves ${listen}, off by configuration (intercept: false): every call is forwarded unchanged`);
   const problems = runtime.shim.checks.filter(({ ready }) => !ready).map(({ name, says }) => `${name}: ${says}`);
+  if (runtime.shim.passThrough !== undefined)
+    return warning(
+      `serves ${listen}, but acts on no resize: ${problems.join('; ')}`,
+      'correct the configuration, then: systemctl restart cri-resize-shim',
+    );
   if (runtime.shim.ready && problems.length > 0)
     return warning(`serves ${listen}, ready, with limits: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
   if (runtime.shim.ready) return ok(`serves ${listen}, ready`);

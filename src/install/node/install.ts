@@ -23,6 +23,7 @@ import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
 import { type Kubelet, Refusal, keepAtShim, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
 import { USED_FILE } from '../../endpoint/index.ts';
+import { refuseOtherOwner } from './ownership.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
 
@@ -41,13 +42,13 @@ export async function planInstall(site: Site): Promise<Plan> {
     );
   if (await isBypassHeld(site.unitFolder))
     throw new Refusal('the bypass was switched on by hand (resizectl bypass on)', 'run resizectl bypass off first');
+  const { program: origin } = site;
+  const isPackaged = await isOfPackage(site);
   const kubelet = await runningKubelet(site);
+  if (isPackaged) await refuseOtherOwner(site, 'package');
   const isThrough = socketOf(kubelet.endpoint) === site.node.listen;
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
-  // A package has installed the program and the units; its folder has no units.
-  const { program: origin } = site;
-  const isPackaged = origin.kind === 'folder' && !(await isThere(join(origin.folder, 'systemd')));
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
   const units = isPackaged ? [] : await unitChanges(site);
   const command = isPackaged ? { changes: [], already: [] } : await planCommand(site);
@@ -70,18 +71,25 @@ export async function planInstall(site: Site): Promise<Plan> {
   return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
 }
 
+/** Whether a package has installed the program and the units: its folder has no units. */
+const isOfPackage = async ({ program }: Site): Promise<boolean> =>
+  program.kind === 'folder' && !(await isThere(join(program.folder, 'systemd')));
+
 /** Plans the removal of the shim. The configuration and the state folder are kept. Throws Refusal. */
 export async function planUninstall(site: Site): Promise<Plan> {
+  const isPackaged = await isOfPackage(site);
+  await refuseOtherOwner(site, isPackaged ? 'package' : 'resizectl');
   const state = await unitsState();
-  const files = UNIT_FILES.map((unit) => join(site.unitFolder, unit));
+  // What another installation may have left here is not the package's.
+  const files = isPackaged ? [] : UNIT_FILES.map((unit) => join(site.unitFolder, unit));
   const written = (await Promise.all(files.map(async (file) => ((await isThere(file)) ? [file] : [])))).flat();
-  const hasProgram = await isThere(site.to);
+  const hasProgram = !isPackaged && (await isThere(site.to));
   const isInstalled = state.active.length + state.enabled.length + written.length > 0 || hasProgram;
   const move = await moveBack(site, isInstalled);
   const stop = state.active.length + state.enabled.length > 0 ? [stopping(site, state)] : [];
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
-  const command = await removingCommand(site);
+  const command = isPackaged ? [] : await removingCommand(site);
   // Otherwise a later shim would report that kubelet no longer uses it.
   const used = join(site.node.stateFolder, USED_FILE);
   const forget = (await isThere(used)) ? [removing(used)] : [];

@@ -57,6 +57,10 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   'bypass on': async (context) => (await import('./bypass.ts')).bypassOn(context),
   'bypass off': async (context) => (await import('./bypass.ts')).bypassOff(context),
   'bypass drain': async (context) => (await import('./bypass.ts')).bypassDrain(context),
+  on: async (context, _args, options) => (await import('./switch.ts')).switchTo(true, context, options),
+  off: async (context, _args, options) => (await import('./switch.ts')).switchTo(false, context, options),
+  'config check': async (context, args) => (await import('./config.ts')).checkConfig(context, args[0]),
+  'config show': async (context, args) => (await import('./config.ts')).showConfig(context, args[0]),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
     // An empty grpc.health.v1.HealthCheckRequest asks for the health of the whole process.

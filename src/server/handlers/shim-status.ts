@@ -17,7 +17,7 @@ export function passThroughHandlers(program: Program): {
 }
 
 /** Answers {@link SHIM_STATUS_PATH} with the version, the number of clients and the readiness. */
-function shimStatus({ version, readiness, connections }: Program): RawUnaryHandler {
+export function shimStatus({ version, readiness, connections }: Program): RawUnaryHandler {
   return async () => {
     const report = await readiness();
     return withInfo(Buffer.alloc(0), INFO_KEY, JSON.stringify({ version, connections: connections(), ...report }));
