@@ -14,10 +14,13 @@ const flagsOf = async (file: string | undefined): Promise<readonly string[]> =>
 /** `resizectl config check`. Returns the exit code. */
 export async function checkConfig({ output, print }: Output, file: string | undefined): Promise<Exit> {
   const { configFile, problems } = await checked(await flagsOf(file));
-  const name = file ?? configFile ?? FLAGS_FILE;
+  const name = file ?? configFile;
   if (output === 'json' || output === 'yaml')
-    print(objectText({ file: name, valid: problems.length === 0, problems }, output));
-  else if (problems.length === 0) print(`${printable(name)}: valid\n`);
+    print(objectText({ file: name ?? '', valid: problems.length === 0, problems }, output));
+  else if (problems.length === 0)
+    print(
+      name === undefined ? 'no configuration file: the defaults and the flags apply\n' : `${printable(name)}: valid\n`,
+    );
   else print(problems.map((line) => `${printable(line)}\n`).join(''));
   return problems.length === 0 ? Exit.done : Exit.failed;
 }
