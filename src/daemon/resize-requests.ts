@@ -35,6 +35,8 @@ export class ResizeRequests {
   #kubernetes: KubernetesWatch | undefined;
   #restored: Promise<void> | undefined;
   #isClosed = false;
+  /** A change of kubelet's endpoint that the watch in Kubernetes could not report yet. */
+  #endpoint: { readonly isDrift: boolean; readonly note: string } | undefined;
   /** A bypass that has ended before the watch in Kubernetes could report it. */
   #ended: BypassEnd | undefined;
 
@@ -70,6 +72,12 @@ export class ResizeRequests {
     else this.#kubernetes.bypassEnded(times);
   }
 
+  /** Reports in Kubernetes, if it is watched, that kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void {
+    if (this.#kubernetes === undefined) this.#endpoint = { isDrift, note };
+    else this.#kubernetes.endpointChanged(isDrift, note);
+  }
+
   /** Closes the watch in Kubernetes, also one that is about to start. */
   closeWatch(): void {
     this.#isClosed = true;
@@ -91,6 +99,7 @@ export class ResizeRequests {
     try {
       this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log, counters });
       if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
+      if (this.#endpoint !== undefined) this.#kubernetes.endpointChanged(this.#endpoint.isDrift, this.#endpoint.note);
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }

@@ -1,7 +1,7 @@
 import { type Config, version } from '../config/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
-import type { Counters, Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
+import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
 import { volumeTotals } from '../sandbox/index.ts';
 import {
@@ -37,15 +37,14 @@ export interface Resizing {
   letCallsThrough(): void;
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
+  /** Reports that kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void;
   /** Waits for running resizes, at most `graceMs`, and closes everything. */
   close(graceMs: number): Promise<void>;
 }
 
-/**
- * Intercepts nothing. Closes connections to a resize API socket that systemd opened.
- * @param problems of an invalid configuration file; without any, `intercept: false` is configured
- */
-export function noResizing({ passed, connections }: ResizingSockets, problems: readonly string[]): Resizing {
+/** Intercepts nothing. Closes connections to a resize API socket that systemd opened. */
+export function noResizing({ passed, connections, problems }: Outside): Resizing {
   let refusing: Listener | undefined;
   const readiness = (): Promise<ReadinessReport> => Promise.resolve(passThroughReport(problems));
   return {
@@ -59,16 +58,21 @@ export function noResizing({ passed, connections }: ResizingSockets, problems: r
     overview: () => Promise.resolve({ pods: [], recent: [] }),
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
+    endpointChanged: () => undefined,
     close: async () => refusing?.close(),
   };
 }
 
-/** The sockets of the shim, for what acts on resizes. */
-export interface ResizingSockets {
+/** What {@link createResizing} needs of the rest of the daemon. */
+export interface Outside {
   /** The socket of the resize API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
   /** Number of clients on the CRI socket. */
   readonly connections: () => number;
+  /** Whether kubelet uses the shim, as far as that is known. */
+  readonly endpointCheck: () => ReadinessCheck | undefined;
+  /** Of an invalid configuration file; without any, and without resizes, `intercept: false` is configured. */
+  readonly problems: readonly string[];
 }
 
 /** Limits of the text of a report: a file may have any number of problems. */
@@ -92,18 +96,20 @@ function passThroughReport(problems: readonly string[]): ReadinessReport {
 
 /**
  * Assembles what acts on resizes: the backend client, the state of the node, the interceptors and the resize API.
+ * @param outside what the rest of the daemon knows
  */
 export function createResizing(
   config: Config,
   log: Log,
   counters: Counters,
-  { passed, connections }: ResizingSockets,
+  { passed, connections, endpointCheck }: Outside,
 ): Resizing {
   const core = createResizeCore(config, log, counters);
   const { backend, kubelet, context, podResizes } = core;
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
-    return { ready, checks: [...checks, ...requests.optionalChecks()] };
+    const endpoint = endpointCheck();
+    return { ready, checks: [...checks, ...requests.optionalChecks(), ...(endpoint === undefined ? [] : [endpoint])] };
   };
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
@@ -127,6 +133,7 @@ export function createResizing(
     },
     letCallsThrough: () => context.decreaseReclaimer.openComparisons(),
     bypassEnded: (times) => requests.bypassEnded(times),
+    endpointChanged: (isDrift, note) => requests.endpointChanged(isDrift, note),
     async close(graceMs) {
       kubelet?.close();
       recovery.close();

@@ -10,6 +10,7 @@ export {
 } from './chain.ts';
 export { ENDPOINT_FLAG, type EndpointFlags, endpointFlagsOf } from './command-line.ts';
 export { API_VERSION, DEFAULT_ENDPOINT, ENDPOINT_KEY, type FileForm, KIND, writtenIn } from './configuration.ts';
+export { type Drift, driftOf } from './drift.ts';
 export { compareDropIns } from './files.ts';
 export { type KubeletProcess, findKubeletProcess, kubeletOfUnit } from './process.ts';
-export { type EndpointState, EndpointWatch, type EndpointWatchParts, USED_FILE } from './watch.ts';
+export { EndpointWatch, type EndpointWatchParts, USED_FILE } from './watch.ts';

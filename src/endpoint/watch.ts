@@ -1,23 +1,10 @@
-import { access, realpath, writeFile } from 'node:fs/promises';
+import { access, mkdir, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../core/concurrency/index.ts';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
-import type { Log, ReadinessCheck } from '../observe/index.ts';
+import type { EndpointState, Log, ReadinessCheck } from '../observe/index.ts';
 import { type EndpointChain, layerName, readEndpointChain, socketPathOf } from './chain.ts';
 import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
-
-/** Which runtime the kubelet of this node uses. */
-export type EndpointState =
-  /** The shim. */
-  | 'shim'
-  /** The shim, but not after its next start: its configuration has another endpoint by now. */
-  | 'next_start'
-  /** Another runtime, although it has used the shim before. */
-  | 'past'
-  /** Another runtime, and it has never used the shim. */
-  | 'unused'
-  /** No kubelet is visible, or it is starting, or the bypass serves it. */
-  | 'unknown';
 
 export interface EndpointWatchParts {
   /** Mount point of procfs. */
@@ -155,6 +142,7 @@ export class EndpointWatch {
 
   async #markUsed(): Promise<void> {
     if (await this.#wasUsed()) return;
+    await mkdir(this.#parts.stateFolder, { recursive: true, mode: 0o700 });
     await writeFile(this.#marker, '', { mode: 0o600 });
     this.#isUsed = true;
   }

@@ -66,6 +66,13 @@ export const families = {
     'Whether the shim reads the resizes that kubelet has admitted from its state files: 1 if so, otherwise 0.',
   ),
 
+  kubeletEndpoint: shimMetric(
+    'gauge',
+    'kubelet_endpoint',
+    ['state'],
+    'Which runtime kubelet uses, 1 for the present state, otherwise 0: shim, next_start (the shim, but not after its next start), past (another runtime, although it has used the shim before), unused (another runtime, and it has never used the shim), unknown (no kubelet is visible, or the bypass serves it).',
+  ),
+
   bypassStart: shimMetric(
     'gauge',
     'bypass_start_time_seconds',

@@ -42,6 +42,8 @@ export interface ClientConnections {
   accept(client: Socket): void;
   /** The number of open client connections. */
   readonly connections: number;
+  /** The processes of the clients, as far as they are known. */
+  peers(): ReadonlySet<number>;
   /**
    * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves
    * with the number of those.
@@ -79,6 +81,7 @@ export function createClientConnections({
     get connections() {
       return connections.size;
     },
+    peers: () => peersOf(connections),
     async shutdown(timeout) {
       closing = true;
       const open = [...connections.keys()];
@@ -97,6 +100,9 @@ export function createClientConnections({
 
 /** With the processes of their clients. The oldest come first. */
 type OpenConnections = Map<ServedConnection, number | undefined>;
+
+const peersOf = (connections: OpenConnections): ReadonlySet<number> =>
+  new Set([...connections.values()].filter((peer) => peer !== undefined));
 
 /** Ends a connection for a new one. Returns false if the new one has to be refused. */
 function makeRoom(
