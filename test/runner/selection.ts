@@ -12,6 +12,7 @@ export const BYPASS = ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/oper
 
 /** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
 export const INSTALLING = [
+  'test/e2e/install/endpoint.test.ts',
   'test/e2e/install/install.test.ts',
   'test/e2e/install/installer.test.ts',
   'test/e2e/install/executable.test.ts',
