@@ -2,7 +2,14 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
-import { type Counters, type Log, type ReadinessReport, countersFields, createCounters, createLog } from '../observe/index.ts';
+import {
+  type Counters,
+  type Log,
+  type ReadinessReport,
+  countersFields,
+  createCounters,
+  createLog,
+} from '../observe/index.ts';
 import {
   BypassWatch,
   type Supervisor,

@@ -2,7 +2,7 @@ import { existsSync, rmSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EndpointWatch, USED_FILE } from '../../src/endpoint/watch.ts';
 import type { LogFields } from '../../src/observe/index.ts';
-import { QuickClock, eventually } from '../support/fake-clock.ts';
+import { FakeQuickClock, eventually } from '../support/fake-clock.ts';
 import { FakeInstallNode } from '../support/kubernetes/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
@@ -12,11 +12,11 @@ let peers: Set<number> | undefined;
 let isBypassed: boolean;
 let drifts: (readonly [boolean, string])[];
 let lines: string[];
-let clock: QuickClock;
+let clock: FakeQuickClock;
 
 beforeEach(() => {
   fake = new FakeInstallNode();
-  [peers, isBypassed, drifts, lines, clock] = [new Set([42]), false, [], [], new QuickClock()];
+  [peers, isBypassed, drifts, lines, clock] = [new Set([42]), false, [], [], new FakeQuickClock()];
   fake.put('state/x', '');
   const line = (_fields: LogFields, message: string): void => void lines.push(message);
   watch = new EndpointWatch({
