@@ -54,21 +54,30 @@ export async function flood(path: string): Promise<void> {
   process.send?.('ready');
 }
 
-/** Calls /s/Echo every 5 ms until the message to stop. Sends the 99th percentile of the durations, in milliseconds. */
-export async function call(path: string): Promise<void> {
-  const client = new RawClient(path);
-  const durations: number[] = [];
+/** The 99th percentiles of calls through the shim and, at the same time, of calls to the backend itself. In milliseconds. */
+export interface Latency {
+  readonly shim: number;
+  readonly direct: number;
+}
+
+/** Calls /s/Echo every 5 ms, through the shim and directly in turn, until the message to stop. Sends a {@link Latency}. */
+export async function call(path: string, backend: string): Promise<void> {
+  const ways = [path, backend].map((socket) => ({ client: new RawClient(socket), durations: [] as number[] }));
   const stop = new AbortController();
   process.once('message', () => stop.abort());
-  while (!stop.signal.aborted) {
-    const start = performance.now();
-    await client.code('/s/Echo', 'hello');
-    durations.push(performance.now() - start);
-    await delay(5);
-  }
-  durations.sort((a, b) => a - b);
-  process.send?.(durations[Math.floor(durations.length * 0.99)] ?? 0);
-  client.close();
+  while (!stop.signal.aborted)
+    for (const { client, durations } of ways) {
+      const start = performance.now();
+      await client.code('/s/Echo', 'hello');
+      durations.push(performance.now() - start);
+      await delay(5);
+    }
+  const [shim = 0, direct = 0] = ways.map(({ durations }) => {
+    durations.sort((a, b) => a - b);
+    return durations[Math.floor(durations.length * 0.99)] ?? 0;
+  });
+  process.send?.({ shim, direct } satisfies Latency);
+  for (const { client } of ways) client.close();
 }
 
 /** Runs an attack through some connections. */

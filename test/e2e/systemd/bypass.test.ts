@@ -224,7 +224,7 @@ test('a shim that fails again during its takeover leaves a bypass that has cut o
   await takenOver();
 }, 120_000);
 
-test('a shim that does not start is tried after 5 s, 10 s and 20 s, while the bypass serves', async () => {
+test('M3: a shim that does not start is tried after 5 s, 10 s and 20 s, while the bypass serves', async () => {
   await whileFailing(async () => {
     const starts = [Number(await property(BYPASS, 'ActiveEnterTimestampMonotonic')) / 1e6];
     const next = async (): Promise<void> => {

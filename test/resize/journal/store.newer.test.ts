@@ -20,7 +20,7 @@ afterEach(() => state.remove());
 
 const fileOf = (index: number): string => `${uid(index)}.json`;
 
-test('records of a newer shim stay as they are through a downgrade, however many, and are reported', async () => {
+test('M2: records of a newer shim stay as they are through a downgrade, however many, and are reported', async () => {
   await state.open();
   const contents = Array.from({ length: 40 }, (_, index) => form(index, RECORD_VERSION + 1));
   contents.forEach((content, index) => writeFileSync(state.path(fileOf(index)), content));

@@ -48,7 +48,7 @@ export const faults: readonly Fault[] = [
   { title: 'a missing Node', ...replaced(NODE, undefined) },
   { title: 'a broken Node', ...replaced(NODE, '\x7fELF broken') },
   { title: 'a corrupt program file', ...replaced(PROGRAM, 'import {') },
-  { title: 'koffi gone', ...replaced(`${FOLDER}/node_modules/koffi`, undefined) },
+  { title: 'M1: koffi gone', ...replaced(`${FOLDER}/node_modules/koffi`, undefined) },
   { title: 'a crash at the start', ...replaced(PROGRAM, 'process.abort();\n') },
   { title: 'a start that hangs', ...replaced(PROGRAM, 'setInterval(() => undefined, 1e9);\n') },
   { title: 'an unreadable state folder', ...replaced(STATE, 'not a folder') },
