@@ -112,7 +112,8 @@ export class EndpointWatch {
   async #stateOf(isConnected: boolean | undefined, isOurs: boolean, chain: EndpointChain): Promise<EndpointState> {
     if (isConnected === true || (isConnected === undefined && isOurs)) {
       await this.#markUsed();
-      return isOurs ? 'shim' : 'next_start';
+      // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no drift.
+      return isOurs || chain.endpoint === undefined ? 'shim' : 'next_start';
     }
     // Without the peers, a configuration that cannot be read says nothing.
     if (isConnected === undefined && chain.endpoint === undefined) return 'unknown';
@@ -176,7 +177,7 @@ function saysOf(state: EndpointState, isOurs: boolean, { endpoint, winner, layer
       : `${endpoint}, set by ${layerName(winner)}`;
   switch (state) {
     case 'shim':
-      return `uses the shim, set by ${layerName(winner)}`;
+      return endpoint === undefined ? `uses the shim; ${written}` : `uses the shim, set by ${layerName(winner)}`;
     case 'next_start':
       return `uses the shim until its next start: then ${written}; run resizectl install`;
     case 'past':

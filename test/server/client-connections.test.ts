@@ -48,7 +48,12 @@ class FakeConnection {
   }
 }
 
-function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend = (): void => undefined) {
+function open(
+  activeStreams: number[],
+  backendPath = '/nowhere.sock',
+  onBackend = (): void => undefined,
+  peers: number[] = [],
+) {
   const connections: FakeConnection[] = [];
   const given: ConnectionOptions[] = [];
   const refused: Socket[] = [];
@@ -61,7 +66,7 @@ function open(activeStreams: number[], backendPath = '/nowhere.sock', onBackend 
     },
     backendPath,
     refuse: (client) => refused.push(client),
-    peerOf: () => undefined,
+    peerOf: () => peers.shift(),
     tooMany: () => undefined,
     connectLocal: () => new PassThrough(),
     interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),
@@ -85,6 +90,14 @@ describe('L2: connections above the limit', () => {
     door.accept(new Socket());
     expect([door.connections, connections.length, refused.length]).toEqual([CONNECTION_LIMIT, CONNECTION_LIMIT, 1]);
   });
+});
+
+test('the processes of open connections are listed, as far as they are known', async () => {
+  const { door, connections } = open([1, 1, 1, 1], undefined, undefined, [7, 8, 8]);
+  expect(door.peers()).toEqual(new Set([7, 8]));
+  for (const at of [0, 1]) connections[at]?.endStreams();
+  await new Promise(setImmediate);
+  expect(door.peers()).toEqual(new Set([8]));
 });
 
 describe('shutdown', () => {

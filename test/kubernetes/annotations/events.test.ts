@@ -9,7 +9,7 @@ const event = (note: string, name = 'web'): PodEvent => ({
   at: Date.UTC(2026, 0, 2, 3, 4, 5, 678),
 });
 
-describe('a pod event', () => {
+describe('an event', () => {
   test('is an events.k8s.io/v1 event about the pod', () => {
     const body = eventBody(event('volume cache stays'), 'node-1') as PostedEvent;
     expect(body).toEqual({
@@ -40,6 +40,15 @@ describe('a pod event', () => {
       expect(metadata.name.length).toBeLessThanOrEqual(253);
     },
   );
+
+  test.each([
+    ['ShimBypassed', 'Warning', 'Bypass'],
+    ['ShimDrift', 'Warning', 'Watch'],
+    ['ShimDriftEnded', 'Normal', 'Watch'],
+  ] as const)('of the node itself has the reason %s, the type %s and the action %s', (reason, type, action) => {
+    const body = eventBody({ node: 'node-2', reason, note: 'why', at: 0 }, 'node-1');
+    expect(body).toMatchObject({ reason, type, action, note: 'why', regarding: { kind: 'Node', uid: 'node-2' } });
+  });
 
   test('has a note of at most 1024 bytes, cut between characters', () => {
     const { note } = eventBody(event('ä'.repeat(1000)), 'node-1') as PostedEvent;
