@@ -1,3 +1,4 @@
+import { releaseMemory } from '../core/memory/index.ts';
 import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
@@ -75,9 +76,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   const bypass = new BypassWatch({ log, state, onEnd: (times) => resizing.bypassEnded(times) });
   const drift: EndpointDrift = new EndpointDrift(config, { cri, bypass, resizing, log });
   const { failure } = await cri.listen();
-  log.info({ version, listen: cri.path, passed: Object.keys(passed), ...loggedSettings(config) }, 'serving');
-  if (problems.length > 0)
-    log.error({ problems: problems.slice(0, MOST_LOGGED) }, 'configuration invalid: every call is forwarded unchanged');
+  logServing(log, { listen: cri.path, passed: Object.keys(passed), config, problems });
   crashPoint('serving');
   const metrics = await serveMetrics(config, {
     version,
@@ -92,6 +91,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   });
   await resizing.begin();
   useLittleMemory();
+  await releaseMemory();
   await writeBypassTarget(target, config.containerRuntimeEndpoint, log);
   await supervisor.ready(statusText(cri.path, await resizing.readiness()));
   if (variables !== undefined) void bypass.run();
@@ -114,7 +114,19 @@ function statusText(path: string, { passThrough, checks }: ReadinessReport): str
   return `serving ${path}, configuration ${checks[0]?.says ?? passThrough}`;
 }
 
-const loggedSettings = ({ containerRuntimeEndpoint: backend, intercept }: Config) => ({ backend, intercept });
+interface Serving {
+  readonly listen: string;
+  readonly passed: readonly string[];
+  readonly config: Config;
+  readonly problems: readonly string[];
+}
+
+function logServing(log: Log, { listen, passed, config, problems }: Serving): void {
+  const { containerRuntimeEndpoint: backend, intercept } = config;
+  log.info({ version, listen, passed, backend, intercept }, 'serving');
+  if (problems.length > 0)
+    log.error({ problems: problems.slice(0, MOST_LOGGED) }, 'configuration invalid: every call is forwarded unchanged');
+}
 
 function resizingOf(config: Config, log: Log, counters: Counters, outside: Outside): Resizing {
   const isResizing = config.intercept && outside.problems.length === 0;

@@ -1,2 +1,3 @@
-/** Memory of buffers that are garbage, which V8 frees late. */
+/** Memory that is garbage: what V8 frees late, and what the allocator keeps. */
+export { releaseMemory } from './release.ts';
 export { bufferUsed } from './young-buffers.ts';

@@ -1,13 +1,9 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { collectYoung } from './collect.ts';
 
 /** Bytes of short-lived buffers after which they are collected. */
 const COLLECT_AFTER = 8 * 1_048_576;
 
-type Collect = (options: { readonly type: 'minor' }) => void;
-
 let used = 0;
-let collect: Collect | undefined;
 
 /**
  * Counts bytes of a new buffer that is soon garbage. For V8 a buffer of any size is a small object: by itself it collects them
@@ -17,12 +13,5 @@ export function bufferUsed(bytes: number): void {
   used += bytes;
   if (used < COLLECT_AFTER) return;
   used = 0;
-  collect ??= exposedCollect();
-  collect({ type: 'minor' });
-}
-
-/** Returns V8's `gc`, which only contexts that are made later have. */
-function exposedCollect(): Collect {
-  setFlagsFromString('--expose-gc');
-  return runInNewContext('gc') as Collect;
+  collectYoung();
 }
