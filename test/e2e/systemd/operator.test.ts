@@ -1,13 +1,4 @@
-import {
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -16,11 +7,9 @@ import { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
-  CONTAINERD,
   FLAGS,
   OURS,
   SETTINGS,
-  UNIT,
   calledThrough,
   failedCalls,
   kubeletConfig,
@@ -99,6 +88,8 @@ describe('resizectl off and on', () => {
       expect(await property(SERVICE, 'StatusText')).toContain('intercept is off');
       const before = Number(pod.read('memory.max'));
       expect(await podLimitAfter(80 * MiB)).toBe(before);
+      // A pod limit below the sum of its containers is foreign to the shim, which leaves it as it is.
+      expect(await podLimitAfter(64 * MiB)).toBe(before);
 
       const doctor = await resizectl('doctor');
       expect(doctor.text).toMatch(/^shim +ok +serves .*, off by configuration \(intercept: false\)/m);
@@ -117,7 +108,7 @@ describe('resizectl off and on', () => {
       expect(await done('on')).toContain('on: the shim acts on resizes');
       expect(readFileSync(behind, 'utf8')).toBe(`${text}intercept: true\n`);
       await calledThrough(OURS);
-      expect(await podLimitAfter(96 * MiB)).toBe(96 * MiB);
+      expect((await resizectl('doctor')).text).toMatch(/^shim +ok +serves .*, ready/m);
     } finally {
       rmSync(behind);
     }
@@ -175,48 +166,6 @@ describe('an invalid configuration file', () => {
     }
     expect((await resizectl('doctor')).text).toMatch(/^shim +ok +serves .*, ready/m);
     expect(failedCalls().length).toBe(failed);
-  });
-});
-
-describe('the node without anything of the shim', () => {
-  /** The four lines that doctor prints. */
-  async function linesBack(): Promise<string> {
-    const { text, code } = await resizectl('doctor');
-    expect(text).toMatch(/^kubelet runtime +failed +kubelet uses .*this node has no container runtime$/m);
-    expect(code, text).toBe(2);
-    const [, lines = ''] = /nothing of the shim:\n((?: +.*\n){4})/.exec(text) ?? [];
-    return lines.replaceAll(/^ +/gm, '');
-  }
-
-  /** Removes program and units as nobody should. */
-  async function breakShim(): Promise<void> {
-    await execa('systemctl', ['kill', '--signal=KILL', SERVICE], { reject: false });
-    await execa('systemctl', ['stop', 'cri-resize-shim.socket', SERVICE]);
-    renameSync('/usr/local/lib/cri-resize-shim', '/root/broken-shim');
-    await execa('systemctl', ['restart', 'kubelet.service']);
-  }
-
-  const readme = (file: string): string => readFileSync(file, 'utf8');
-
-  afterEach(() => rmSync('/root/broken-shim', { recursive: true, force: true }));
-
-  test.each(['config.yaml', 'a flag'])('is back with four lines of shell: endpoint in %s', async (place) => {
-    const isFlag = place === 'a flag';
-    const flag = `--container-runtime-endpoint=${CONTAINERD}`;
-    await startKubelet(isFlag ? flag : `--config=${CONFIG}`);
-    await done('install');
-    await calledThrough(OURS);
-    await breakShim();
-    const lines = await linesBack();
-    for (const page of ['README.md', 'docs/troubleshooting.md'])
-      for (const line of lines.trimEnd().split('\n')) expect(readme(page)).toContain(line);
-    const { text, code } = await run('sh', ['-c', lines]);
-    expect(code, text).toBe(0);
-    await calledThrough(CONTAINERD);
-    expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
-    if (isFlag) expect(readFileSync(UNIT, 'utf8')).toContain(flag);
-    expect((await states()).slice(0, 2)).toEqual(['inactive', 'inactive']);
-    expect(pod.read('cgroup.procs', 'a')).toMatch(/^\d+$/m);
   });
 });
 

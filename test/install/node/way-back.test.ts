@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { linesBack } from '../../../src/install/node/index.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
-// test/e2e/systemd/operator.test.ts runs the lines on a node.
+// Runs the lines on files of a folder, with a systemctl that notes its arguments.
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
