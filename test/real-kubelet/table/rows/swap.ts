@@ -34,14 +34,25 @@ export const swapRows: readonly Row[] = [
       },
       observe('refused'),
       ...resized('withdrawn', { containers: { app: requests(undefined, '64Mi') } }),
+      { kind: 'resizectl', changes: ['app.requests.memory=96Mi'] },
+      observe('by ResizePod'),
       ...resized('limit up', { containers: { app: limits(undefined, '256Mi') } }),
     ],
     expected: {
       'refused: condition PodResizePending':
         'True Infeasible In-place resize of containers with swap is not supported.',
       'refused: app memory.max': memory(128),
+      'by ResizePod: app memory.max': memory(128),
       'limit up: app memory.max': memory(256),
     },
+    wanted: [
+      {
+        field: 'by ResizePod: answer',
+        direct: undefined,
+        shim: 'SWAP_NOT_RESIZABLE',
+        reason: 'only the shim has the call; it rejects what kubelet finds infeasible',
+      },
+    ],
   },
   {
     title: 'A8: Burstable with RestartContainer: memory.swap.max follows the request by a restart',
