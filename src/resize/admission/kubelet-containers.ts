@@ -96,7 +96,10 @@ const isChanged = (before: ContainerAmounts | undefined, after: ContainerAmounts
   differs(resource, before?.requests[resource], after.requests[resource]);
 
 const differs = (resource: Resource, one: number | undefined, other: number | undefined): boolean =>
-  one === undefined || other === undefined ? one !== other : comparable(resource, one) !== comparable(resource, other);
+  comparableOrNone(resource, one) !== comparableOrNone(resource, other);
+
+const comparableOrNone = (resource: Resource, amount: number | undefined): number | undefined =>
+  amount === undefined ? undefined : comparable(resource, amount);
 
 function rejected(reason: Reason, pod: PodDescription, name: string, why: string, found: string): ShimError {
   const { text, ids } = containerSubject({ name }, pod);

@@ -81,6 +81,8 @@ describe('the static managers of kubelet', () => {
   test('a present limit that is not whole pages is no change of the memory', async () => {
     write('memory_manager_state', { policyName: 'none', entries: {} });
     await resize({ c1: { memory: bytes(100_000_000) } });
+    // The kernel rounds it down.
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', '99999744');
     write('memory_manager_state', {
       policyName: 'Static',
       entries: { 'uid-1': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
@@ -127,10 +129,10 @@ describe('the resizePolicy in the spec', () => {
     await expect(resize(containers)).rejects.toMatchObject({
       code: 9,
       reason: 'RESTART_REQUIRED',
-      message: expect.stringContaining(
-        `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet`,
-      ) as string,
-      context: { container: name, pod: 'default/web' },
+      message:
+        `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet, which owns ` +
+        'the container, can restart it with other values: resize the pod through the API server (kubectl patch --subresource resize)',
+      context: { container: name, pod: 'default/web', found: 'RestartContainer' },
     });
     expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([100 * MiB, 200 * MiB]);
   });
@@ -179,9 +181,9 @@ describe('A8: a limit on swap that kubelet derives from the memory request (Limi
     await expect(requesting(60)).rejects.toMatchObject({
       code: 9,
       reason: 'SWAP_NOT_RESIZABLE',
-      message: expect.stringContaining(
-        'container c0 of pod default/web: kubelet has derived its limit on swap',
-      ) as string,
+      message:
+        'container c0 of pod default/web: kubelet has derived its limit on swap, 67108864 bytes, from its memory request, and does ' +
+        'not resize the request of a container that may swap',
       context: { container: 'c0', pod: 'default/web', found: String(64 * MiB) },
     });
     expect(runtime.limitOf(0)).toBe(100 * MiB);
