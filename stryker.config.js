@@ -4,8 +4,8 @@ import { join } from 'node:path';
 const planner = 'src/resize/plan';
 
 /**
- * npm run mutation: each mutant is a small mistake in the planner, a conversion or a parser, and a test has to see it. Fails
- * under 90 %, of all and of each file (tools/mutation.mjs).
+ * npm run mutation: each mutant is a small mistake in the planner, the declared pod, admission, a conversion or a parser, and a test has
+ * to see it. Fails under 90 %, of all and of each file (tools/mutation.mjs).
  *
  * @type {import('@stryker-mutator/api/core').PartialStrykerOptions & { readonly mutate: string[] }}
  */
@@ -15,14 +15,19 @@ export default {
       .filter((file) => file !== 'index.ts')
       .map((file) => join(planner, file)),
     'src/resize/model/compare.ts',
+    'src/resize/admission/container-kind.ts',
+    'src/resize/admission/kubelet-containers.ts',
     'src/resize/admission/parse-limits.ts',
+    'src/resize/admission/swap-after.ts',
     'src/resize/journal/record.ts',
     'src/resize/journal/volume-record.ts',
     'src/kubelet/checkpoint.ts',
     'src/kubelet/swap.ts',
     'src/sandbox/declared/amounts.ts',
+    'src/sandbox/declared/from-kubelet-state.ts',
+    'src/sandbox/declared/from-runtime.ts',
+    'src/sandbox/declared/from-spec.ts',
     'src/sandbox/declared/qos-of-cgroup.ts',
-    'src/resize/admission/swap-after.ts',
     'src/resize/foresight/pending/pending-swap.ts',
     'src/resize/model/amounts.ts',
     'src/resize/queue/requests/request.ts',
