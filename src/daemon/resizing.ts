@@ -54,7 +54,7 @@ export function noResizing(passed: PassedSocket | undefined): Resizing {
     readiness: () =>
       Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
-    overview: () => Promise.resolve({ pods: [], recent: [] }),
+    overview: () => Promise.resolve({ pods: [], recent: [], history: [] }),
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
     close: async () => refusing?.close(),

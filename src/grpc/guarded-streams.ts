@@ -1,6 +1,7 @@
 import { type IncomingHttpHeaders, type ServerHttp2Stream, constants } from 'node:http2';
 import { type Server, status } from '@grpc/grpc-js';
 import { bufferUsed } from '../core/memory/index.ts';
+import { notePeer } from './client-process.ts';
 import { ENCODING_HEADER, isEncoding } from './decompress.ts';
 import { GRPC_LIMITS } from './limits.ts';
 import { REQUESTS_FULL, type ServerBudget } from './server-budget.ts';
@@ -22,6 +23,7 @@ interface StreamListener {
  *   method) even if the client has reset it in the same read. That throws in an event listener, which would end the process.
  * - Limits the bytes of requests that wait for their end, over all clients.
  * - Leaves decompression to {@link serveUnary}.
+ * - Says which process a call comes from.
  */
 export function guardStreams(server: Server, budget: ServerBudget): void {
   const guarded = server as unknown as StreamListener;
@@ -35,6 +37,7 @@ export function guardStreams(server: Server, budget: ServerBudget): void {
     const sendTrailers = stream.sendTrailers.bind(stream);
     stream.sendTrailers = (...of) => contained(stream, () => sendTrailers(...of));
     moveEncoding(headers);
+    notePeer(headers, stream.session);
     limitRequest(stream, budget);
     contained(stream, () => handle(interceptors, stream, headers));
   };

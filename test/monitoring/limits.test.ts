@@ -22,7 +22,7 @@ async function listening(limits?: MonitoringLimits): Promise<MonitoringServer> {
       bypass: () => ({ start: undefined, end: undefined }),
       overview: () => {
         asked += 1;
-        return Promise.resolve({ pods: [], recent: [] });
+        return Promise.resolve({ pods: [], recent: [], history: [] });
       },
       log: noLog,
     },

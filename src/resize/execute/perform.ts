@@ -18,7 +18,6 @@ import {
   type StepRecord,
   compareLimits,
   describeStep,
-  directionOf,
   knownOf,
 } from '../model/index.ts';
 import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
@@ -120,6 +119,7 @@ export async function perform(
         applied(record) {
           parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
+          parts.outcomes.stepped(pod.sandboxId, record);
           onStep?.(record);
         },
         rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
@@ -127,14 +127,16 @@ export async function perform(
     );
   };
   const values = valuesOf(target, container);
-  parts.outcomes.setDirection(pod.sandboxId, directionOf(values, knownOf(state)));
+  parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, asked));
   const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
     journalled(parts, pod, stepsToJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnAboutExcess(parts, pod, state, target);
     const ms = round(performance.now() - start);
-    parts.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
+    const { uid, namespace, name } = pod.metadata;
+    const about = { pod: pod.sandboxId, uid, namespace, name };
+    parts.log.info({ ...about, ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
@@ -144,11 +146,15 @@ function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined
   const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
   // The runtime's call alone is not journalled, unless the shim lowers memory.high for it.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
-  return steps.flatMap((step): Step[] => {
+  return withAsked(steps, asked);
+}
+
+/** Returns the steps with the changes of the caller's call in place of the call. */
+const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): Step[] =>
+  steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];
     return asked === undefined ? [] : [asked];
   });
-}
 
 /**
  * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished. A requested size that a volume has

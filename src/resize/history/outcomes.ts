@@ -3,7 +3,18 @@ import { ShimError } from '../../core/errors/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import { type KnownValues, type ResizeState, explained, failureOf, fitsLater } from '../model/index.ts';
+import {
+  type KnownValues,
+  type ResizeState,
+  type Step,
+  type StepRecord,
+  absolute,
+  directionOf,
+  explained,
+  failureOf,
+  fitsLater,
+} from '../model/index.ts';
+import type { RequestReport } from './request-recorder.ts';
 
 /** The result of all requests for one pod since the start of the shim. */
 export interface PodOutcome {
@@ -49,6 +60,8 @@ export class PodOutcomes {
   readonly #counters: Pick<Counters, 'resize'>;
   /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
+  /** What the requests in progress report to, by sandbox id. */
+  readonly #reports = new Map<string, Partial<RequestReport>>();
 
   constructor(counters: Pick<Counters, 'resize'> = noCounters) {
     this.#counters = counters;
@@ -78,20 +91,31 @@ export class PodOutcomes {
     this.#pods.set(sandboxId, { ...nothing, annotationErrors });
   }
 
-  /** Runs one request of a pod and records its outcome. Returns and throws what the request does. */
-  async track<Result>(sandboxId: string, request: () => Promise<Result>): Promise<Result> {
+  /**
+   * Runs one request of a pod and records its outcome. Returns and throws what the request does.
+   * @param report what the request changes, and how it ends, is reported to it
+   */
+  async track<Result>(
+    sandboxId: string,
+    request: () => Promise<Result>,
+    report: Partial<RequestReport> = {},
+  ): Promise<Result> {
     this.#directions.delete(sandboxId);
+    this.#reports.set(sandboxId, report);
     try {
       const result = await request();
       this.#set(sandboxId, { state: 'Completed', lastError: undefined });
       this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
+      report.completed?.();
       return result;
     } catch (error) {
       this.#failed(sandboxId, error);
       this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+      report.failed?.(error);
       throw error;
     } finally {
       this.#directions.delete(sandboxId);
+      this.#reports.delete(sandboxId);
     }
   }
 
@@ -99,12 +123,13 @@ export class PodOutcomes {
    * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless another
    * request is in progress.
    */
-  check(sandboxId: string, check: () => void): void {
+  check(sandboxId: string, check: () => void, report: Partial<RequestReport> = {}): void {
     try {
       check();
     } catch (error) {
       if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
       this.#counters.resize(endOf(error), 'unknown');
+      report.failed?.(error);
       throw error;
     }
   }
@@ -123,9 +148,25 @@ export class PodOutcomes {
     return { volumeErrors };
   }
 
-  /** Sets the direction of the request in progress, which {@link track} counts. */
-  setDirection(sandboxId: string, direction: ResizeDirection): void {
-    this.#directions.set(sandboxId, direction);
+  /** Records what the request in progress asks for, and what the pod has: {@link track} counts the direction. */
+  asks(sandboxId: string, desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    const { volumes = new Map<string, VolumePolicy>() } = desired;
+    this.#directions.set(sandboxId, directionOf({ ...desired, volumes: absolute(volumes) }, now));
+    this.#reports.get(sandboxId)?.asks?.(desired, now);
+  }
+
+  /**
+   * Records that a transaction of the request in progress begins.
+   * @param steps with the changes of the caller's own call in place of the call
+   */
+  begins(sandboxId: string, target: KnownValues<Bytes>, now: KnownValues<Bytes>, steps: readonly Step[]): void {
+    this.#directions.set(sandboxId, directionOf(target, now));
+    this.#reports.get(sandboxId)?.begins?.(steps);
+  }
+
+  /** Records that the request in progress has applied a step. */
+  stepped(sandboxId: string, record: StepRecord): void {
+    this.#reports.get(sandboxId)?.stepped?.(record);
   }
 
   /** Records the requested values, once the request is validated. */

@@ -1,8 +1,9 @@
 /** What resizectl prints: tables, objects and errors. */
 export { UsageError, errorInfoOf, reportOf } from './failure.ts';
+export { changesText, outcomeText, requesterText, shortResizeId, stateText } from './history.ts';
 export { objectText } from './objects.ts';
 export { findPod, nameOf } from './pods.ts';
-export { durationText, printable, table } from './text.ts';
+export { durationText, exactSizeText, printable, table } from './text.ts';
 export {
   changesTable,
   endText,
@@ -10,8 +11,8 @@ export {
   podLine,
   podText,
   podsTable,
+  inOrder,
   shortId,
-  stateText,
   stepText,
   stepsTable,
 } from './views.ts';

@@ -20,7 +20,8 @@ describe('completionScript', () => {
     expect(offered('get', '')).toEqual(['pods', 'pod']);
     expect(offered('get', 'pod', 'default/w')).toEqual(['default/web']);
     expect(offered('describe', 'pod', '')).toEqual(['default/web', 'default/db']);
-    expect(offered('get', 'pods', '')).toEqual([]);
+    expect(offered('get', 'pods', '')).toEqual(['default/web', 'default/db']);
+    expect(offered('get', 'po', '')).toEqual(['default/web', 'default/db']);
     expect(offered('resize', '--timeout', '5s', '')).toEqual(['default/web', 'default/db']);
     expect(offered('resize', 'web', '')).toEqual([]);
     expect(offered('resize', '--d')).toEqual(['--dry-run', '--defer']);

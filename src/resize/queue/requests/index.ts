@@ -2,5 +2,5 @@
 export { noMemoryRequests, readRequested } from './request.ts';
 export type { MemoryRequests, ReadRequest, RequestedAmounts, RequestedPod, RequestedResources } from './request.ts';
 export { fieldsOf, withoutFields } from './requested-fields.ts';
-export { hasEnded } from './resize.ts';
+export { hasEnded, historyEntry, stateEvent } from './resize.ts';
 export type { CancelReason, RequestsAround, Resize, ResizeCounts, ResizeEvent } from './resize.ts';
