@@ -31,7 +31,7 @@ export interface ResizeContext {
   readonly policies: VolumePolicies;
   /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
-  /** The last resizes, whoever asked for them. */
+  /** The last resizes, from any requester. */
   readonly history: ResizeHistory;
   /** The order of all requests that set a pod's values. */
   readonly newest: NewestValues;

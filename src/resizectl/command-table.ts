@@ -187,7 +187,7 @@ export const commandTexts: readonly CommandText[] = [
     options: [],
     summary: 'print the states and steps of resizes as they happen',
     description: [
-      'First prints the last resizes, whoever asked for them: kubelet and other clients of the CRI, the resize API, or annotations. Then prints new events, until interrupted. With -o json, prints one object per line.',
+      'First prints the last resizes, from any requester: kubelet and other clients of the CRI, the resize API, or annotations. Then prints new events, until interrupted. With -o json, prints one object per line.',
     ],
     examples: [['resizectl events -o json', 'for programs']],
   },

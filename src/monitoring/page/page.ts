@@ -61,9 +61,7 @@ function pageOf({ version, readiness, overview, now }: PageParts): Html {
 ${failing.length === 0 ? html`<p>ready: the shim can resize pods</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
 <main><h2>Pods</h2>
 ${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
-<h2>History</h2>
-${history.length === 0 ? html`<p>no resize since the start of the shim</p>` : historyTable(history)}
-<h2>Resizes</h2>
+${history.length === 0 ? '' : html`<h2>History</h2>${historyTable(history)}`}<h2>Resizes</h2>
 ${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`}
 </main></body></html>
 `;

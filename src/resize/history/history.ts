@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto';
 import { wallTime } from '../../core/concurrency/index.ts';
-import { Reason } from '../../core/errors/index.ts';
 import { type Log, noLog } from '../../observe/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 import type { ContainerName, StepRecord, ValueChange } from '../model/index.ts';
@@ -36,7 +35,7 @@ export interface HistoryParts {
 export type HistoryListener = (entry: HistoryEntry, step?: StepRecord) => void;
 
 /**
- * The last resizes of this node, whoever asked for them: kubelet and other CRI clients, the resize API, and annotations. In memory: it
+ * The last resizes of this node, from any requester: kubelet and other CRI clients, the resize API, and annotations. In memory: it
  * begins with the process.
  */
 export class ResizeHistory {
@@ -175,6 +174,6 @@ function log(
     changes: changes.map(({ value, from, to: then }) => `${value} ${from === '' ? '?' : from} -> ${then}`),
     ...(count > 1 && { count }),
   };
-  if (reason === Reason.UNDO_FAILED || isRolledBack) to.warn(fields, 'resize ended');
-  else to.info(fields, 'resize ended');
+  // What needs attention has a line of its own: a failed rollback, a runtime that has failed midway.
+  to.info(fields, 'resize ended');
 }

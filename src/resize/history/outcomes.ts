@@ -28,7 +28,10 @@ export interface PodOutcome {
   readonly state: ResizeState | undefined;
   /** Why the last request failed; undefined when it succeeded. */
   readonly lastError: RequestError | undefined;
-  /** By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. */
+  /**
+   * By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. If the failed
+   * request did not name the volume, which follows a limit, the next success of the pod removes it.
+   */
   readonly volumeErrors: ReadonlyMap<string, RequestError>;
   /** The invalid annotations among those that the pod was created with. */
   readonly annotationErrors: readonly string[];
@@ -39,6 +42,8 @@ export interface RequestError {
   readonly reason: string;
   readonly message: string;
   readonly at: number;
+  /** Whether the request did not name the volume that it failed for. */
+  readonly isDerived?: boolean;
 }
 
 const nothing: PodOutcome = {
@@ -60,6 +65,8 @@ export class PodOutcomes {
   readonly #counters: Pick<Counters, 'resize'>;
   /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
+  /** The volumes that the requests in progress name, by sandbox id. */
+  readonly #named = new Map<string, ReadonlySet<string>>();
   /** What the requests in progress report to, by sandbox id. */
   readonly #reports = new Map<string, Partial<RequestReport>>();
 
@@ -74,6 +81,7 @@ export class PodOutcomes {
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
     this.#directions.delete(sandboxId);
+    this.#named.delete(sandboxId);
   }
 
   forgetContainer(containerId: string): void {
@@ -104,7 +112,7 @@ export class PodOutcomes {
     this.#reports.set(sandboxId, report);
     try {
       const result = await request();
-      this.#set(sandboxId, { state: 'Completed', lastError: undefined });
+      this.#set(sandboxId, { state: 'Completed', lastError: undefined, ...this.#withoutDerivedErrors(sandboxId) });
       this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
       report.completed?.();
       return result;
@@ -115,6 +123,7 @@ export class PodOutcomes {
       throw error;
     } finally {
       this.#directions.delete(sandboxId);
+      this.#named.delete(sandboxId);
       this.#reports.delete(sandboxId);
     }
   }
@@ -139,7 +148,14 @@ export class PodOutcomes {
     this.#set(sandboxId, { state: endOf(error), lastError });
     const volume = error instanceof ShimError ? error.context.volume : undefined;
     if (volume === undefined) return;
-    this.#set(sandboxId, { volumeErrors: new Map([...this.of(sandboxId).volumeErrors, [volume, lastError]]) });
+    const isDerived = this.#named.get(sandboxId)?.has(volume) !== true;
+    const volumeErrors = new Map([...this.of(sandboxId).volumeErrors, [volume, { ...lastError, isDerived }]]);
+    this.#set(sandboxId, { volumeErrors });
+  }
+
+  #withoutDerivedErrors(sandboxId: string): Pick<PodOutcome, 'volumeErrors'> {
+    const errors = [...this.of(sandboxId).volumeErrors];
+    return { volumeErrors: new Map(errors.filter(([, { isDerived }]) => isDerived !== true)) };
   }
 
   #withoutErrors(sandboxId: string, volumes: Iterable<string> = []): Pick<PodOutcome, 'volumeErrors'> {
@@ -171,6 +187,7 @@ export class PodOutcomes {
 
   /** Records the requested values, once the request is validated. */
   setDesired(sandboxId: string, values: KnownValues<VolumePolicy>): void {
+    this.#named.set(sandboxId, new Set(values.volumes?.keys()));
     this.#set(sandboxId, {
       desired: merged(this.of(sandboxId).desired, values),
       state: 'Proposed',

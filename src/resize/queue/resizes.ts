@@ -149,7 +149,7 @@ export class Resizes {
     return this.#table.newestOf(sandboxId);
   }
 
-  /** Returns the last resizes of a pod, whoever asked for them; the newest first. */
+  /** Returns the last resizes of a pod, from any requester; the newest first. */
   historyOf(sandboxId: string): readonly HistoryEntry[] {
     return this.#history.ofPod(sandboxId);
   }
@@ -214,7 +214,7 @@ export class Resizes {
   }
 
   /**
-   * Watches the resizes of one pod, or of all, whoever asks for them. The events start with the state of each resize that has not
+   * Watches the resizes of one pod, or of all, from any requester. The events start with the state of each resize that has not
    * ended. Throws TOO_MANY_WATCHERS or STOPPING.
    * @param withHistory whether the last state of each stored resize comes before
    */

@@ -1,4 +1,4 @@
-import { printable, table } from './text.ts';
+import { messageText, printable, table } from './text.ts';
 import type { Responses, WireChange, WirePod, WireRequester, WireState, WireSummary } from '../../api/wire/index.ts';
 
 /** Texts about who asked for a resize, what it changes, and how it ended. */
@@ -52,7 +52,7 @@ type Outcome = NonNullable<Responses['ResizeEvent']['state']>;
 /** `Infeasible (rolled back, 3 times): REASON: message` */
 export function outcomeText({ state, reason, message, rolled_back: isRolledBack = false, count = 1 }: Outcome): string {
   const details = [isRolledBack ? 'rolled back' : '', count > 1 ? `${count} times` : ''].filter((text) => text !== '');
-  const why = [reason, message].filter((text) => text !== '').map(printable);
+  const why = [reason, message].filter((text) => text !== '').map(messageText);
   const outcome = `${stateText(state)}${details.length === 0 ? '' : ` (${details.join(', ')})`}`;
   return [outcome, ...why].join(': ');
 }

@@ -33,6 +33,16 @@ export function sizeText(bytes: number): string {
   return `${Number.isInteger(amount) ? amount : amount.toFixed(1)}${unit}`;
 }
 
+/**
+ * Formats a message of the shim for people: without control characters, and with amounts of a mebibyte and more in units instead of
+ * bytes. Two numbers in a row are a quota and its period.
+ */
+export const messageText = (message: string): string =>
+  printable(message).replace(
+    /(?<=^|[\s(])(?<!\d )(\d{7,15})(?: bytes)?(?! \d)(?=$|[\s,;:)])/g,
+    (text, digits: string) => (Number(digits) < 2 ** 20 ? text : sizeText(Number(digits))),
+  );
+
 /** Formats bytes exactly, in the largest unit that leaves a whole number: `1280Mi`. */
 export function exactSizeText(bytes: number): string {
   const [unit, size] = units.find(([, one]) => bytes > 0 && bytes % one === 0) ?? ['', 1];

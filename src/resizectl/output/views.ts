@@ -1,6 +1,6 @@
 import { changesText, historyTable, outcomeText, requesterText, stateText, timeText } from './history.ts';
 import { nameOf } from './pods.ts';
-import { counted, durationText, limitText, printable, sizeText, table, exactSizeText } from './text.ts';
+import { counted, durationText, limitText, messageText, printable, sizeText, table, exactSizeText } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireStep, WireValues } from '../../api/wire/index.ts';
 
 /** Tables and lines about pods and resizes. */
@@ -162,7 +162,7 @@ const declaredHeadings = ['', 'KIND', 'STATE', 'CPU', 'MEMORY'];
 function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
   const { state = 'STATE_UNSPECIFIED', reason = '', message = '' } = kubelet ?? {};
   if (state === 'STATE_UNSPECIFIED') return [];
-  return [['Decrease:', [stateText(state), reason, message].filter((text) => text !== '').join(': ')]];
+  return [['Decrease:', [stateText(state), reason, messageText(message)].filter((text) => text !== '').join(': ')]];
 }
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
@@ -224,7 +224,7 @@ export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string 
 export function endText({ id, pod, state, reason, message, steps, tries, next_try: next }: WireResize): string {
   const why = [reason, message]
     .filter((text) => text !== '')
-    .map(printable)
+    .map(messageText)
     .join(': ');
   const again =
     next === undefined

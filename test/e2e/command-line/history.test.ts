@@ -7,7 +7,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
-/** Every resize is in the history, whoever asked for it: a CRI client, or the resize API; refused ones too. */
+/** Every resize is in the history, from any requester: a CRI client, or the resize API; refused ones too. */
 
 const MiB = 1024 * 1024;
 const RESIZE = '/run/history-test/resize.sock';

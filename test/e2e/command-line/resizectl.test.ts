@@ -229,7 +229,7 @@ describe('resizectl resize', () => {
     // The reason is printed once.
     expect(`${out}${err}`.match(/cannot shrink/g)).toHaveLength(1);
     expect(err).toContain(
-      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MiB} to ${16 * MiB} bytes: ${24 * MiB}`,
+      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from 32Mi to 16Mi: 24Mi are stored in it`,
     );
     expect(err).toContain('resizectl: what to do: remove files, or ask for more than found');
     expect(db.volume('cache').size).toBe(32 * MiB);
