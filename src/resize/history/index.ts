@@ -6,7 +6,7 @@ export { NewestValues, amountField, volumeField } from './newest-values.ts';
 export type { PodField, Writer, WritersParts } from './newest-values.ts';
 export { RecentResizes } from './recent-resizes.ts';
 export type { RecentResize, Recording } from './recent-resizes.ts';
-export { ResizeHistory } from './history.ts';
+export { ResizeHistory, historyBounds } from './history.ts';
 export type { HistoryEntry } from './history-entry.ts';
 export type { ChangeRecorder } from './change-recorder.ts';
 export type { RequestReport } from './request-recorder.ts';

@@ -143,7 +143,7 @@ function containerTargets(
     if (container === undefined) {
       const all = [...containers.keys()];
       const near = suggestion(name, all);
-      const message = `pod ${podName(pod)} has no container ${name}${near} (it has ${all.join(', ')})`;
+      const message = `pod ${podName(pod)} has no container ${name}${near} (it has ${all.length === 0 ? 'none' : all.join(', ')})`;
       const where = { pod: pod.metadata.uid, container: name };
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }

@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
+  askedChanges,
   type CancelReason,
   fieldsOf,
   hasEnded,
@@ -32,7 +33,7 @@ import {
   passes,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
-import type { NewestValues, Requester, ResizeHistory, Writer } from '../history/index.ts';
+import { type NewestValues, type Requester, type ResizeHistory, type Writer, historyBounds } from '../history/index.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
@@ -111,7 +112,7 @@ export class ResizeRunner {
         reason: undefined,
         message: undefined,
         steps: [],
-        changes: [],
+        changes: askedChanges(given.asked).slice(0, historyBounds.changes),
         before: undefined,
         after: undefined,
         memoryRequests: undefined,

@@ -28,9 +28,11 @@ const rest = (args: readonly string[]): readonly string[] => args.slice(1);
 
 export const actions: Readonly<Record<CommandName, Action>> = {
   'get pods': async (context, args) => {
-    const { output, print, isWide } = context;
+    const { output, print, isWide, namespace } = context;
     const pods = await listPods(context, args);
-    if (output === 'table') print(podsTable(pods, isWide));
+    if (output === 'table' && pods.length === 0 && namespace !== undefined)
+      print(`no pods of namespace ${printable(namespace)} on this node\n`);
+    else if (output === 'table') print(podsTable(pods, isWide));
     else if (output === 'name') print(pods.map((pod) => `${printable(nameOf(pod))}\n`).join(''));
     else print(objectText({ pods }, output));
     return Exit.done;

@@ -9,9 +9,7 @@ import {
   podLine,
   podsTable,
   printable,
-  outcomeText,
-  requesterText,
-  changesText,
+  eventText,
   shortId,
   shortResizeId,
   stepText,
@@ -27,9 +25,7 @@ export function eventLine({ time, resize_id: id, pod, requester, state, step }: 
   const about = `${clock}  ${shortResizeId(id)}  ${printable(`${pod.namespace}/${pod.name}`)}`;
   if (step !== undefined) return `${about}  step  ${stepText(step)}  (${durationText(step.took)})\n`;
   if (state === undefined) return '';
-  const [by, changes] = [requesterText(requester), changesText(state.changes)];
-  const whom = by === '' ? '' : `  by ${by}`;
-  return `${about}  ${outcomeText(state)}${whom}${changes === '' ? '' : `  ${changes}`}\n`;
+  return `${about}  ${eventText(state, requester)}\n`;
 }
 
 /** `resizectl events`: the stored resizes, then new events. Runs until it is interrupted or the shim stops. */

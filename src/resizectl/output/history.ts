@@ -50,12 +50,24 @@ export const changesText = (changes: readonly WireChange[] = []): string =>
 type Outcome = NonNullable<Responses['ResizeEvent']['state']>;
 
 /** `Infeasible (rolled back, 3 times): REASON: message` */
-export function outcomeText({ state, reason, message, rolled_back: isRolledBack = false, count = 1 }: Outcome): string {
-  const details = [isRolledBack ? 'rolled back' : '', count > 1 ? `${count} times` : ''].filter((text) => text !== '');
-  const why = [reason, message].filter((text) => text !== '').map(messageText);
-  const outcome = `${stateText(state)}${details.length === 0 ? '' : ` (${details.join(', ')})`}`;
-  return [outcome, ...why].join(': ');
+export function outcomeText(outcome: Outcome): string {
+  return [stateWithDetails(outcome), ...whyOf(outcome)].join(': ');
 }
+
+/** `Infeasible (rolled back)  by crictl (4711)  container app memory 64Mi -> 16Mi: REASON: message` */
+export function eventText(outcome: Outcome, requester: WireRequester | undefined): string {
+  const [by, changes] = [requesterText(requester), changesText(outcome.changes)];
+  const about = [stateWithDetails(outcome), by === '' ? '' : `by ${by}`, changes].filter((text) => text !== '');
+  return [about.join('  '), ...whyOf(outcome)].join(': ');
+}
+
+function stateWithDetails({ state, rolled_back: isRolledBack = false, count = 1 }: Outcome): string {
+  const details = [isRolledBack ? 'rolled back' : '', count > 1 ? `${count} times` : ''].filter((text) => text !== '');
+  return `${stateText(state)}${details.length === 0 ? '' : ` (${details.join(', ')})`}`;
+}
+
+const whyOf = ({ reason, message }: Outcome): readonly string[] =>
+  [reason, message].filter((text) => text !== '').map(messageText);
 
 /** The last resizes of a pod, the newest first. */
 export function historyTable(history: WirePod['history'] = []): string {

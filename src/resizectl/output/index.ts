@@ -1,6 +1,6 @@
 /** What resizectl prints: tables, objects and errors. */
 export { UsageError, errorInfoOf, reportOf } from './failure.ts';
-export { changesText, outcomeText, requesterText, shortResizeId, stateText } from './history.ts';
+export { eventText, shortResizeId } from './history.ts';
 export { objectText } from './objects.ts';
 export { findPod, nameOf } from './pods.ts';
 export { durationText, exactSizeText, printable, table } from './text.ts';

@@ -87,7 +87,7 @@ test('an update by a CRI client, a refused one, and one of the API are in get, d
   await events;
   expect(seen).toEqual([
     expect.stringMatching(/ default\/web {2}Completed {2}by .* app memory 64Mi -> 80Mi/),
-    expect.stringMatching(/ default\/web {2}Infeasible: MEMORY_NOT_RECLAIMABLE: .* by .* 80Mi -> 16Mi/),
+    expect.stringMatching(/ default\/web {2}Infeasible {2}by .* 80Mi -> 16Mi: MEMORY_NOT_RECLAIMABLE: /),
     expect.stringMatching(/ default\/web {2}Completed {2}by API .* 80Mi -> 96Mi/),
   ]);
 });

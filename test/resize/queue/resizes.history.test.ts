@@ -42,7 +42,10 @@ describe('the history of a pod', () => {
     await expect(queue.resize('nonsense')).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     expect(queue.resizes.historyOf(web.sandboxId)).toMatchObject([
       { requester: { kind: 'api' }, state: 'Infeasible', reason: 'INVALID_VALUE' },
-      { requester: { kind: 'api' }, state: 'Canceled', reason: 'MEMORY_NOT_RECLAIMABLE' },
+      {
+        ...{ requester: { kind: 'api' }, state: 'Canceled', reason: 'MEMORY_NOT_RECLAIMABLE' },
+        changes: [{ value: 'container app memory', from: '', to: '64Mi' }],
+      },
       { requester: { kind: 'api' }, state: 'Completed', reason: undefined },
     ]);
   });

@@ -57,7 +57,7 @@ describe('the history in views', () => {
   test('the line of an event has the date, unless it is of today', () => {
     const event = { resize_id: deferred.id, pod: identity, time, requester: kubelet, state: deferred };
     const rest =
-      '1f3c9a2b  default/web  Deferred (3 times): MEMORY_NOT_RECLAIMABLE: 90Mi are in use  by kubelet (812)  container app memory 256Mi -> 64Mi\n';
+      '1f3c9a2b  default/web  Deferred (3 times)  by kubelet (812)  container app memory 256Mi -> 64Mi: MEMORY_NOT_RECLAIMABLE: 90Mi are in use\n';
     expect(eventLine(event, time.seconds * 1000)).toBe(`08:00:00.123  ${rest}`);
     expect(eventLine(event, time.seconds * 1000 + 86_400_000)).toBe(`2027-01-15 08:00:00.123  ${rest}`);
   });

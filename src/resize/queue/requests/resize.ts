@@ -29,7 +29,7 @@ export interface Resize {
   readonly message: string | undefined;
   /** The steps of the last attempt; of a failed one, the steps that were applied before the rollback. */
   readonly steps: readonly StepRecord[];
-  /** What it changes; of one that was rejected, what it would change. Empty until the first attempt has read the pod. */
+  /** What it changes; of one that was rejected, what it would change. Without present values until an attempt has read the pod. */
   readonly changes: readonly ValueChange[];
   /** Set once Completed. */
   readonly before: PodState | undefined;
