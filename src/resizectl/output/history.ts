@@ -56,7 +56,10 @@ export function outcomeText(outcome: Outcome): string {
 
 /** `Infeasible (rolled back)  by crictl (4711)  container app memory 64Mi -> 16Mi: REASON: message` */
 export function eventText(outcome: Outcome, requester: WireRequester | undefined): string {
-  const [by, changes] = [requesterText(requester), changesText(outcome.changes)];
+  const isOpen = outcome.state === 'PROPOSED' || outcome.state === 'IN_PROGRESS';
+  // At its start a resize of the API has not read the pod: its end has the values before.
+  const known = (outcome.changes ?? []).filter(({ from }) => !isOpen || from !== '');
+  const [by, changes] = [requesterText(requester), changesText(known)];
   const about = [stateWithDetails(outcome), by === '' ? '' : `by ${by}`, changes].filter((text) => text !== '');
   return [about.join('  '), ...whyOf(outcome)].join(': ');
 }

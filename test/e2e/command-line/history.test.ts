@@ -82,9 +82,8 @@ test('an update by a CRI client, a refused one, and one of the API are in get, d
     reject: false,
   });
   const seen: string[] = [];
-  for await (const line of events.iterable()) if (seen.push(line) === 3) break;
-  events.kill();
-  await events;
+  // The command runs until it is ended: left alone, the loop would wait for it.
+  for await (const line of events.iterable()) if (seen.push(line) === 3) events.kill();
   expect(seen).toEqual([
     expect.stringMatching(/ default\/web {2}Completed {2}by .* app memory 64Mi -> 80Mi/),
     expect.stringMatching(/ default\/web {2}Infeasible {2}by .* 80Mi -> 16Mi: MEMORY_NOT_RECLAIMABLE: /),

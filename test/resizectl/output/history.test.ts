@@ -54,6 +54,14 @@ describe('the history in views', () => {
     expect(podDescription(older)).not.toContain('Last resizes');
   });
 
+  test('the line of an event has no changes as long as the values before are not known', () => {
+    const changes = [{ value: 'pod cpu', from: '', to: '1' }];
+    const line = (state: 'PROPOSED' | 'INFEASIBLE'): string =>
+      eventLine({ resize_id: 'f', pod: identity, time, state: { state, reason: '', message: '', changes } }, 0);
+    expect(line('PROPOSED')).toMatch(/ Proposed\n$/);
+    expect(line('INFEASIBLE')).toMatch(/ Infeasible {2}pod cpu \? -> 1\n$/);
+  });
+
   test('the line of an event has the date, unless it is of today', () => {
     const event = { resize_id: deferred.id, pod: identity, time, requester: kubelet, state: deferred };
     const rest =
