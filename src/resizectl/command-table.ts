@@ -195,7 +195,7 @@ export const commandTexts: readonly CommandText[] = [
     name: 'cancel',
     arguments: [
       {
-        form: '<ID|POD>',
+        form: '<ID-OR-POD>',
         description: 'the id of a resize, or its beginning as printed by events; or a pod',
         completes: 'pods',
       },
