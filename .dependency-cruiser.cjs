@@ -10,6 +10,7 @@ const mayImport = {
   tmpfs: ['core'],
   runtime: ['core'],
   kubelet: ['cgroups', 'observe', 'core'],
+  endpoint: ['observe', 'core'],
   sandbox: ['kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
   resize: ['sandbox', 'kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
   grpc: ['runtime', 'observe', 'core'],
@@ -21,9 +22,9 @@ const mayImport = {
   'kubernetes/pods': ['kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
   'kubernetes/annotations': ['kubernetes/pods', 'kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
   'install/host': ['runtime', 'core'],
-  'install/kubelet': ['install/host', 'core'],
-  'install/node': ['install/host', 'install/kubelet', 'cgroups', 'core'],
-  'install/rollout': ['install/node', 'kubernetes/client', 'config', 'core'],
+  'install/kubelet': ['install/host', 'endpoint', 'core'],
+  'install/node': ['install/host', 'install/kubelet', 'endpoint', 'cgroups', 'config', 'core'],
+  'install/rollout': ['install/node', 'endpoint', 'kubernetes/client', 'config', 'observe', 'core'],
   resizectl: ['install/node', 'bypass', 'api/wire', 'config', 'observe', 'core'],
 };
 

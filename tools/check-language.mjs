@@ -31,7 +31,8 @@ const words = [
 function proseOf(file, text) {
   if (/\.m?[jt]s$/.test(file)) return proseOfCode(text);
   if (file.endsWith('.proto')) return text;
-  if (/\.(?:sh|yaml)$/.test(file)) return text.replaceAll(/^.*?(?=(?:^|\s)#|$)/gm, blank);
+  if (/\.(?:sh|yaml|service|socket|pl)$|^\.ci\/|^Dockerfile$/.test(file))
+    return text.replaceAll(/^.*?(?=(?:^|\s)#|$)/gm, blank);
   return text.replaceAll(/^```[^]*?^```$|^ {4}.*$|`[^`\n]+`|"[^"\n]+"/gm, blank).replaceAll(/\]\([^)\n]*\)/g, blank);
 }
 
@@ -73,9 +74,21 @@ function main() {
   const below = (folder) =>
     readdirSync(join(root, folder), { recursive: true })
       .map((name) => `${folder}/${name}`)
-      .filter((name) => /\.(?:m?[jt]s|proto|md|sh|yaml)$/.test(name));
-  const pages = readdirSync(root).filter((name) => name.endsWith('.md'));
-  const folders = ['bench', 'demo', 'deploy', 'docs', 'proto', 'src', 'test', 'tools'].flatMap(below);
+      .filter((name) => /\.(?:m?[jt]s|proto|md|sh|yaml|service|socket|pl)$|^\.ci\/run$/.test(name));
+  const pages = readdirSync(root).filter((name) => name.endsWith('.md') || name === 'Dockerfile');
+  const folders = [
+    '.ci',
+    'bench',
+    'container',
+    'demo',
+    'deploy',
+    'docs',
+    'proto',
+    'src',
+    'systemd',
+    'test',
+    'tools',
+  ].flatMap(below);
   const counts = new Map();
   for (const file of [...pages, ...folders].filter((name) => !own.includes(name)).sort()) {
     const found = findWords(file, readFileSync(join(root, file), 'utf8'));

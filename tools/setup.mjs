@@ -10,7 +10,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-/** The same as in package.json (engines). */
+/** The oldest Node that the programs run on: `engines` in package.json. */
 const OLDEST = 24;
 const quiet = process.argv.includes('--quiet');
 const say = (text) => quiet || process.stderr.write(`setup: ${text}\n`);

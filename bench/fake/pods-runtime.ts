@@ -48,8 +48,10 @@ export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap
     },
   });
   const listed = ({ id, name, pod }: StoredContainer) => ({
-    ...{ id, pod_sandbox_id: pod.id },
-    ...{ metadata: { name }, state: RUNNING },
+    id,
+    pod_sandbox_id: pod.id,
+    metadata: { name },
+    state: RUNNING,
   });
 
   return new Map<string, Answer>([
@@ -136,7 +138,9 @@ const runtimeSpec = {
   ociVersion: '1.2.1',
   process: { args: ['/pause'], env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'], cwd: '/' },
   mounts: Array.from({ length: 16 }, (_, index) => ({
-    ...{ destination: `/run/place-${index}`, type: 'bind', source: `/var/lib/kubelet/pods/place-${index}` },
+    destination: `/run/place-${index}`,
+    type: 'bind',
+    source: `/var/lib/kubelet/pods/place-${index}`,
     options: ['rbind', 'rprivate', 'ro', 'nosuid', 'nodev', 'noexec'],
   })),
   linux: { maskedPaths: Array.from({ length: 12 }, (_, index) => `/proc/masked-${index}`), namespaces: [] },

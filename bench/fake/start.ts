@@ -35,7 +35,9 @@ export async function startFakePods(
   const child = children.spawn(name, process.execPath, [program, backend, cgroupRoot, `${pods}`, `${containers}`]);
   await answers(child, backend);
   return {
-    ...{ backend, cgroupRoot, pods: all },
+    backend,
+    cgroupRoot,
+    pods: all,
     backendTime: () => child.until(readTime(`${backend}.time`)),
     stop: () => child.stop(),
   };

@@ -166,6 +166,8 @@ async function answer({ child, socket }: Shim, calls: number): Promise<void> {
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 const part = (work: string, unit: WorkResult['unit'], value: number, samples: number): WorkResult => ({
-  ...{ work, unit, p50: rounded(value, 2) },
+  work,
+  unit,
+  p50: rounded(value, 2),
   samples,
 });

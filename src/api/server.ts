@@ -22,6 +22,7 @@ import {
   codeFor,
   createRawServer,
   failureOf,
+  ownerOf,
   rawMessage,
   serveUnary,
   tooManyConnections,
@@ -113,7 +114,7 @@ async function stream(
   call: ServerWritableStream<Buffer, Buffer>,
   trace: CallTrace,
 ): Promise<void> {
-  const watch = await watchResizes(parts, call.request, trace);
+  const watch = await watchResizes(parts, call.request, ownerOf(call), trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
   // Sends headers at once: they tell the client that it misses no event from now on.

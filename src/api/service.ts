@@ -142,11 +142,19 @@ async function findPod(
   return pod;
 }
 
-/** Starts a watch for the events of one pod, or of all pods. */
-export async function watchResizes(parts: ServiceParts, request: Buffer, trace: CallTrace): Promise<ResizeWatch> {
+/**
+ * Starts a watch for the events of one pod, or of all pods.
+ * @param owner the client, which has a share of all watches
+ */
+export async function watchResizes(
+  parts: ServiceParts,
+  request: Buffer,
+  owner: string | undefined,
+  trace: CallTrace,
+): Promise<ResizeWatch> {
   const { pod, history } = readRequest('WatchResizesRequest', request);
   const sandboxId = pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId;
-  return parts.resizes.watch(sandboxId, history);
+  return parts.resizes.watch(sandboxId, { owner, withHistory: history });
 }
 
 /** Encodes an event for WatchResizes. */

@@ -5,7 +5,7 @@ import { errnoOf, messageOf } from '../core/errors/index.ts';
 import { type ProcessCalls, loadProcessCalls } from './calls.ts';
 import { descriptorsOf } from './proxy-sockets.ts';
 
-/** A byte-wise proxy whose clients shall move to another process that accepts on the same socket. */
+/** A byte-wise proxy whose clients move to another process that accepts on the same socket. */
 export interface Proxy {
   readonly procRoot: string;
   readonly pid: number;

@@ -70,7 +70,10 @@ export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 
   return /^(?:kubepods|(?:.+-)?kubepods\.slice)$/.test(parent) ? 'Guaranteed' : undefined;
 }
 
-/** Whether a cgroup above a pod's is kubelet's own: kubepods, or that of a QoS class (kubelet pkg/kubelet/cm/qos_container_manager_linux.go). */
+/**
+ * Whether a cgroup above a pod's is kubelet's own: kubepods (kubelet pkg/kubelet/cm/node_container_manager_linux.go), or that of a QoS
+ * class (pkg/kubelet/cm/qos_container_manager_linux.go).
+ */
 export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
   /(?:^|\/)(?:kubepods(?:\/(?:burstable|besteffort))?|(?:[^/]+-)?kubepods(?:-(?:burstable|besteffort))?\.slice)$/.test(
     cgroup,

@@ -30,6 +30,7 @@ export {
   criOfSwapMax,
   formulasOf,
   isSameLimit,
+  wholePages,
   isSameUnified,
   isUnifiedKey,
   memoryMaxOfCri,
@@ -56,7 +57,7 @@ export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './
 export type { CgroupPath } from './file.ts';
 export { isRoundedInUnit, isSystemdUnit } from './systemd-units.ts';
 export type { UnitProperty } from './systemd-units.ts';
-export { cgroupOfPid, cgroupVersion, parseProcCgroup } from './proc.ts';
+export { cgroupOfPid, cgroupVersion, meminfoSize, parseProcCgroup, procText } from './proc.ts';
 export { Busctl } from './systemd/index.ts';
 export type { Systemd } from './systemd/index.ts';
 export type { UnitState } from './systemd/index.ts';

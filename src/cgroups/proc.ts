@@ -1,8 +1,9 @@
-/** The cgroup of a process, and the cgroup version of the node. */
+/** What /proc tells: the cgroup of a process, sizes of the node's memory. And the cgroup version of the node. */
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
+import { KiB } from '../core/quantities/index.ts';
 import { CGROUP_ROOT } from './file.ts';
 import type { CgroupPath } from './file.ts';
 
@@ -40,6 +41,21 @@ function cgroupNow(pid: number, procRoot: string): CgroupPath | undefined {
     const message = `${file} cannot be read: ${messageOf(error)}`;
     throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, context, { cause: error });
   }
+}
+
+/** Returns the content of a file of /proc. Empty if it cannot be read: it then tells nothing. */
+export function procText(procRoot: string, file: string): string {
+  try {
+    return readFileSync(join(procRoot, file), 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Returns a size in /proc/meminfo, in bytes (proc_meminfo(5): the unit is 1024 bytes). Undefined if the file does not have it. */
+export function meminfoSize(procRoot: string, name: 'MemTotal' | 'SwapFree'): number | undefined {
+  const [, kibibytes] = new RegExp(`^${name}:\\s+(\\d{1,12}) kB$`, 'm').exec(procText(procRoot, 'meminfo')) ?? [];
+  return kibibytes === undefined ? undefined : Number(kibibytes) * KiB;
 }
 
 /**

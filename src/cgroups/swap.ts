@@ -2,10 +2,10 @@
  * How much memory of a cgroup can go to swap, and how much comes back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst and
  * sysctl/vm.rst, mm/memcontrol.c (mem_cgroup_get_nr_swap_pages, obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
  */
-import { readFileSync } from 'node:fs';
-import { join, posix } from 'node:path';
+import { posix } from 'node:path';
 import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
 import type { Bytes, Limit } from '../core/quantities/index.ts';
+import { meminfoSize, procText } from './proc.ts';
 import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/index.ts';
 
 /** memory.swap.max of cgroups after a change. One above the present value does not count: the change comes after the reclaim. */
@@ -20,9 +20,10 @@ export interface SwapUse {
 }
 
 /**
- * Returns how swap changes what can be reclaimed, with lower limits on swap if a change sets some. Reclaim writes pages of the anonymous
- * LRU lists (locked pages and those of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the
- * cgroups above it and of the node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it.
+ * KEP-1287, lowering memory; kernel cgroup-v2, memory.swap.max: returns how swap changes what can be reclaimed, with lower limits on
+ * swap if a change sets some. Reclaim writes pages of the anonymous LRU lists (locked pages and those of a tmpfs mounted with noswap
+ * are not on these), in each cgroup up to the free swap of it, of the cgroups above it and of the node. Other cgroups may take the same
+ * free swap: a limit is lowered only once usage is below it.
  *
  * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once it is used.
  * Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
@@ -163,20 +164,8 @@ function ancestorsOf(cgroup: CgroupPath): CgroupPath[] {
   return above === cgroup ? [] : [above, ...ancestorsOf(above)];
 }
 
-/**
- * Returns SwapFree of /proc/meminfo in bytes (proc_meminfo(5): the unit is 1024 bytes). 0 with vm.swappiness 0: the reclaim of a cgroup
- * then does not swap. A file that cannot be read tells of no swap.
- */
+/** Returns the free swap of the node, in bytes. 0 with vm.swappiness 0: the reclaim of a cgroup then does not swap. */
 function freeSwapOfNode(procRoot: string): number {
-  const [, kibibytes = '0'] = /^SwapFree:\s+(\d{1,12}) kB$/m.exec(textOf(join(procRoot, 'meminfo'))) ?? [];
-  if (kibibytes === '0' || textOf(join(procRoot, 'sys/vm/swappiness')).trim() === '0') return 0;
-  return Number(kibibytes) * 1024;
-}
-
-function textOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
+  const free = meminfoSize(procRoot, 'SwapFree') ?? 0;
+  return free > 0 && procText(procRoot, 'sys/vm/swappiness').trim() === '0' ? 0 : free;
 }

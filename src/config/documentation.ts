@@ -14,36 +14,24 @@ export function configurationExample({ isCommentedOut }: { readonly isCommentedO
   return `${[`apiVersion: ${apiVersion}`, `kind: ${kind}`, ...settings].join('\n')}\n`;
 }
 
-/** Returns the text of docs/configuration.md, generated from the schema. A test compares it with the file. */
-export function configurationPage(): string {
-  const rows = configKeys.map((key) => {
-    const { allowed, description, fallback } = settingOf(key);
-    return `| \`${key}\` | \`${flagOf(key)}\` | ${fallback === '' ? 'empty' : `\`${fallback}\``} | ${allowed} | ${description} |`;
-  });
-  return `# Configuration
+const checkingText = `## Check and show
 
-This page lists every setting of the shim, with its default and the allowed values.
+\`resizectl config check FILE\` checks a file before it is used (exit code 1 if it is invalid):
 
-Settings come from flags and from a YAML file (\`--config FILE\`). A flag overrides the file, and the file overrides the
-default. An unknown key or an invalid value ends the start with a message that names the key, the value and what is
-allowed: exit code 2 for the command line, 1 for the file.
-
-| key in the file | flag | default | allowed | meaning |
-|---|---|---|---|---|
-${rows.join('\n')}
-
-\`--version\` and \`--help\` print and exit. A true-or-false flag may be given alone (\`--intercept\`) or with its value
-(\`--intercept=false\`). Durations may be combined (\`1m30s\`).
-
-## The file
-
-This file has the defaults. \`apiVersion\` and \`kind\` are optional: without them, the file is read as this version.
-
-\`\`\`yaml
-${configurationExample({ isCommentedOut: false }).trimEnd()}
+\`\`\`text
+# resizectl config check config.yaml
+config.yaml:3:1: logLevl: unknown key (did you mean logLevel?); allowed keys: apiVersion, kind, listen, ...
+config.yaml:7:1: intercept: "nope" must be true or false
 \`\`\`
 
-## Who may connect
+Without FILE it checks the flags of the service in \`/etc/default/cri-resize-shim\` and the file that they name.
+\`resizectl config show\` prints every setting with its value and where it comes from: the default, a line of the file,
+or a flag. Both print JSON with \`-o json\`. The values of the Helm chart have a JSON schema that is made from these
+settings, so an invalid \`config\` is not rendered.
+
+`;
+
+const servingText = `## Who may connect
 
 - The CRI socket and its folder get the owner and mode of the backend's socket and folder, never more. Until the
   backend's socket exists, only root may connect. A folder that also contains other files (such as \`/run\`) is not
@@ -69,4 +57,36 @@ watches (GetContainerEvents) once nothing else runs.
 | 2 | invalid command line |
 | 130, 143 | stopped at once by a second SIGINT or SIGTERM |
 `;
+
+/** Returns the text of docs/configuration.md, generated from the schema. A test compares it with the file. */
+export function configurationPage(): string {
+  const rows = configKeys.map((key) => {
+    const { allowed, description, fallback } = settingOf(key);
+    return `| \`${key}\` | \`${flagOf(key)}\` | ${fallback === '' ? 'empty' : `\`${fallback}\``} | ${allowed} | ${description} |`;
+  });
+  return `# Configuration
+
+This page lists every setting of the shim, with its default and the allowed values.
+
+Settings come from flags and from a YAML file (\`--config FILE\`). A flag overrides the file, and the file overrides the
+default. An unknown key or an invalid value ends the start with a message that names the key, the value and what is
+allowed: exit code 2 for the command line, 1 for the file. In the systemd unit, an invalid file has the shim
+[forward every call unchanged](units.md#an-invalid-configuration) instead.
+
+| key in the file | flag | default | allowed | meaning |
+|---|---|---|---|---|
+${rows.join('\n')}
+
+\`--version\` and \`--help\` print and exit. A true-or-false flag may be given alone (\`--intercept\`) or with its value
+(\`--intercept=false\`). Durations may be combined (\`1m30s\`).
+
+## The file
+
+This file has the defaults. \`apiVersion\` and \`kind\` are optional: without them, the file is read as this version.
+
+\`\`\`yaml
+${configurationExample({ isCommentedOut: false }).trimEnd()}
+\`\`\`
+
+${checkingText}${servingText}`;
 }

@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import type * as yamlModule from 'yaml';
 import * as z from 'zod/mini';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
-import { ConfigError } from './errors.ts';
-import { problemsOf } from './problems.ts';
-import { apiVersion, configKeys, kind, schema } from './schema.ts';
+import { ConfigError, type UsableSettings } from './errors.ts';
+import { type Problem, problemsOf } from './problems.ts';
+import { type Settings, apiVersion, configKeys, kind, schema } from './schema.ts';
 
 /** The configuration file: the settings, plus the two keys that identify its format. */
 const fileSchema = z.extend(schema, {
@@ -14,19 +14,30 @@ const fileSchema = z.extend(schema, {
 });
 const fileKeys = ['apiVersion', 'kind', ...configKeys];
 
-export type Settings = Partial<z.input<typeof schema>>;
+/** The settings of a file. */
+export interface FileSettings {
+  /** As written. */
+  readonly settings: Settings;
+  /** Returns the line of a key that the file has, from 1. */
+  readonly lineOf: (key: string) => number | undefined;
+}
 
 type Yaml = typeof yamlModule;
 type YamlDocument = ReturnType<Yaml['parseDocument']>;
 
 /**
- * Reads and validates the settings of a YAML file, and returns them as written. Throws ConfigError with file, line, key,
- * value and the allowed values, for every problem found.
+ * Reads and validates the settings of a YAML file. Throws ConfigError with file, line, key, value and the allowed values,
+ * for every problem found.
  */
-export async function readSettings(path: string): Promise<Settings> {
+export async function readSettings(path: string): Promise<FileSettings> {
+  return settingsIn(readText(path), path);
+}
+
+/** Validates the text of a YAML file like {@link readSettings}. @param path for errors */
+export async function settingsIn(written: string, path: string): Promise<FileSettings> {
   // The installed file consists of comments, which the library parses more slowly than settings. A `#` in the first column always
   // starts a comment: the continuation lines of strings are indented (YAML 1.2, section 6.1). Line numbers do not change.
-  const text = readText(path).replaceAll(/^#.*/gm, '');
+  const text = written.replaceAll(/^#.*/gm, '');
   // Loaded only if there is a file: most nodes are configured by flags, and kubelet waits for our first response.
   // Through the default export: the package is CommonJS, and a bundle in chunks does not have its named exports.
   const { default: yaml } = await import('yaml');
@@ -39,7 +50,12 @@ export async function readSettings(path: string): Promise<Settings> {
     const problems = syntaxProblems.map(({ pos, message }) => `${positionOf(pos[0])}: not valid YAML: ${message}`);
     throw new ConfigError('file', problems);
   }
-  return validated(contentOf(document, path), keyOffsets(yaml, document), positionOf);
+  const offsets = keyOffsets(yaml, document);
+  const lineOf = (key: string): number | undefined => {
+    const offset = offsets.get(key);
+    return offset === undefined ? undefined : lines.linePos(offset).line;
+  };
+  return { settings: validated(contentOf(document, path), offsets, positionOf), lineOf };
 }
 
 /** Returns the settings in a file's content. Throws ConfigError with every problem, in the order of the file. */
@@ -50,16 +66,29 @@ function validated(
 ): Settings {
   const parsed = fileSchema.safeParse(content);
   if (!parsed.success) {
-    const problems = problemsOf(parsed.error, content, fileKeys)
+    const found = problemsOf(parsed.error, content, fileKeys);
+    const problems = found
       .map(({ path, text }) => ({ offset: offsets.get(String(path[0])), path, text }))
       .sort((a, b) => (a.offset ?? 0) - (b.offset ?? 0))
       .map(({ offset, path, text }) => [positionOf(offset), ...path.map(String), text].join(': '));
-    throw new ConfigError('file', problems);
+    throw new ConfigError('file', problems, { usable: usableOf(content, found) });
   }
   const settings = { ...(content as z.input<typeof fileSchema>) };
   delete settings.apiVersion;
   delete settings.kind;
   return settings;
+}
+
+/** Returns the settings that no problem concerns. */
+function usableOf(content: unknown, problems: readonly Problem[]): UsableSettings {
+  const bad = new Set(problems.map(({ path }) => String(path[0])));
+  const written = typeof content === 'object' && content !== null ? Object.entries(content) : [];
+  const known: ReadonlySet<string> = new Set(fileKeys);
+  return {
+    settings: Object.fromEntries(written.filter(([key]) => configKeys.some((other) => other === key) && !bad.has(key))),
+    hasUnknownKeys: written.some(([key]) => !known.has(key)),
+    isTokenInvalid: bad.has('metricsTokenFile'),
+  };
 }
 
 /** The offset of each top-level key. */

@@ -1,8 +1,7 @@
 import { Command, CommanderError, Option } from 'commander';
 import { ConfigError } from './errors.ts';
 import { problemsOf } from './problems.ts';
-import type { Settings } from './file.ts';
-import { type ConfigKey, configKeys, flagOf, schema, settingOf } from './schema.ts';
+import { type ConfigKey, type Settings, configKeys, flagOf, schema, settingOf } from './schema.ts';
 
 /** The parsed command line. */
 export type CommandLine =

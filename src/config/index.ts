@@ -2,6 +2,10 @@
 export { parseDuration } from './values/index.ts';
 export { ConfigError } from './errors.ts';
 export { type Invocation, loadConfig } from './load.ts';
-export { type Config, type ConfigKey, type LogLevel, defaultOf } from './schema.ts';
+export { passThroughConfig } from './pass-through.ts';
+export { type EffectiveSetting, type EffectiveSettings, effectiveSettings } from './effective.ts';
+export { withSwitch } from './edit.ts';
+export { settingsIn } from './file.ts';
+export { type Config, type ConfigKey, type LogLevel, type Settings, defaultOf } from './schema.ts';
 export { version } from './version.ts';
 export { configurationExample } from './documentation.ts';

@@ -19,13 +19,16 @@ export function problemsOf(error: z.core.$ZodError, input: unknown, allowedKeys:
     }
     const key = issue.path[0];
     const value = valueAt(input, issue.path);
-    return [{ path: issue.path, text: `${shown(value)} ${requirementOf(issue, key)}` }];
+    return [{ path: issue.path, text: `${shown(value)} ${requirementOf(issue, key, value)}` }];
   });
 }
 
-function requirementOf(issue: z.core.$ZodIssue, key: PropertyKey | undefined): string {
+function requirementOf(issue: z.core.$ZodIssue, key: PropertyKey | undefined, value: unknown): string {
   if (issue.code === 'custom') return issue.message;
-  if (issue.code === 'invalid_value') return `must be ${alternatives(issue.values.map(String))}`;
+  if (issue.code === 'invalid_value') {
+    const words = issue.values.map(String);
+    return `must be ${alternatives(words)}${typeof value === 'string' ? suggestion(value, words) : ''}`;
+  }
   return `must be ${isConfigKey(key) ? settingOf(key).allowed : 'a mapping of settings'}`;
 }
 
@@ -46,9 +49,29 @@ function shown(value: unknown): string {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 }
 
-/** ` (did you mean kubeletRoot?)` if a known key differs only in case, `-` and `_`. */
-function suggestion(key: string, known: readonly string[]): string {
+/** ` (did you mean kubeletRoot?)` if a known word differs in case, `-` and `_`, or in at most two other characters. */
+function suggestion(word: string, known: readonly string[]): string {
   const simple = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
-  const near = known.find((name) => simple(name) === simple(key));
-  return near === undefined ? '' : ` (did you mean ${near}?)`;
+  // Long input is not compared: the time grows with the product of both lengths.
+  if (word.length > LONGEST_SUGGESTED) return '';
+  const distances = known.map((name) => ({ name, distance: editDistance(simple(word), simple(name)) }));
+  const [near] = distances.toSorted((a, b) => a.distance - b.distance);
+  const isNear = near !== undefined && near.distance <= 2 && near.distance * 3 <= near.name.length;
+  return isNear ? ` (did you mean ${near.name}?)` : '';
+}
+
+const LONGEST_SUGGESTED = 64;
+
+/** The number of characters to insert, remove or replace to make one word of another (Levenshtein distance). */
+function editDistance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let index = 0; index < one.length; index += 1) {
+    const next = [index + 1];
+    for (let at = 0; at < other.length; at += 1) {
+      const replaced = (row[at] ?? 0) + (one[index] === other[at] ? 0 : 1);
+      next.push(Math.min(replaced, (row[at + 1] ?? 0) + 1, (next[at] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row.at(-1) ?? 0;
 }

@@ -182,6 +182,9 @@ export const schema = z.strictObject({
 export type Config = Readonly<z.output<typeof schema>>;
 export type ConfigKey = keyof Config;
 
+/** Settings as a user writes them, in a file or as flags. */
+export type Settings = Partial<z.input<typeof schema>>;
+
 /** The settings in the order of the schema. */
 export const configKeys = Object.keys(schema.shape) as ConfigKey[];
 

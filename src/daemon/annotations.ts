@@ -11,7 +11,7 @@ import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
 export interface AnnotationsParts {
-  readonly context: ResizeContext;
+  readonly context: Pick<ResizeContext, 'registry' | 'policies' | 'decreaseReclaimer' | 'journal' | 'lock' | 'log'>;
   readonly podResizes: PodResizes;
   readonly specs: LatePodSpecs;
   readonly allocatable: LateAllocatable;

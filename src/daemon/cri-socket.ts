@@ -4,6 +4,7 @@ import type { Config } from '../config/index.ts';
 import { tooManyConnections } from '../grpc/index.ts';
 import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
 import {
+  type ListenOptions,
   type Listener,
   SHARED_LIMITS,
   SharedBudget,
@@ -33,6 +34,8 @@ export interface CriSocket {
   readonly path: string;
   /** Number of open connections of CRI clients. */
   readonly connections: number;
+  /** The processes that have a connection; undefined if the shim cannot find out. */
+  peers(): ReadonlySet<number> | undefined;
   /** Accepts connections. Rejects if the socket cannot be opened; `failure` resolves if listening fails later. */
   listen(): Promise<{ readonly failure: Promise<Error> }>;
   /** Accepts no further connections. Open connections continue. */
@@ -65,17 +68,17 @@ export function createCriSocket(
     onBackend: () => listener?.mirrorBackend(),
   });
   const onConnection = (client: Socket): void => clients.accept(client);
-  const ownSocket = { path: config.listen, rights: { like: backendPath }, neighbours: neighboursOf(config), log };
   return {
     path: passed?.path ?? config.listen,
     get connections() {
       return clients.connections;
     },
+    peers: () => (peerOf === unknownPeer ? undefined : clients.peers()),
     async listen() {
       peerOf = await peers;
       listener =
         passed === undefined
-          ? await listen({ ...ownSocket, onConnection })
+          ? await listen({ ...ownSocketOf(config), onConnection, log })
           : await listenOnInherited({ ...passed, onConnection });
       return listener;
     },
@@ -87,6 +90,13 @@ export function createCriSocket(
     },
   };
 }
+
+/** The socket that the shim creates itself. */
+const ownSocketOf = (config: Config): Pick<ListenOptions, 'path' | 'rights' | 'neighbours'> => ({
+  path: config.listen,
+  rights: { like: config.containerRuntimeEndpoint },
+  neighbours: neighboursOf(config),
+});
 
 /** The names of our other sockets in the folder of the CRI socket. */
 function neighboursOf({ listen: criPath, resizeListen, metricsBind }: Config): readonly string[] {

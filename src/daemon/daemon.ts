@@ -2,7 +2,14 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
-import { type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
+import {
+  type Counters,
+  type Log,
+  type ReadinessReport,
+  countersFields,
+  createCounters,
+  createLog,
+} from '../observe/index.ts';
 import {
   BypassWatch,
   type Supervisor,
@@ -13,9 +20,10 @@ import {
   writeBypassTarget,
 } from '../systemd/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
+import { EndpointDrift } from './endpoint/index.ts';
 import { useLittleMemory } from './heap.ts';
 import { type RunningMetrics, serveMetrics } from './metrics.ts';
-import { type Resizing, createResizing, noResizing } from './resizing.ts';
+import { type Outside, type Resizing, createResizing, noResizing } from './resizing.ts';
 import { type StopSignal, stopSignal } from './stop-signal.ts';
 
 /** The running daemon. */
@@ -36,13 +44,20 @@ interface Assembly {
   readonly cri: CriSocket;
   readonly metrics: RunningMetrics;
   readonly bypass: BypassWatch;
+  readonly drift: EndpointDrift;
 }
+
+/** Problems of the configuration in the log. */
+const MOST_LOGGED = 20;
 
 /** Time to close everything after the calls have ended, in milliseconds. Reported to systemd on top of --shutdown-timeout. */
 const CLOSING_MS = 15_000;
 
-/** Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened. */
-export async function startDaemon(config: Config): Promise<Daemon> {
+/**
+ * Assembles the daemon and serves the CRI. Rejects if the CRI socket cannot be opened.
+ * @param problems of the configuration file: with any, the shim forwards every call unchanged and says so
+ */
+export async function startDaemon(config: Config, problems: readonly string[] = []): Promise<Daemon> {
   const counters = createCounters();
   const log = createLog({ level: config.logLevel, dropped: (reason) => counters.logDropped(reason) });
   const stopped = stopSignal();
@@ -53,14 +68,17 @@ export async function startDaemon(config: Config): Promise<Daemon> {
   const supervisor = superviseBy(variables, { log, counters });
   const { target, state } = takeBypassFiles(process.env);
   await supervisor.check();
-  const sockets = { passed: passed.resize, connections: () => cri.connections };
-  const resizing = config.intercept ? createResizing(config, log, counters, sockets) : noResizing(passed.resize);
+  const connections = (): number => cri.connections;
+  const outside = { passed: passed.resize, connections, endpointCheck: () => drift.check() };
+  const resizing: Resizing = resizingOf(config, log, counters, { ...outside, problems });
   const cri: CriSocket = createCriSocket(config, resizing, { passed: passed.cri, log, counters });
-  const { failure } = await cri.listen();
-  const { containerRuntimeEndpoint: backend, intercept } = config;
-  log.info({ version, listen: cri.path, passed: Object.keys(passed), backend, intercept }, 'serving');
-  crashPoint('serving');
   const bypass = new BypassWatch({ log, state, onEnd: (times) => resizing.bypassEnded(times) });
+  const drift: EndpointDrift = new EndpointDrift(config, { cri, bypass, resizing, log });
+  const { failure } = await cri.listen();
+  log.info({ version, listen: cri.path, passed: Object.keys(passed), ...loggedSettings(config) }, 'serving');
+  if (problems.length > 0)
+    log.error({ problems: problems.slice(0, MOST_LOGGED) }, 'configuration invalid: every call is forwarded unchanged');
+  crashPoint('serving');
   const metrics = await serveMetrics(config, {
     version,
     counted: counters.families,
@@ -68,14 +86,16 @@ export async function startDaemon(config: Config): Promise<Daemon> {
     readiness: () => resizing.readiness(),
     node: () => resizing.readings(),
     bypass: () => bypass.times,
+    endpoint: () => drift.state,
     overview: () => resizing.overview(),
-    connections: () => cri.connections,
+    connections,
   });
   await resizing.begin();
   useLittleMemory();
-  await writeBypassTarget(target, backend, log);
-  await supervisor.ready(`serving ${cri.path}`);
+  await writeBypassTarget(target, config.containerRuntimeEndpoint, log);
+  await supervisor.ready(statusText(cri.path, await resizing.readiness()));
   if (variables !== undefined) void bypass.run();
+  void drift.run();
 
   return {
     async stopSignal() {
@@ -83,12 +103,26 @@ export async function startDaemon(config: Config): Promise<Daemon> {
       if (signal instanceof Error) throw signal;
       return signal;
     },
-    stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics, bypass }, signal),
+    stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics, bypass, drift }, signal),
   };
 }
 
+/** What `systemctl status` shows. */
+function statusText(path: string, { passThrough, checks }: ReadinessReport): string {
+  if (passThrough === undefined) return `serving ${path}`;
+  if (passThrough === 'configured') return `serving ${path}, intercept is off: every call is forwarded unchanged`;
+  return `serving ${path}, configuration ${checks[0]?.says ?? passThrough}`;
+}
+
+const loggedSettings = ({ containerRuntimeEndpoint: backend, intercept }: Config) => ({ backend, intercept });
+
+function resizingOf(config: Config, log: Log, counters: Counters, outside: Outside): Resizing {
+  const isResizing = config.intercept && outside.problems.length === 0;
+  return isResizing ? createResizing(config, log, counters, outside) : noResizing(outside);
+}
+
 async function stop(
-  { config, log, counters, supervisor, resizing, cri, metrics, bypass }: Assembly,
+  { config, log, counters, supervisor, resizing, cri, metrics, bypass, drift }: Assembly,
   signal: StopSignal,
 ): Promise<void> {
   const { shutdownTimeout } = config;
@@ -96,6 +130,7 @@ async function stop(
   // One deadline for calls and resizes together: the systemd unit allows no more.
   const deadline = steadyNow() + shutdownTimeout;
   bypass.close();
+  drift.close();
   await cri.closeListener();
   await supervisor.stopping(shutdownTimeout + CLOSING_MS, 'waiting for running calls');
   resizing.letCallsThrough();

@@ -4,7 +4,10 @@ import type { PodResizes } from './pod-resizes.ts';
 
 /** Returns what to do when kubelet's checkpoints have changed. `parts` is called then. */
 export function kubeletChanges(
-  parts: () => { readonly context: ResizeContext; readonly podResizes: PodResizes },
+  parts: () => {
+    readonly context: Pick<ResizeContext, 'decreaseReclaimer' | 'kubelet'>;
+    readonly podResizes: PodResizes;
+  },
 ): () => void {
   let admitted: ReadonlyMap<string, PodEntry> = new Map();
   return () => {

@@ -3,9 +3,8 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/index.ts';
 import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
-import type { ResizeContext } from '../resize/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
-import { watchKubernetes } from './annotations.ts';
+import { type AnnotationsParts, watchKubernetes } from './annotations.ts';
 import type { LateAllocatable } from './late-allocatable.ts';
 import type { LatePodSpecs } from './late-pod-specs.ts';
 import type { PodResizes } from './pod-resizes.ts';
@@ -13,7 +12,7 @@ import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
 
 export interface ResizeRequestsOptions {
   readonly config: Config;
-  readonly context: ResizeContext;
+  readonly context: AnnotationsParts['context'];
   readonly podResizes: PodResizes;
   /** Filled by the watch in Kubernetes. */
   readonly specs: LatePodSpecs;
@@ -36,6 +35,8 @@ export class ResizeRequests {
   #kubernetes: KubernetesWatch | undefined;
   #restored: Promise<void> | undefined;
   #isClosed = false;
+  /** A change of kubelet's endpoint that the watch in Kubernetes could not report yet. */
+  #endpoint: { readonly isDrift: boolean; readonly note: string } | undefined;
   /** A bypass that has ended before the watch in Kubernetes could report it. */
   #ended: BypassEnd | undefined;
 
@@ -71,6 +72,12 @@ export class ResizeRequests {
     else this.#kubernetes.bypassEnded(times);
   }
 
+  /** Reports in Kubernetes, if it is watched, that kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void {
+    if (this.#kubernetes === undefined) this.#endpoint = { isDrift, note };
+    else this.#kubernetes.endpointChanged(isDrift, note);
+  }
+
   /** Closes the watch in Kubernetes, also one that is about to start. */
   closeWatch(): void {
     this.#isClosed = true;
@@ -92,6 +99,7 @@ export class ResizeRequests {
     try {
       this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log, counters });
       if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
+      if (this.#endpoint !== undefined) this.#kubernetes.endpointChanged(this.#endpoint.isDrift, this.#endpoint.note);
     } catch (error) {
       log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }

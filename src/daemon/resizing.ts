@@ -1,7 +1,7 @@
 import { type Config, version } from '../config/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
-import type { Counters, Log, NodeReadings, ReadinessReport } from '../observe/index.ts';
+import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
 import { volumeTotals } from '../sandbox/index.ts';
 import {
@@ -11,7 +11,7 @@ import {
   createInterceptors,
   listenOnInherited,
   localHandlers,
-  noInterceptors,
+  passThroughHandlers,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
@@ -37,45 +37,79 @@ export interface Resizing {
   letCallsThrough(): void;
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
+  /** Reports that kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void;
   /** Waits for running resizes, at most `graceMs`, and closes everything. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Intercepts nothing (`--intercept=false`). Closes connections to a resize API socket that systemd opened. */
-export function noResizing(passed: PassedSocket | undefined): Resizing {
+/** Intercepts nothing. Closes connections to a resize API socket that systemd opened. */
+export function noResizing({ passed, connections, problems }: Outside): Resizing {
   let refusing: Listener | undefined;
+  const readiness = (): Promise<ReadinessReport> => Promise.resolve(passThroughReport(problems));
   return {
-    interceptors: noInterceptors,
-    handlers: { unary: new Map(), streams: new Map() },
+    ...passThroughHandlers({ version, readiness, connections }),
     async begin() {
       if (passed !== undefined)
         refusing = await listenOnInherited({ ...passed, onConnection: (connection) => connection.destroy() });
     },
-    readiness: () =>
-      Promise.resolve({ ready: true, checks: [{ name: 'intercept', ready: true, says: 'off: every call passes' }] }),
+    readiness,
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
     overview: () => Promise.resolve({ pods: [], recent: [], history: [] }),
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
+    endpointChanged: () => undefined,
     close: async () => refusing?.close(),
+  };
+}
+
+/** What {@link createResizing} needs of the rest of the daemon. */
+export interface Outside {
+  /** The socket of the resize API, if systemd created it. */
+  readonly passed: PassedSocket | undefined;
+  /** Number of clients on the CRI socket. */
+  readonly connections: () => number;
+  /** Whether kubelet uses the shim, as far as that is known. */
+  readonly endpointCheck: () => ReadinessCheck | undefined;
+  /** Of an invalid configuration file; without any, and without resizes, `intercept: false` is configured. */
+  readonly problems: readonly string[];
+}
+
+/** Limits of the text of a report: a file may have any number of problems. */
+const MOST_PROBLEMS = 3;
+const LONGEST_PROBLEM = 300;
+
+function passThroughReport(problems: readonly string[]): ReadinessReport {
+  if (problems.length === 0) {
+    const check = { name: 'intercept', ready: true, says: 'off by configuration: every call is forwarded unchanged' };
+    return { ready: true, checks: [check], passThrough: 'configured' };
+  }
+  const shown = problems.slice(0, MOST_PROBLEMS).map((line) => line.slice(0, LONGEST_PROBLEM));
+  const more = problems.length > MOST_PROBLEMS ? `; and ${problems.length - MOST_PROBLEMS} more` : '';
+  const says = `invalid, so every call is forwarded unchanged: ${shown.join('; ')}${more}`;
+  return {
+    ready: false,
+    checks: [{ name: 'configuration', ready: false, says }],
+    passThrough: 'invalid configuration',
   };
 }
 
 /**
  * Assembles what acts on resizes: the backend client, the state of the node, the interceptors and the resize API.
- * @param sockets `passed`: the socket of the resize API, if systemd created it; `connections`: number of clients on the CRI socket
+ * @param outside what the rest of the daemon knows
  */
 export function createResizing(
   config: Config,
   log: Log,
   counters: Counters,
-  { passed, connections }: { readonly passed: PassedSocket | undefined; readonly connections: () => number },
+  { passed, connections, endpointCheck }: Outside,
 ): Resizing {
   const core = createResizeCore(config, log, counters);
   const { backend, kubelet, context, podResizes } = core;
   const readiness = async (): Promise<ReadinessReport> => {
     const { ready, checks } = await readinessOf(context);
-    return { ready, checks: [...checks, ...requests.optionalChecks()] };
+    const endpoint = endpointCheck();
+    return { ready, checks: [...checks, ...requests.optionalChecks(), ...(endpoint === undefined ? [] : [endpoint])] };
   };
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
@@ -99,6 +133,7 @@ export function createResizing(
     },
     letCallsThrough: () => context.decreaseReclaimer.openComparisons(),
     bypassEnded: (times) => requests.bypassEnded(times),
+    endpointChanged: (isDrift, note) => requests.endpointChanged(isDrift, note),
     async close(graceMs) {
       kubelet?.close();
       recovery.close();

@@ -1,10 +1,10 @@
 import { type IncomingHttpHeaders, type ServerHttp2Stream, constants } from 'node:http2';
 import { type Server, status } from '@grpc/grpc-js';
 import { bufferUsed } from '../core/memory/index.ts';
-import { notePeer } from './client-process.ts';
 import { ENCODING_HEADER, isEncoding } from './decompress.ts';
 import { GRPC_LIMITS } from './limits.ts';
 import { REQUESTS_FULL, type ServerBudget } from './server-budget.ts';
+import { addOwner, notePeer } from './session-owner.ts';
 
 /** How long the client has for reading the status of a refused call before its stream is reset. */
 const RESET_DELAY_MS = 100;
@@ -24,6 +24,7 @@ interface StreamListener {
  * - Limits the bytes of requests that wait for their end, over all clients.
  * - Leaves decompression to {@link serveUnary}.
  * - Says which process a call comes from.
+ * - Adds the client to each call ({@link addOwner}).
  */
 export function guardStreams(server: Server, budget: ServerBudget): void {
   const guarded = server as unknown as StreamListener;
@@ -38,6 +39,7 @@ export function guardStreams(server: Server, budget: ServerBudget): void {
     stream.sendTrailers = (...of) => contained(stream, () => sendTrailers(...of));
     moveEncoding(headers);
     notePeer(headers, stream.session);
+    addOwner(headers, stream.session);
     limitRequest(stream, budget);
     contained(stream, () => handle(interceptors, stream, headers));
   };

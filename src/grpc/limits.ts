@@ -1,4 +1,4 @@
-const MIB = 1_048_576;
+import { MiB } from '../core/quantities/index.ts';
 
 /** Budgets of one gRPC server of the shim. docs/limits.md lists them. */
 export interface ServerLimits {
@@ -14,17 +14,17 @@ export interface ServerLimits {
 
 /** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. The proxy limits its calls further. */
 export const CRI_LIMITS: ServerLimits = {
-  requestLimit: 16 * MIB,
-  requestBytes: 20 * MIB,
-  shortRequestBytes: 2 * MIB,
+  requestLimit: 16 * MiB,
+  requestBytes: 20 * MiB,
+  shortRequestBytes: 2 * MiB,
   runningCalls: 2048,
 };
 
 /** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. Watches are fewer. */
 export const API_LIMITS: ServerLimits & { readonly connections: number } = {
-  requestLimit: 8 * MIB,
-  requestBytes: 10 * MIB,
-  shortRequestBytes: MIB,
+  requestLimit: 8 * MiB,
+  requestBytes: 10 * MiB,
+  shortRequestBytes: MiB,
   runningCalls: 1024,
   connections: 128,
 };
@@ -34,11 +34,11 @@ export const GRPC_LIMITS = {
   /** Streams of one connection. */
   streams: 1024,
   /** The longest request that is short, in bytes. Those of kubelet have some kilobytes. */
-  shortRequest: MIB / 16,
+  shortRequest: MiB / 16,
   /** What one part of a request (a DATA frame) occupies beyond its bytes. */
   partOverhead: 256,
   /** Ended HTTP/2 sessions whose native part is kept until a full garbage collection: about 25 KB each. */
   keptSessions: 512,
   /** The longest request after decompression. CRI clients do not compress, and a pod cannot start with more. */
-  decompressedBytes: 8 * MIB,
+  decompressedBytes: 8 * MiB,
 } as const;

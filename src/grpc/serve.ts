@@ -2,7 +2,7 @@ import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, st
 import { steadyNow } from '../core/concurrency/index.ts';
 import type { Log } from '../observe/index.ts';
 import { type CallTrace, type RawStreamHandler, type RawUnaryHandler, deadlineOf } from './call.ts';
-import { takePeer } from './client-process.ts';
+import { takePeer } from './session-owner.ts';
 import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
 import type { ServerBudget } from './server-budget.ts';
 import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';

@@ -2,6 +2,7 @@ import { type Http2Server, type ServerHttp2Session, constants } from 'node:http2
 import type { Server } from '@grpc/grpc-js';
 import { steadyNow } from '../core/concurrency/index.ts';
 import { type Crowd, type Held, roomFor } from './connection-room.ts';
+import { setOwner } from './session-owner.ts';
 
 /** grpc-js 1.14. It is private, but no public API has the HTTP/2 server behind a connection injector. */
 interface Http2Factory {
@@ -50,13 +51,15 @@ export class SessionLimit {
       if (ends === undefined) return;
       this.#open.delete(ends.session);
     }
-    const held = { session, peer, activeStreams: 0, lastUsed: steadyNow() };
+    setOwner(session, peer);
+    const held = { session, peer, activeStreams: 0, calls: 0, lastUsed: steadyNow() };
     this.#open.set(session, held);
     session.once('close', () => this.#open.delete(session));
     session.on('stream', (stream) => {
       held.activeStreams += 1;
       stream.once('close', () => {
         held.activeStreams -= 1;
+        held.calls += 1;
         held.lastUsed = steadyNow();
       });
     });

@@ -3,8 +3,9 @@ import { type Bytes, bytes, parseMilli, parseQuantity } from '../core/quantities
 import { type JsonObject, asObject } from './json.ts';
 
 /**
- * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state): `allocated_pods_state` has what
- * kubelet has admitted, and `actuated_pods_state` what it has applied. Both are internal to kubelet and may change with any
+ * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state/checkpoint.go):
+ * `allocated_pods_state` has what kubelet has admitted (pkg/kubelet/allocation/allocation_manager.go), and `actuated_pods_state` what it
+ * has applied (pkg/kubelet/kuberuntime/kuberuntime_manager.go). Both are internal to kubelet and may change with any
  * release, so unknown parts are skipped at every level. The checksum is not verified: the files are replaced atomically, and
  * its algorithm is not documented.
  */

@@ -1,5 +1,8 @@
-/** kubelet's formulas for CPU. Pure. The kernel's own formulas are in src/cgroups. */
-import { MIN_CPU_QUOTA } from '../cgroups/index.ts';
+/**
+ * kubelet's formulas for CPU: the only place that converts between thousandths of a CPU, quotas and shares. Pure. The kernel's own
+ * formulas are in src/cgroups. Compared with kubelet 1.36 and 1.37.
+ */
+import { MAX_CPU_SHARES, MIN_CPU_QUOTA, MIN_CPU_SHARES } from '../cgroups/index.ts';
 import {
   type CpuMax,
   type CpuShares,
@@ -12,26 +15,40 @@ import {
 /** Thousandths of a CPU. */
 export type MilliCpu = number;
 
-/** MinShares and MaxShares in kubelet pkg/kubelet/cm/helpers_linux.go: the bounds of cgroup v1's cpu.shares. */
-const MIN_SHARES = 2;
-const MAX_SHARES = 262_144;
+/** MilliCPUToCPU and SharesPerCPU in kubelet pkg/kubelet/cm/helpers_linux.go. */
+const MILLI_CPU_PER_CPU = 1000;
+const SHARES_PER_CPU = 1024;
+
+/** Returns the quota of thousandths of a CPU per `period`, in microseconds. Not rounded, and without the minimum of the kernel. */
+export const exactQuota = (milliCpu: MilliCpu, period: number): number => (milliCpu * period) / MILLI_CPU_PER_CPU;
+
+/** Returns the thousandths of a CPU of a quota per `period`. Not rounded. */
+export const exactMilliCpu = (quota: number, period: number): MilliCpu => (quota * MILLI_CPU_PER_CPU) / period;
+
+/** QuotaToMilliCPU in kubelet pkg/kubelet/cm/helpers_linux.go: rounds down. */
+export const quotaToMilliCpu = (quota: Microseconds, period: Microseconds): MilliCpu =>
+  Math.floor(exactMilliCpu(quota, period));
 
 /**
  * MilliCPUToQuota in kubelet pkg/kubelet/cm/helpers_linux.go: at least the minimum quota that the kernel accepts. kubelet's
  * function returns 0, no limit, for 0 milliCPU; this one returns the minimum.
  */
 export const milliCpuToQuota = (milliCpu: MilliCpu, period: Microseconds): Microseconds =>
-  microseconds(Math.max(Math.floor((milliCpu * period) / 1000), MIN_CPU_QUOTA));
+  microseconds(Math.max(Math.floor(exactQuota(milliCpu, period)), MIN_CPU_QUOTA));
 
-/** MilliCPUToShares in kubelet pkg/kubelet/cm/helpers_linux.go. */
-export const milliCpuToShares = (milliCpu: MilliCpu): CpuShares =>
-  cpuShares(Math.min(MAX_SHARES, Math.max(MIN_SHARES, Math.floor((milliCpu * 1024) / 1000))));
+/** MilliCPUToShares in kubelet pkg/kubelet/cm/helpers_linux.go, with MinShares and MaxShares: the bounds of cgroup v1's cpu.shares. */
+export const milliCpuToShares = (milliCpu: MilliCpu): CpuShares => {
+  const shares = Math.floor((milliCpu * SHARES_PER_CPU) / MILLI_CPU_PER_CPU);
+  return cpuShares(Math.min(MAX_CPU_SHARES, Math.max(MIN_CPU_SHARES, shares)));
+};
 
 /** SharesToMilliCPU in kubelet pkg/kubelet/cm/helpers_linux.go, which returns 0 for shares below the minimum; this one does not. */
-export const sharesToMilliCpu = (shares: CpuShares): MilliCpu => Math.ceil((shares * 1000) / 1024);
+export const sharesToMilliCpu = (shares: CpuShares): MilliCpu =>
+  Math.ceil((shares * MILLI_CPU_PER_CPU) / SHARES_PER_CPU);
 
 /** cpuWeightToCPUShares in kubelet pkg/kubelet/cm/cgroup_v2_manager_linux.go: rounds down. */
-export const cpuWeightToShares = (weight: CpuWeight): number => Math.floor(((weight - 1) * 262_142) / 9999) + 2;
+export const cpuWeightToShares = (weight: CpuWeight): number =>
+  Math.floor(((weight - 1) * (MAX_CPU_SHARES - MIN_CPU_SHARES)) / 9999) + MIN_CPU_SHARES;
 
 /**
  * The pod limit for CPU is the limit of the containers plus the pod overhead (kubelet pkg/kubelet/cm/helpers_linux.go,

@@ -2,7 +2,16 @@
 export type { EntryLimits, EntryRequests, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, noKubeletState } from './checkpoints.ts';
 export type { KubeletState } from './checkpoints.ts';
-export { cpuWeightToShares, milliCpuToQuota, milliCpuToShares, overheadQuota, sharesToMilliCpu } from './formulas.ts';
+export {
+  cpuWeightToShares,
+  exactMilliCpu,
+  exactQuota,
+  milliCpuToQuota,
+  milliCpuToShares,
+  overheadQuota,
+  quotaToMilliCpu,
+  sharesToMilliCpu,
+} from './formulas.ts';
 export type { MilliCpu } from './formulas.ts';
 export { DEFAULT_THROTTLING_FACTOR, memoryHighOf, throttlingFactorOf } from './memory-qos.ts';
 export type { MemoryAmounts } from './memory-qos.ts';

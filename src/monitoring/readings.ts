@@ -2,10 +2,12 @@ import { readdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import {
   type BypassReadings,
+  type EndpointState,
   type Family,
   type NodeReadings,
   type ReadinessReport,
   Reading,
+  endpointStates,
   families,
 } from '../observe/index.ts';
 
@@ -15,10 +17,18 @@ export interface Readings {
   readonly readiness: ReadinessReport;
   readonly node: NodeReadings;
   readonly bypass: BypassReadings;
+  readonly endpoint: EndpointState;
 }
 
 /** The metrics that are read at scrape time, in the order of families.ts. */
-export function readingFamilies({ version, connections, readiness, node, bypass }: Readings): readonly Family[] {
+export function readingFamilies({
+  version,
+  connections,
+  readiness,
+  node,
+  bypass,
+  endpoint,
+}: Readings): readonly Family[] {
   const one = (value: number) => () => [[[], value] as const];
   const { volumes, unfinished } = node;
   const states = [...new Set(['Deferred', 'InProgress', 'Proposed', ...unfinished])];
@@ -27,6 +37,7 @@ export function readingFamilies({ version, connections, readiness, node, bypass 
     new Reading(families.ready, () =>
       readiness.checks.map(({ name, ready }) => [[name] as const, ready ? 1 : 0] as const),
     ),
+    new Reading(families.intercepting, one(readiness.passThrough === undefined ? 1 : 0)),
     new Reading(families.connections, one(connections)),
     new Reading(families.pods, one(node.pods)),
     new Reading(families.volumes, one(volumes.count)),
@@ -36,6 +47,9 @@ export function readingFamilies({ version, connections, readiness, node, bypass 
       states.map((state) => [[state] as const, unfinished.filter((other) => other === state).length] as const),
     ),
     new Reading(families.foresightPresent, one(node.foresight ? 1 : 0)),
+    new Reading(families.kubeletEndpoint, () =>
+      endpointStates.map((state) => [[state] as const, state === endpoint ? 1 : 0] as const),
+    ),
     new Reading(families.bypassStart, one((bypass.start ?? 0) / 1000)),
     new Reading(families.bypassEnd, one((bypass.end ?? 0) / 1000)),
   ];

@@ -4,6 +4,7 @@ import { wallTime } from '../core/concurrency/index.ts';
 import { ShimError, loggableError } from '../core/errors/index.ts';
 import {
   type BypassReadings,
+  type EndpointState,
   type Family,
   type Log,
   type NodeReadings,
@@ -29,6 +30,7 @@ export interface MonitoringParts {
   readonly readiness: () => Promise<ReadinessReport>;
   readonly node: () => NodeReadings;
   readonly bypass: () => BypassReadings;
+  readonly endpoint: () => EndpointState;
   /** What the page shows. */
   readonly overview: () => Promise<Overview>;
   /** Connections of CRI clients that are open. */
@@ -98,9 +100,16 @@ async function pageOf({ version, readiness, overview }: MonitoringParts): Promis
 }
 
 async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonly Family[]> {
-  const { version, counted, connections, node, bypass } = parts;
+  const { version, counted, connections, node, bypass, endpoint } = parts;
   const readiness = await parts.readiness();
-  const read = readingFamilies({ version, connections: connections(), readiness, node: node(), bypass: bypass() });
+  const read = readingFamilies({
+    version,
+    connections: connections(),
+    readiness,
+    node: node(),
+    bypass: bypass(),
+    endpoint: endpoint(),
+  });
   return [...read, ...counted, lag, ...processFamilies()];
 }
 

@@ -30,7 +30,13 @@ export const families = {
     'gauge',
     'ready',
     ['check'],
-    'Whether the shim can carry out resizes: 1 if the check passes, otherwise 0. /readyz?verbose shows the cause.',
+    'Whether the shim can apply resizes: 1 if the check passes, otherwise 0. /readyz?verbose shows the cause.',
+  ),
+  intercepting: shimMetric(
+    'gauge',
+    'intercepting',
+    [],
+    'Whether the shim acts on resizes: 1 if so, 0 if it forwards every call unchanged (intercept: false, or an invalid configuration).',
   ),
   connections: shimMetric('gauge', 'client_connections', [], 'Open connections of CRI clients.'),
   pods: shimMetric('gauge', 'pods', [], 'Pods known to the shim.'),
@@ -58,6 +64,13 @@ export const families = {
     'foresight_present',
     [],
     'Whether the shim reads the resizes that kubelet has admitted from its state files: 1 if so, otherwise 0.',
+  ),
+
+  kubeletEndpoint: shimMetric(
+    'gauge',
+    'kubelet_endpoint',
+    ['state'],
+    'Which runtime kubelet uses, 1 for the present state, otherwise 0: shim, next_start (the shim, but not after its next start), past (another runtime, although it has used the shim before), unused (another runtime, and it has never used the shim), unknown (no kubelet is visible, or the bypass serves it).',
   ),
 
   bypassStart: shimMetric(

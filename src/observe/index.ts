@@ -2,7 +2,8 @@
 export type * from './interfaces.ts';
 export { noCounters, noLog } from './interfaces.ts';
 export { oncePerKey } from './once.ts';
-export type { BypassReadings, NodeReadings } from './readings.ts';
+export { endpointStates } from './readings.ts';
+export type { BypassReadings, EndpointState, NodeReadings } from './readings.ts';
 export { countersFields, createCounters } from './counters.ts';
 export { families } from './families.ts';
 export { Histogram, Reading, bounds } from './family.ts';

@@ -160,11 +160,16 @@ export interface ReadinessCheck {
   readonly isOptional?: true;
 }
 
-/** Whether the shim can carry out resizes: all mandatory checks are ready. It forwards calls either way. */
+/** Whether the shim can apply resizes: all mandatory checks are ready. It forwards calls either way. */
 export interface ReadinessReport {
   readonly ready: boolean;
   readonly checks: readonly ReadinessCheck[];
+  /** Why the shim forwards every call unchanged. Undefined: it acts on resizes. */
+  readonly passThrough?: PassThrough;
 }
+
+/** `configured`: `intercept: false`. `invalid configuration`: the file has a problem, so none of its calls may be intercepted. */
+export type PassThrough = 'configured' | 'invalid configuration';
 
 export const noLog: Log = {
   debug: () => undefined,

@@ -4,6 +4,22 @@ export interface BypassReadings {
   readonly end: number | undefined;
 }
 
+/** Which runtime the kubelet of this node uses. */
+export type EndpointState =
+  /** The shim. */
+  | 'shim'
+  /** The shim, but not after its next start: its configuration has another endpoint by now. */
+  | 'next_start'
+  /** Another runtime, although it has used the shim before. */
+  | 'past'
+  /** Another runtime, and it has never used the shim. */
+  | 'unused'
+  /** No kubelet is visible, or it is starting, or the bypass serves it. */
+  | 'unknown';
+
+/** All of {@link EndpointState}, in the order in which metrics list them. */
+export const endpointStates: readonly EndpointState[] = ['shim', 'next_start', 'past', 'unused', 'unknown'];
+
 /** Values that are read at each scrape instead of being counted as events happen. */
 export interface NodeReadings {
   readonly pods: number;

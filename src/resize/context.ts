@@ -17,7 +17,7 @@ import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer 
 import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes, ResizeHistory } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
-import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
+import { type PodLifecycleParts, forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
 import { type KubeletState, type ResourceManagers, noKubeletState, noResourceManagers } from '../kubelet/index.ts';
 
 /** The parts that every resize on this node uses. */
@@ -134,7 +134,10 @@ export function createResizeContext({
 }
 
 /** Ends the hold of a pod's usage. Undefined when there is none. */
-function releaseHold({ registry, decreaseReclaimer }: ResizeContext, sandboxId: string): Promise<void> | undefined {
+function releaseHold(
+  { registry, decreaseReclaimer }: Pick<ResizeContext, 'registry' | 'decreaseReclaimer'>,
+  sandboxId: string,
+): Promise<void> | undefined {
   const pod = registry.pods.find((known) => known.sandboxId === sandboxId);
   return pod && decreaseReclaimer.release(pod.metadata.uid);
 }
@@ -145,8 +148,21 @@ const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: str
   return pod && specs.of(identityOf(pod))?.volumes;
 };
 
+type WatchParts = PodLifecycleParts &
+  Pick<
+    ResizeContext,
+    | 'growthTimers'
+    | 'outcomes'
+    | 'history'
+    | 'newest'
+    | 'pendingPodLimits'
+    | 'decreaseReclaimer'
+    | 'admitted'
+    | 'cgroups'
+  >;
+
 /** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
-function watchRegistry(context: ResizeContext): void {
+function watchRegistry(context: WatchParts): void {
   const { registry } = context;
   registry.watch({
     podAdded(pod) {

@@ -1,4 +1,4 @@
-/** Resizes of pods: planned, admitted and carried out as transactions. */
+/** Resizes of pods: planned, admitted and applied as transactions. */
 export { areRequestsFreed } from './admission/index.ts';
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';

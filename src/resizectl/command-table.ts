@@ -43,6 +43,10 @@ export const commandNames = [
   'doctor',
   'install',
   'uninstall',
+  'on',
+  'off',
+  'config check',
+  'config show',
   'bypass on',
   'bypass off',
   'bypass drain',
@@ -112,6 +116,21 @@ const configOption: OptionText = {
 };
 const rollback =
   'If a step fails or the command is interrupted, all changes are rolled back. Exit codes: 0 all steps are done or were done before, 2 nothing was changed, 3 all changes were rolled back, 6 a change could not be rolled back.';
+
+const switchOptions: readonly OptionText[] = [
+  { flags: '--dry-run', description: 'Print the changes without making them.' },
+  {
+    flags: '--timeout <DURATION>',
+    description: 'Maximum time for the shim to come back (default 1m).',
+  },
+];
+const switchText =
+  'Nothing but this value changes in the file: comments, order and symbolic links stay. systemd keeps the sockets during the restart, so kubelet stays connected; running calls are answered. If the shim does not come back as asked, file and shim are restored (exit code 3).';
+const configFile: ArgumentText = {
+  form: '[FILE]',
+  description:
+    'the file (default: the flags of the service in /etc/default/cri-resize-shim, and the file that they name)',
+};
 
 export const commandTexts: readonly CommandText[] = [
   {
@@ -260,6 +279,45 @@ export const commandTexts: readonly CommandText[] = [
       rollback,
     ],
     examples: [['resizectl uninstall --dry-run', 'the changes on this node']],
+  },
+  {
+    name: 'on',
+    arguments: [],
+    options: switchOptions,
+    summary: 'have the shim act on resizes',
+    description: ['Sets intercept: true in the configuration file of the service, and restarts the shim.', switchText],
+    examples: [['resizectl on', '']],
+  },
+  {
+    name: 'off',
+    arguments: [],
+    options: switchOptions,
+    summary: 'have the shim forward every call unchanged',
+    description: [
+      'Sets intercept: false in the configuration file of the service, and restarts the shim. Metrics and health checks stay. The state holds until resizectl on, also after a reboot.',
+      switchText,
+    ],
+    examples: [['resizectl off', '']],
+  },
+  {
+    name: 'config check',
+    arguments: [configFile],
+    options: [],
+    summary: 'check a configuration file of the shim',
+    description: [
+      'Prints one line for each problem, with file, line, key and value, and what is allowed. Needs no running shim. Exit codes: 0 the file is valid, 1 it is not.',
+    ],
+    examples: [['resizectl config check config.yaml', 'before the file is installed']],
+  },
+  {
+    name: 'config show',
+    arguments: [configFile],
+    options: [],
+    summary: 'print every setting of the shim with its value, and where it comes from',
+    description: [
+      'Reads the flags of the service and the file that they name, as they are on the disk. A running shim has the values that it has read at its start.',
+    ],
+    examples: [['resizectl config show -o json', 'for programs']],
   },
   {
     name: 'bypass on',

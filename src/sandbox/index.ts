@@ -24,7 +24,7 @@ export { kernelResources } from './kernel-resources.ts';
 export { limitsByName } from './limits-by-name.ts';
 export { readSettings, settingsIn, storedLimits, storedValues, SWAP_MAX, swapIn } from './limits/index.ts';
 export type { ContainerLimits, EffectiveLimits, Limits, Settings, StoredValues } from './limits/index.ts';
-export { containerSubject, podName, podSubject } from './names.ts';
+export { containerSubject, fullName, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { noNodeAllocatable } from './node-allocatable.ts';
 export type { NodeAllocatable } from './node-allocatable.ts';

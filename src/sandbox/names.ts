@@ -9,7 +9,11 @@ export interface Subject {
 }
 
 /** Returns `namespace/name`. */
-export const podName = ({ metadata }: PodDescription): string => `${metadata.namespace}/${metadata.name}`;
+export const fullName = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
+  `${namespace}/${name}`;
+
+/** Returns `namespace/name`. */
+export const podName = ({ metadata }: PodDescription): string => fullName(metadata);
 
 export const podSubject = (pod: PodDescription): Subject => ({
   text: `pod ${podName(pod)}`,

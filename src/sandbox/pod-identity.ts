@@ -9,7 +9,7 @@ export interface PodIdentity {
 
 /**
  * Where kubelet has a pod from: `file`, `http` or `api`. kubelet sets this annotation of every pod itself, so a pod's author cannot
- * (kubelet pkg/kubelet/config/config.go, ConfigSourceAnnotationKey).
+ * (kubelet pkg/kubelet/types/pod_update.go, ConfigSourceAnnotationKey).
  */
 const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 

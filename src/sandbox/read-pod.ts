@@ -32,7 +32,7 @@ export function hasPodCgroup(pod: PodDescription): boolean {
 
 /**
  * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. Throws CGROUP_UNAVAILABLE when the
- * pod's own cgroup cannot be read.
+ * pod's own cgroup cannot be read, as on a node with cgroup v1 (KEP-6030: such a resize is rejected).
  */
 export async function readPod(
   tree: CgroupTree,

@@ -37,6 +37,11 @@ export class Registry {
     if (first) for (const watcher of this.#watchers) watcher.podAdded(pod);
   }
 
+  /** Replaces the description of a known pod. A pod that was removed meanwhile stays removed. */
+  updatePod(pod: PodDescription): void {
+    if (this.#pods.has(pod.sandboxId)) this.#pods.set(pod.sandboxId, pod);
+  }
+
   learnContainer(container: KnownContainer): void {
     this.#containers.set(container.containerId, container);
   }

@@ -42,6 +42,8 @@ export interface ClientConnections {
   accept(client: Socket): void;
   /** The number of open client connections. */
   readonly connections: number;
+  /** The processes of the clients, as far as they are known. */
+  peers(): ReadonlySet<number>;
   /**
    * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves
    * with the number of those.
@@ -80,6 +82,7 @@ export function createClientConnections({
     get connections() {
       return connections.size;
     },
+    peers: () => peersOf(connections),
     async shutdown(timeout) {
       closing = true;
       const open = [...connections.keys()];
@@ -99,6 +102,9 @@ export function createClientConnections({
 /** With the processes of their clients. The oldest come first. */
 type OpenConnections = Map<ServedConnection, number | undefined>;
 
+const peersOf = (connections: OpenConnections): ReadonlySet<number> =>
+  new Set([...connections.values()].filter((peer) => peer !== undefined));
+
 /** Ends a connection for a new one. Returns false if the new one has to be refused. */
 function makeRoom(
   connections: OpenConnections,
@@ -106,8 +112,8 @@ function makeRoom(
   tooMany: ClientConnectionsOptions['tooMany'],
 ): boolean {
   const all = [...connections].map(([connection, of]) => {
-    const { activeStreams, lastUsed } = connection;
-    return { connection, activeStreams, lastUsed, peer: of };
+    const { activeStreams, calls, lastUsed } = connection;
+    return { connection, activeStreams, calls, lastUsed, peer: of };
   });
   const { crowd, ends } = roomFor(peer, all);
   tooMany(crowd);

@@ -7,9 +7,10 @@ export {
   interceptionOf,
   localHandlers,
   noInterceptors,
+  passThroughHandlers,
 } from './handlers/index.ts';
 export type { Interceptors, LocalHandlers } from './handlers/index.ts';
 export { listen, listenOnInherited, loadPeerOf, unknownPeer } from './listener/index.ts';
-export type { Listener } from './listener/index.ts';
+export type { ListenOptions, Listener } from './listener/index.ts';
 export { proxyReport } from './proxy-report.ts';
 export { LIMITS, SHARED_LIMITS, SharedBudget, refuseConnection, serveConnection } from './proxy/index.ts';

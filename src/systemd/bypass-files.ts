@@ -18,6 +18,16 @@ export function takeBypassFiles(env: NodeJS.ProcessEnv): BypassFiles {
 }
 
 /**
+ * Returns the socket of containerd that the last start has written with {@link writeBypassTarget}; undefined if there is none. Does not
+ * change the environment.
+ */
+export async function lastBypassTarget(env: NodeJS.ProcessEnv): Promise<string | undefined> {
+  const { CRI_RESIZE_SHIM_BYPASS_FILE: file } = env;
+  const text = file === undefined ? '' : await readFile(file, 'utf8').catch(() => '');
+  return /^CRI_RESIZE_SHIM_BYPASS_TO="(.+)"$/m.exec(text)?.[1]?.replaceAll(/\\(["\\`$])/g, '$1');
+}
+
+/**
  * Writes the socket to which the bypass leads if the shim fails after this start: the one that the shim uses. Never
  * rejects: a bypass to the socket of an earlier start is better than no shim.
  */

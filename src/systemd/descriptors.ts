@@ -31,7 +31,7 @@ export function takePassedSockets(env: NodeJS.ProcessEnv, pid: number): PassedSo
   const { LISTEN_PID: pidText, LISTEN_FDS: count, LISTEN_FDNAMES: names } = env;
   for (const name of ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES']) Reflect.deleteProperty(env, name);
   if (count === undefined || pidText !== String(pid)) return {};
-  if (!/^\d{1,3}$/.test(count)) throw new PassedSocketError(`LISTEN_FDS is ${quoted(count)}, which is no number`);
+  if (!/^\d{1,3}$/.test(count)) throw new PassedSocketError(`LISTEN_FDS is ${quoted(count)}, which is not a number`);
   const sockets: Partial<Record<SocketName, PassedSocket>> = {};
   for (const [index, name] of namesOf(Number(count), names).entries()) {
     if (name in sockets)

@@ -1,6 +1,6 @@
 /** systemd as the shim's supervisor: inherited sockets, sd_notify and the watchdog. */
 export { type BypassParts, type BypassTimes, BypassWatch } from './bypass.ts';
-export { type BypassFiles, takeBypassFiles, writeBypassTarget } from './bypass-files.ts';
+export { type BypassFiles, lastBypassTarget, takeBypassFiles, writeBypassTarget } from './bypass-files.ts';
 export {
   type PassedSocket,
   PassedSocketError,

@@ -60,7 +60,7 @@ function policyOf(key: string, value: string): VolumePolicy {
   if (value === 'follow' || value === 'fixed') return { kind: value };
   if (value.includes('%')) return shareOf(key, value);
   const size = parseQuantity(value);
-  if (size === undefined) throw invalid(key, value, 'want 256Mi, 50%, 50%/<container>, follow or fixed');
+  if (size === undefined) throw invalid(key, value, 'expected 256Mi, 50%, 50%/<container>, follow or fixed');
   // The kernel reads size=0 as no limit, and then accepts no other size.
   if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
   if (size < PAGE_SIZE) throw invalid(key, value, `a volume has at least a page, ${PAGE_SIZE} bytes`);

@@ -49,8 +49,8 @@ export function volumeMountPoint(kubeletRoot: string, volume: VolumeName): strin
 }
 
 /**
- * Returns all volumes of all pods. `kubeletRoot` is the path in the mount table, without symbolic links. The top-most of
- * stacked mounts counts.
+ * Returns all volumes of all pods: memory-backed emptyDirs alone (KEP-6030). `kubeletRoot` is the path in the mount table, without
+ * symbolic links. The top-most of stacked mounts counts.
  */
 export function surveyVolumes(mounts: readonly Mount[], kubeletRoot: string): VolumeSurvey {
   const places = new Map<string, { name: VolumeName; stack: Mount[] }>();

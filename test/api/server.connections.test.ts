@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:http2';
 import { createConnection } from 'node:net';
+import type { ServiceError } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
 import { API_LIMITS, crowdOf } from '../../src/grpc/index.ts';
-import { ResizeClient } from '../support/resize-api/client.ts';
+import { ResizeClient, refusalOf } from '../support/resize-api/client.ts';
 import { TestApi, byUid, toMemory } from '../support/resize-api/resize-api.ts';
 import { view } from '../support/resize-api/view.ts';
 
@@ -86,6 +87,25 @@ test('a connection above the limit is refused if all have running calls', async 
   await vi.waitFor(async () => expect((await client.call('ListPods', {}))['pods']).toHaveLength(1), 10_000);
   client.close();
   others.close();
+});
+
+test('a process with watches on many connections leaves watches to the others', async () => {
+  const clients = Array.from({ length: 3 }, () => new ResizeClient(shim.path));
+  const watched = async (client: ResizeClient): Promise<string> => {
+    const watch = client.watch({}).resume();
+    const error = once(watch, 'error').then(([failure]) => refusalOf(failure as ServiceError).reason);
+    return Promise.race([once(watch, 'metadata').then(() => 'watches'), error]);
+  };
+  shim.peerOf = () => 7;
+  const [first, second, third] = clients;
+  expect([await watched(first!), await watched(second!), await watched(third!)]).toEqual([
+    'watches',
+    'watches',
+    'TOO_MANY_WATCHERS',
+  ]);
+  shim.peerOf = () => 8;
+  expect(await watched(shim.client)).toBe('watches');
+  for (const client of clients) client.close();
 });
 
 test('a process that leaks connections with running calls shuts no other one out', async () => {

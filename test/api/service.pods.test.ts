@@ -35,7 +35,10 @@ describe('GetPod and ListPods', () => {
         ],
         volumes: [
           {
-            ...{ name: 'cache', size_bytes: 64 * MiB, used_bytes: 10, policy: '12.5%/app' },
+            name: 'cache',
+            size_bytes: 64 * MiB,
+            used_bytes: 10,
+            policy: '12.5%/app',
             last_error: { reason: 'VOLUME_IN_USE', message: 'stores 10' },
           },
         ],

@@ -21,7 +21,9 @@ const results = (given: Partial<Results>): Results => ({
   ...given,
 });
 const work = (name: string, p50: number, unit: WorkResult['unit'] = 'ms'): WorkResult => ({
-  ...{ work: name, unit, p50 },
+  work: name,
+  unit,
+  p50,
   samples: 7,
 });
 

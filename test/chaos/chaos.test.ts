@@ -1,14 +1,22 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Fault } from './faults/fault.ts';
 import { faults } from './faults/index.ts';
-import { badCalls, descriptorsOf, violations } from './invariants.ts';
+import { ChaosCounter } from './figures.ts';
+import { badCalls, descriptorsOf, megabytesOf, violations } from './invariants.ts';
 import { Random, schedule } from './random.ts';
 import { Stage } from './stage.ts';
 
 const seed = Number(process.env['CHAOS_SEED']);
 const rounds = Number(process.env['CHAOS_ROUNDS']);
 const title = process.env['CHAOS_TITLE'] ?? '';
+/** Of the shim, printed for a failed round. */
+const LOG_LINES = 300;
 const stage = new Stage();
+const counter = new ChaosCounter();
+/** The figures for the process that started the node. */
+const out = join(process.env['NODE_OUT'] ?? '.', 'chaos.json');
 let descriptors = 0;
 
 beforeAll(async () => {
@@ -35,6 +43,8 @@ async function round(fault: Fault, random: Random): Promise<string[]> {
   await stage.settled();
   const after = await violations(stage, descriptors);
   await stage.reset();
+  counter.add(fault.name, load.calls, megabytesOf(stage.shim.pid));
+  writeFileSync(out, JSON.stringify(counter.figures));
   return [...badCalls(load.calls, fault), ...above, ...after, ...(await violations(stage, descriptors))];
 }
 
@@ -43,7 +53,10 @@ describe('a node with a fault is whole again after it', () => {
   for (const [index, fault] of schedule(chosen, rounds, seed).entries()) {
     test(`round ${index + 1}: ${fault.name}`, async () => {
       const found = await round(fault, new Random(seed + index)).catch((error: unknown) => [String(error)]);
-      if (found.length > 0) await stage.renew();
+      if (found.length > 0) {
+        process.stderr.write(`${stage.shim.lastLines(LOG_LINES).join('\n')}\n`);
+        await stage.renew();
+      }
       expect(found).toEqual([]);
     });
   }

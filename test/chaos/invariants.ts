@@ -11,6 +11,10 @@ const MOST_DESCRIPTORS = 16;
 /** The message of a client that has waited in vain; the shim's own rejection names the step. */
 const NO_ANSWER = /Deadline exceeded after/;
 
+/** Resident memory of a process. */
+export const megabytesOf = (pid: number): number =>
+  Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+
 export const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
 
 /** Returns what is wrong with the calls of a round. */
@@ -54,7 +58,7 @@ export async function violations(stage: Stage, descriptors: number): Promise<str
 }
 
 function resourcesOf(pid: number, descriptors: number): string[] {
-  const megabytes = Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
+  const megabytes = megabytesOf(pid);
   const now = descriptorsOf(pid);
   return [
     ...(megabytes > MOST_MEGABYTES ? [`${megabytes.toFixed(0)} MB resident: at most ${MOST_MEGABYTES}`] : []),

@@ -1,8 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
+import { type ChaosFigures, figuresText } from './figures.ts';
 import { prepareNode } from '../support/node/index.ts';
 
 interface Flags {
@@ -50,9 +51,11 @@ async function main({ rounds, seed, title }: Flags): Promise<number> {
     const timeoutMs = START_MS + rounds * ROUND_MS;
     const node = { containerd: RELEASE, runtime: 'runc', project: 'chaos' } as const;
     const outcome = await testsInNode({ ...node, what, outDir, env, timeoutMs, say, signal });
-    const code = signal.aborted ? 128 + constants.signals.SIGINT : report('chaos', [outcome], say);
+    // Nothing is left by a run that has ended before its first round.
+    const figures = await readFile(join(outDir, 'chaos.json'), 'utf8').catch(() => undefined);
+    if (figures !== undefined) process.stdout.write(`chaos: ${figuresText(JSON.parse(figures) as ChaosFigures)}\n`);
     process.stdout.write(`chaos: seed ${seed}\n`);
-    return code;
+    return signal.aborted ? 128 + constants.signals.SIGINT : report('chaos', [outcome], say);
   } finally {
     await rm(outDir, { recursive: true, force: true });
   }

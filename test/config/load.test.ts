@@ -228,7 +228,17 @@ describe('an invalid configuration file', () => {
     ['resizeListen:', /^\/config.yaml:1:1: resizeListen: an empty value must be a unix:/],
     ['listen:', /^\/config.yaml:1:1: listen: an empty value must be a unix:/],
     ['cgroupRoot: [/a]', '/config.yaml:1:1: cgroupRoot: ["/a"] must be an absolute path'],
-    ['kubletRoot: /x', /^\/config.yaml:1:1: kubletRoot: unknown key; allowed keys: .*kubeletRoot.*cgroupRoot/],
+    [
+      'kubletRoot: /x',
+      /^\/config.yaml:1:1: kubletRoot: unknown key \(did you mean kubeletRoot\?\); allowed keys: .*cgroupRoot/,
+    ],
+    ['logLevl: debug', /^\/config.yaml:1:1: logLevl: unknown key \(did you mean logLevel\?\)/],
+    ['logLevel: inf', /^\/config.yaml:1:1: logLevel: "inf" must be one of .*error \(did you mean info\?\)$/],
+    ['mode: x', /^\/config.yaml:1:1: mode: unknown key; allowed keys:/],
+    [
+      'listen: /run/a.sock\ncontainerRuntimeEndpoint: /run/a.sock',
+      '/config.yaml:1: listen and containerRuntimeEndpoint are both /run/a.sock, so the shim would call itself; use different paths',
+    ],
     ['log-level: debug', /^\/config.yaml:1:1: log-level: unknown key \(did you mean logLevel\?\)/],
     ['zzz: 1', /^\/config.yaml:1:1: zzz: unknown key; allowed keys:/],
     ['__proto__: {intercept: false}', /^\/config.yaml:1:1: __proto__: unknown key/],

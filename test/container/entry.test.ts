@@ -169,6 +169,21 @@ test('a shim that is killed is back after a second, and after three short lives 
   expect(await call()).toBe('containerd');
 });
 
+test('a shim that never starts is tried after pauses that double up to five minutes, while the bypass serves', async () => {
+  entry.mode('crash');
+  const since = performance.now();
+  // The pauses take a 500th of their time.
+  entry.run([], { constants: { UNSERVED: 0, PAUSE: 5 / 500, MOST: 300 / 500 } });
+  await entry.listens();
+  const pauses = (): readonly number[] =>
+    [...entry.output.matchAll(/again in ([\d.]+) s/g)].map(([, seconds]) => Math.round(Number(seconds) * 500));
+  await expect.poll(() => pauses().length, LONG).toBeGreaterThanOrEqual(9);
+  expect(pauses().slice(0, 9)).toEqual([5, 10, 20, 40, 80, 160, 300, 300, 300]);
+  // The last of them has only begun.
+  expect(performance.now() - since).toBeGreaterThan((1000 * (315 + 2 * 300)) / 500);
+  expect(await call()).toBe('containerd');
+});
+
 test('a socket of a killed container is replaced, and one that is served is not', async () => {
   entry.mode('serve');
   mkdirSync(at('run'));

@@ -167,6 +167,11 @@ export class CrashingShim {
     return existsSync(this.#state) ? readdirSync(this.#state).filter((name) => !name.endsWith('.json')) : [];
   }
 
+  /** Returns the last lines in the log of the current process. */
+  lastLines(count: number): string[] {
+    return (this.#process?.log ?? []).slice(-count).map((line) => JSON.stringify(line));
+  }
+
   /** Returns the warnings and errors in the log of the current process. */
   warnings(): string[] {
     const lines = this.#process?.log ?? [];

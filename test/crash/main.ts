@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
-import type { ContainerdRelease } from '../support/node/index.ts';
+import { type ContainerdRelease, type Init, inits } from '../support/node/index.ts';
 import { type Outcome, endingSignal, inPairs, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import type { ScenarioReport } from './campaign.ts';
 import { unmetPoints } from './coverage.ts';
@@ -10,12 +10,14 @@ import { crashTable } from './table.ts';
 
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];
+  readonly init: Init;
   readonly all?: true;
   readonly title: string;
 }
 
 interface Node {
   readonly release: ContainerdRelease;
+  readonly init: Init;
   /** The share of the scenarios: `1/2`. */
   readonly share: string;
   /** Only scenarios with this text in their name. */
@@ -23,6 +25,8 @@ interface Node {
 }
 
 const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
+/** With systemd, each limit of a pod takes three processes more. */
+const TIMEOUT_MS: Readonly<Record<Init, number>> = { plain: 40 * 60_000, systemd: 90 * 60_000 };
 const say = progressOf('crash');
 
 const program = new Command('crash')
@@ -31,17 +35,22 @@ const program = new Command('crash')
       'containerd. Ends with a line with the numbers of passed and failed points.',
   )
   .addOption(new Option('--containerd <release...>', 'containerd releases').choices(releases).default(releases))
+  .addOption(
+    new Option('--init <name>', 'systemd: nodes with systemd and its cgroup driver').choices(inits).default('plain'),
+  )
   .option('--all', 'run all scenarios on each containerd; otherwise the releases share them')
   .option('--title <text>', 'only scenarios with this text in their name; the kinds of points are not counted then', '')
   .parse();
 
 /** Exit codes: 0 all passed, 1 some failed, 130 ended by a signal. */
-async function main({ containerd, all, title }: Flags): Promise<number> {
+async function main({ containerd, init, all, title }: Flags): Promise<number> {
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-crash-'));
   try {
     const share = (index: number): string => `${index + 1}/${containerd.length}`;
-    const nodes = containerd.map((release, index) => ({ release, share: all === true ? '' : share(index), title }));
+    const nodes = containerd.map(
+      (release, index): Node => ({ release, init, share: all === true ? '' : share(index), title }),
+    );
     const ended = await inPairs(nodes, (node) => inNode(node, join(folder, node.release), signal));
     const points = title === '' ? [coverage(ended.flatMap(([, scenarios]) => scenarios))] : [];
     const outcomes = [...ended.map(([outcome]) => outcome), ...points];
@@ -59,12 +68,12 @@ function coverage(scenarios: readonly ScenarioReport[]): Outcome {
 }
 
 async function inNode(
-  { release, share, title }: Node,
+  { release, init, share, title }: Node,
   outDir: string,
   signal: AbortSignal,
 ): Promise<[Outcome, readonly ScenarioReport[]]> {
-  const what = `containerd ${release}`;
-  const node = { containerd: release, runtime: 'runc', project: 'crash', timeoutMs: 40 * 60_000 } as const;
+  const what = `containerd ${release}${init === 'systemd' ? ' under systemd' : ''}`;
+  const node = { containerd: release, runtime: 'runc', init, project: 'crash', timeoutMs: TIMEOUT_MS[init] } as const;
   const env = { CRASH_SCENARIOS: share, CRASH_TITLE: title };
   const tests = await testsInNode({ ...node, what, outDir, env, say, signal });
   const text = await readFile(join(outDir, 'crash.json'), 'utf8').catch(() => '[]');

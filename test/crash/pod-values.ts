@@ -4,8 +4,9 @@ import type { CriClient } from '../support/cri/client.ts';
 import type { RunningPod } from '../support/cri/pod.ts';
 import type { Values } from './scenario.ts';
 
-const POD_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.min'];
-const CONTAINER_FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.swap.max'];
+const FILES = ['memory.max', 'cpu.max', 'cpu.weight', 'memory.high', 'memory.low', 'memory.min', 'memory.swap.max'];
+const POD_FILES = FILES;
+const CONTAINER_FILES = [...FILES, 'memory.oom.group'];
 
 /** Returns all values that a resize may change. */
 export function valuesOf(pod: RunningPod): Values {

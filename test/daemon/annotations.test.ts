@@ -6,16 +6,16 @@ import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import type { Program } from '../support/daemon/daemon-program.ts';
-import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 
 const daemon = new TestDaemon();
 let kubeconfig: string;
-let server: ApiServer;
+let server: FakeApiServer;
 
 beforeEach(async () => {
   kubeconfig = join(daemon.folder, 'kubeconfig');
   await daemon.startBackend();
-  server = await new ApiServer().start();
+  server = await new FakeApiServer().start();
   daemon.cleanUp(() => server.stop());
 });
 

@@ -53,7 +53,9 @@ async function addressOf(program: Program): Promise<{ host: string; port: number
 function documented(): { name: string; type: string; labels: string[]; help: string }[] {
   const rows = readFileSync('docs/metrics.md', 'utf8').matchAll(/^\| `([a-z_]+)` \| (\w+) \| (.*?) \| (.*) \|$/gm);
   return [...rows].map(([, name = '', type = '', labels = '', help = '']) => ({
-    ...{ name, type, help },
+    name,
+    type,
+    help,
     labels: [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label!),
   }));
 }

@@ -40,13 +40,27 @@ export const alertCases: readonly AlertCase[] = [
   first('CriResizeShimOomKill', ours('oom_kills_total')),
   {
     alert: 'CriResizeShimNotReady',
-    series: { [ours('ready', 'check="journal"')]: '1x5 0x20', [ours('ready', 'check="kubernetes"')]: '0x30' },
+    series: {
+      [ours('ready', 'check="journal"')]: '1x5 0x20',
+      [ours('ready', 'check="kubernetes"')]: '0x30',
+      [ours('ready', 'check="kubelet"')]: '0x30',
+    },
     ...{ calm: '10m', fires: '12m', labels: [{ ...at, check: 'journal' }] },
   },
   {
     alert: 'CriResizeShimKubernetesUnreachable',
     series: { [ours('ready', 'check="kubernetes"')]: '1x5 0x60', [ours('ready', 'check="journal"')]: '0x60' },
     ...{ calm: '30m', fires: '40m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimDrift',
+    // A state of less than a minute does not fire the alert, nor does a kubelet that never used the shim.
+    series: {
+      [ours('kubelet_endpoint', 'state="past"')]: '0x10 1 0x9 1x20',
+      [ours('kubelet_endpoint', 'state="next_start"')]: '0x40',
+      [ours('kubelet_endpoint', 'state="unused"')]: '1x40',
+    },
+    ...{ calm: '15m', fires: '25m', labels: [{ ...at, state: 'past' }] },
   },
   first('CriResizeShimFailOpen', ours('fail_open_total', 'reason="unknown_pod"'), { reason: 'unknown_pod' }),
   first('CriResizeShimJournalFault', ours('journal_faults_total', 'fault="unavailable"'), { fault: 'unavailable' }),

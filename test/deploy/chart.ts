@@ -18,6 +18,9 @@ const say = (line: string): void => void process.stdout.write(`chart: ${line}\n`
 const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ foo: 1 }, /foo/],
   [{ config: { logLevl: 'debug' } }, /logLevl/],
+  [{ config: { intercept: 'nope' } }, /intercept/],
+  [{ config: { logLevel: 'loud' } }, /logLevel/],
+  [{ config: { shutdownTimeout: 30 } }, /shutdownTimeout/],
   [{ image: { name: 'x' } }, /name/],
   [{ image: { digest: 'sha256:0' } }, /digest/],
   [{ label: { value: '' } }, /label\/value/],

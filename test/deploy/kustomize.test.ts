@@ -36,7 +36,10 @@ const named = (kind: string, namespace = ''): Manifest =>
 describe('deploy/kustomize', () => {
   test('renders exactly the expected objects, in versions that Kubernetes 1.27 and later serve', () => {
     const apiVersions: Readonly<Record<string, string>> = {
-      ...{ Namespace: 'v1', ServiceAccount: 'v1', ConfigMap: 'v1', DaemonSet: 'apps/v1' },
+      Namespace: 'v1',
+      ServiceAccount: 'v1',
+      ConfigMap: 'v1',
+      DaemonSet: 'apps/v1',
       ...Object.fromEntries(
         ['Role', 'RoleBinding', 'ClusterRole', 'ClusterRoleBinding'].map((kind) => [
           kind,

@@ -1,19 +1,23 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { ANSWER_MS } from '../../src/runtime/index.ts';
+import { FEW_CALLS } from '../../src/grpc/connection-room.ts';
 import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS, crowdOf } from '../../src/grpc/index.ts';
 import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
 import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
 import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
+import { HEADERS_COST } from '../../src/server/http2/frame-reader.ts';
 import { DEFAULT_WINDOW } from '../../src/server/http2/index.ts';
 import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
+import { TURN_MS } from '../../src/server/proxy/bounds/turns.ts';
+import { TURN_COST } from '../../src/server/proxy/dispatch.ts';
 import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
-const MIB = 1_048_576;
+const MiB = 1_048_576;
 const page = readFileSync('docs/limits.md', 'utf8');
 const rows = page
   .split('\n')
@@ -23,7 +27,7 @@ const rows = page
 const limitOf = (what: string): string | undefined => rows.find(([name]) => name.startsWith(what))?.[1];
 
 const count = (value: number): string => value.toLocaleString('en-US');
-const size = (bytes: number): string => (bytes >= 1_048_576 ? `${bytes / 1_048_576} MiB` : `${bytes / 1024} KiB`);
+const size = (bytes: number): string => (bytes >= MiB ? `${bytes / MiB} MiB` : `${bytes / 1024} KiB`);
 const time = (ms: number): string => `${ms / 1000} s`;
 
 describe('docs/limits.md has the limits of the code:', () => {
@@ -78,7 +82,15 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['streams of a connection to the resize', count(GRPC_LIMITS.streams)],
     ['ended HTTP/2 sessions', `${count(GRPC_LIMITS.keptSessions)}, about 25 KB each`],
     ['resizes in progress', count(defaultBounds.active)],
-    ['watches', `${count(defaultBounds.watchers)}, with ${count(defaultBounds.unreadEvents)} unread events each`],
+    [
+      'watches',
+      [
+        `${count(defaultBounds.watchers)}, with ${count(defaultBounds.unreadEvents)} unread events each`,
+        `one client (a process, or a connection of an unknown one) has ${defaultBounds.watchers / 2} of them, a second one ${defaultBounds.watchers / 4}, and so on`,
+      ].join('; '),
+    ],
+    ['frames of one read', `${count(TURN_COST)}; one that opens a call counts as ${count(HEADERS_COST)}`],
+    ['time of one turn', `${TURN_MS} ms; each connection in turn`],
     ['lines of the log', size(LOG_LIMITS.bufferBytes)],
     [
       'lines of one message at the levels warn',
@@ -117,6 +129,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     expect(page).toContain(
       `the CRI socket (${count(CONNECTION_LIMIT)} connections) and for the\nresize API (${count(API_LIMITS.connections)})`,
     );
+    expect(page).toContain(`no running call and fewer than ${FEW_CALLS} ended ones`);
     expect([crowdOf(CONNECTION_LIMIT) / CONNECTION_LIMIT, page]).toEqual([1 / 4, expect.stringContaining('a quarter')]);
   });
 
@@ -126,7 +139,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
     const amended = held.all + CONNECTION_LIMIT * held.reserved;
     const parts = [waiting, amended, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
-    const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MIB);
+    const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MiB);
     expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });
 

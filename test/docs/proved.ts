@@ -14,6 +14,8 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs its tests in such nodes',
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install/install.test.ts, on a node with systemd',
+  'resizectl off': 'test/e2e/systemd/operator.test.ts, on a node with systemd',
+  'resizectl on': 'test/e2e/systemd/operator.test.ts, on a node with systemd',
   'resizectl uninstall': 'test/e2e/install/install.test.ts, on a node with systemd',
   'install -m 0640 -g prometheus /dev/null /etc/cri-resize-shim/metrics-token': withToken,
   'openssl rand -hex 32 > /etc/cri-resize-shim/metrics-token': withToken,

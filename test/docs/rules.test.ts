@@ -27,3 +27,10 @@ function missingFunctions(row: string): readonly string[] {
     return isExported.test(readFileSync(file, 'utf8')) ? [] : [`no export ${name} in ${file}`];
   });
 }
+
+test.each(['KEP-1287', 'KEP-6030'])('each file that implements a rule of %s names it in a comment', (kep) => {
+  const [section = ''] = readFileSync(PAGE, 'utf8').split(`## ${kep}: `).slice(1).join('').split('\n## ');
+  const files = new Set([...section.matchAll(FUNCTION)].map(([, file = '']) => file));
+  expect(files.size).toBeGreaterThan(5);
+  expect([...files].filter((file) => !readFileSync(file, 'utf8').includes(kep))).toEqual([]);
+});

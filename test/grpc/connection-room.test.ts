@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import { type Held, roomFor } from '../../src/grpc/connection-room.ts';
 
-const held = (peer: number | undefined, activeStreams: number, lastUsed = 0): Held => ({
+const held = (peer: number | undefined, activeStreams: number, lastUsed = 0, calls = 0): Held => ({
   peer,
   activeStreams,
   lastUsed,
+  calls,
 });
 const times = (count: number, one: Held): Held[] => Array.from({ length: count }, () => ({ ...one }));
 
@@ -16,6 +17,20 @@ describe('of eight connections, for a new one ends', () => {
       undefined,
       [...times(6, held(undefined, 1)), held(undefined, 0, 5), held(undefined, 0, 3)],
       7,
+      undefined,
+    ],
+    [
+      'one that is hardly used, not the one of kubelet that was used before it, if many are and processes are unknown',
+      undefined,
+      [held(undefined, 0, 1, 5000), ...times(5, held(undefined, 1)), held(undefined, 0, 8), held(undefined, 0, 7, 9)],
+      7,
+      undefined,
+    ],
+    [
+      'the least recently used, not the one that has just opened, if few are hardly used',
+      undefined,
+      [...times(7, held(undefined, 0, 5, 10)), held(undefined, 0, 9)],
+      0,
       undefined,
     ],
     ['none, if processes are unknown and all have calls', 1, times(8, held(undefined, 1)), undefined, undefined],

@@ -12,7 +12,7 @@ import { podDirectory } from '../../src/resize/report/pod-directory.ts';
 import { recordFile } from '../../src/resize/journal/file-names.ts';
 import { isPodUid, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import type { ApiRequest } from '../../src/kubernetes/client/api.ts';
-import { QuickClock, eventually } from '../support/fake-clock.ts';
+import { FakeQuickClock, eventually } from '../support/fake-clock.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 
 const ROOT = '/var/lib/kubelet';
@@ -70,7 +70,7 @@ describe('H2: the CRI fields of a pod', () => {
       asked.push(path);
       return Promise.reject(new Error('not served'));
     };
-    const clock = new QuickClock();
+    const clock = new FakeQuickClock();
     const poster = new EventPoster({ api, nodeName: 'node-1', clock, random: () => 0, log: noLog });
     const running = poster.run(stop.signal);
     const post = (of: string): void =>

@@ -85,8 +85,11 @@ describe('the state of the CPU manager', () => {
 
   test('assigns CPUs to containers and pods in the form of 1.37, whose string “data” counts', () => {
     since137({
-      ...{ policyName: 'static', defaultCpuSet: '7-9', entries: { u: { app: '3' } } },
-      ...{ podEntries: { v: { cpuSet: '4-6' }, w: {} }, baselines: { u: { app: { baseline: '3' } } } },
+      policyName: 'static',
+      defaultCpuSet: '7-9',
+      entries: { u: { app: '3' } },
+      podEntries: { v: { cpuSet: '4-6' }, w: {} },
+      baselines: { u: { app: { baseline: '3' } } },
     });
     const of = (uid: string): string | undefined => managers.exclusiveCpus(uid, 'app');
     expect(['u', 'v', 'w', 'x'].map(of)).toEqual(['3', '4-6', undefined, undefined]);
@@ -158,7 +161,9 @@ describe('the state of the memory manager', () => {
 
   test('pins memory in the form of 1.37 too', () => {
     const data = JSON.stringify({
-      ...{ policyName: 'Static', machineState: {}, entries: { u: { app: [block('memory', [1])] } } },
+      policyName: 'Static',
+      machineState: {},
+      entries: { u: { app: [block('memory', [1])] } },
       podEntries: { v: { memoryBlocks: [block('hugepages-2Mi', [0]), block('memory', [0, 1])] }, w: {} },
     });
     memory({ policyName: 'Static', entries: { u: { app: [block('memory', [0])] } }, data, dataChecksum: 1849615440 });

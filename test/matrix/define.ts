@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CriClient } from '../support/cri/client.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
-import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 import { type PodReport, type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
 import { type PodAmounts, removesLimits } from './amounts.ts';
@@ -18,7 +18,7 @@ const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';
 /** Defines a test for each case and each way of resizing that supports it, with one shim for all tests. */
 export function defineMatrix(cases: readonly MatrixCase[]): void {
   let folder: string;
-  let server: ApiServer;
+  let server: FakeApiServer;
   let shim: ShimProcess;
   let clients: Clients;
   let watchers: WatcherProcess;
@@ -27,7 +27,7 @@ export function defineMatrix(cases: readonly MatrixCase[]): void {
   beforeAll(async () => {
     // The pods of all cases together request more CPU than the test node has. The Node says that it has enough.
     folder = mkdtempSync(join(tmpdir(), 'matrix-'));
-    server = await new ApiServer().start();
+    server = await new FakeApiServer().start();
     server.nodes.set('node-1', { cpu: '64', memory: '64Gi' });
     const kubeconfig = ['--kubeconfig', server.kubeconfig(join(folder, 'kubeconfig')), '--node-name', 'node-1'];
     shim = await ShimProcess.start({ args: ['--resize-listen', `unix://${RESIZE_SOCKET}`, ...kubeconfig] });

@@ -20,6 +20,7 @@ async function listening(limits?: MonitoringLimits): Promise<MonitoringServer> {
       node: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
       connections: () => 0,
       bypass: () => ({ start: undefined, end: undefined }),
+      endpoint: () => 'unknown',
       overview: () => {
         asked += 1;
         return Promise.resolve({ pods: [], recent: [], history: [] });

@@ -28,6 +28,7 @@ beforeEach(async () => {
       counted: counters.families,
       readiness: () => readiness(),
       bypass: () => ({ start: 1000, end: undefined }),
+      endpoint: () => 'shim',
       node: () => ({
         pods: 7,
         volumes: { count: 2, size: 3000, used: 100 },

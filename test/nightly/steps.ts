@@ -40,9 +40,17 @@ export const steps: readonly Step[] = [
       }),
     ),
   ),
+  // The cgroup controllers that User Mode Linux does not have: cpuset and hugetlb.
+  { name: 'stock kernel', command: run('stock-kernel') },
+  {
+    name: 'kubelet, static CPU policy',
+    command: run('kubelet', '--only', 'table', '--kernel', 'debian'),
+    needsGo: true,
+  },
   { name: 'kubelet under systemd', command: run('kubelet', '--only', 'installer', 'bypass'), needsGo: true },
   { name: 'VPA', command: run('vpa'), needsGo: true },
   { name: 'crash points', command: run('crash') },
+  { name: 'crash points, systemd', command: run('crash', '--init', 'systemd') },
   { name: 'chaos', command: run('chaos', '--rounds', '200') },
   { name: 'soak', command: run('soak', '--resizes', '100000', '--pods', '1000') },
   { name: 'fuzz', command: run('fuzz', '--inputs', '10000000') },

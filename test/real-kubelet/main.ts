@@ -62,7 +62,7 @@ const flags = new Command('kubelet')
   .addOption(
     new Option(
       '--only <part...>',
-      'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume; ' +
+      'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
         'installer: the DaemonSet under systemd; bypass: the shim fails under systemd',
     )
       .choices(parts)
@@ -104,7 +104,7 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     what: `${kubelet}, containerd ${containerd}`,
     containerd,
     outDir: join(folder, containerd),
-    only: ['test/real-kubelet/kubelet.test.ts'],
+    only: ['test/real-kubelet/endpoint.test.ts', 'test/real-kubelet/kubelet.test.ts'],
   }));
   const installer = {
     ...node,

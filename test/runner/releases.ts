@@ -49,19 +49,19 @@ const pattern = (name: string): string => `test/e2e/**/${name}.test.ts`;
 
 const unsuitable = (release: ContainerdRelease): readonly string[] => UNSUITABLE[release] ?? [];
 
-/** The test files that do not run in the node of a release without systemd, if all that are possible shall run. */
+/** The test files that do not run in the node of a release without systemd, if all that are possible run. */
 export const excludedOf = (release: ContainerdRelease): readonly string[] => [
   ...unsuitable(release).map(pattern),
   ...[...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING],
 ];
 
-/** The same, if only those shall run that depend on the release. */
+/** The test files that do not run in the node of a release without systemd, if only those run that depend on the release. */
 export const excludedAsIndependent = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...INDEPENDENT, ...OF_THE_MATRIX].map(pattern),
 ];
 
-/** The same, for the release on which `npm test` runs everything, with crun. */
+/** The test files that do not run in the node of the release on which `npm test` runs everything, with crun. */
 export const excludedOfMain = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...FOR_RUNC, ...OF_THE_MATRIX].map(pattern),

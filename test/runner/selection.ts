@@ -8,10 +8,11 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
 
 /** Tests that need systemd and mostly wait for the pauses of units, so they run in a separate node. */
-export const BYPASS = ['test/e2e/systemd/bypass.test.ts'];
+export const BYPASS = ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'];
 
 /** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
 export const INSTALLING = [
+  'test/e2e/install/endpoint.test.ts',
   'test/e2e/install/install.test.ts',
   'test/e2e/install/installer.test.ts',
   'test/e2e/install/executable.test.ts',

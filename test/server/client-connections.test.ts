@@ -27,6 +27,7 @@ class FakeConnection {
   constructor(
     public activeStreams: number,
     readonly lastUsed = 0,
+    readonly calls = 0,
   ) {}
 
   shutdown(): void {
@@ -113,7 +114,7 @@ describe('shutdown', () => {
     expect(await open([]).door.shutdown(60_000)).toBe(0);
   });
 
-  test('also shuts down connections that are accepted after it has begun', async () => {
+  test('shuts down connections that are accepted after it has begun', async () => {
     const { door, connections } = open([1]);
     const done = door.shutdown(60_000);
     door.accept(new Socket());

@@ -1,8 +1,9 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
+import { type SoakFigures, figuresText } from './figures.ts';
 
 interface Flags {
   readonly resizes: number;
@@ -43,6 +44,9 @@ async function main({ resizes, pods = Math.floor(resizes / 100) }: Flags): Promi
     const timeoutMs = START_MS + resizes * RESIZE_MS;
     const node = { containerd: '2.1', runtime: 'runc', project: 'soak' } as const;
     const outcome = await testsInNode({ ...node, what, outDir, env, timeoutMs, say, signal });
+    // Nothing is left by a run that has ended before its last windows.
+    const figures = await readFile(join(outDir, 'soak.json'), 'utf8').catch(() => undefined);
+    if (figures !== undefined) process.stdout.write(`soak: ${figuresText(JSON.parse(figures) as SoakFigures)}\n`);
     return signal.aborted ? 128 + constants.signals.SIGINT : report('soak', [outcome], say);
   } finally {
     await rm(outDir, { recursive: true, force: true });

@@ -1,5 +1,8 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SoakStage } from './stage.ts';
+import type { SoakFigures } from './figures.ts';
 import { LEAST_WINDOWS, type Window, changeOf, p99 } from './windows.ts';
 
 const MiB = 1024 * 1024;
@@ -13,6 +16,8 @@ const MOST_DESCRIPTORS = 4;
 /** The command has a limit of its own. */
 const LONGEST_MS = 24 * 3_600_000;
 
+/** The figures for the process that started the node. */
+const out = join(process.env['NODE_OUT'] ?? '.', 'soak.json');
 const stage = new SoakStage();
 const windows: Window[] = [];
 
@@ -31,9 +36,24 @@ async function oneWindow(from: number): Promise<Window> {
 beforeAll(() => stage.begin());
 afterAll(() => stage.end());
 
+/** Writes what has been measured so far: a soak that is stopped has figures, too. */
+function writeFigures(resizes: number, seconds: number): void {
+  if (windows.length < LEAST_WINDOWS) return;
+  const figures: SoakFigures = {
+    resizes,
+    seconds,
+    pods: stage.replaced,
+    resident: changeOf(windows, ({ resident }) => resident),
+    descriptors: changeOf(windows, ({ descriptors }) => descriptors),
+    p99: changeOf(windows, p99),
+  };
+  writeFileSync(out, JSON.stringify(figures));
+}
+
 test(
   `${resizes} resizes by all ways succeed, while ${replaced} pods are replaced`,
   async () => {
+    const start = performance.now();
     for (let from = 0; from + length <= resizes; from += length) {
       const window = await oneWindow(from);
       windows.push(window);
@@ -42,6 +62,7 @@ test(
         `soak: ${from + length} resizes, p99 ${p99(window).toFixed(0)} ms, ${(resident / MiB).toFixed(1)} MiB resident, ` +
           `${descriptors} descriptors\n`,
       );
+      writeFigures(from + length, Math.round((performance.now() - start) / 1000));
     }
   },
   LONGEST_MS,

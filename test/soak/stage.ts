@@ -6,7 +6,7 @@ import { expect } from 'vitest';
 import { CriClient } from '../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
-import { ApiServer } from '../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 
 const MiB = 1024 * 1024;
@@ -43,12 +43,13 @@ async function removeAsKubelet(pod: RunningPod): Promise<void> {
 export class SoakStage {
   readonly #folder = mkdtempSync(join(tmpdir(), 'soak-'));
   readonly #direct = new CriClient('unix:///run/containerd/containerd.sock');
-  readonly #server = new ApiServer();
+  readonly #server = new FakeApiServer();
   readonly #pods: RunningPod[] = [];
   #shim: ShimProcess | undefined;
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
   #created = 0;
+  #replaced = 0;
   /** Processes of removed pods that were killed for memory. */
   #oomKills = 0;
 
@@ -94,6 +95,12 @@ export class SoakStage {
     this.#server.delete(pod.uid);
     await removeAsKubelet(pod);
     await this.#makePod();
+    this.#replaced += 1;
+  }
+
+  /** How many pods have been removed and made again. */
+  get replaced(): number {
+    return this.#replaced;
   }
 
   get resident(): number {

@@ -99,7 +99,7 @@ describe('UpdatePodSandboxResources with a cpuset', () => {
   test.each([
     ['cpuset_mems', { cpuset_mems: '5' }],
     ['unified', { unified: { 'cpuset.mems': '5' } }],
-  ])('is undone if the kernel refuses %s', async (_, refused) => {
+  ])('is rolled back if the kernel refuses %s', async (_, refused) => {
     await pod();
     await cri.updatePod(running.sandboxId, { cpuset_cpus: '0' });
     const call = cri.updatePod(running.sandboxId, { cpuset_cpus: '1', memory_limit_in_bytes: 96 * MiB, ...refused });

@@ -70,7 +70,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
     expect(limits()).toEqual([6, 6]);
   });
 
-  test('is undone if the kernel refuses another field', async () => {
+  test('is rolled back if the kernel refuses another field', async () => {
     await pod();
     await cri.updatePod(running.sandboxId, huge(4));
     const call = cri.updatePod(running.sandboxId, { ...huge(8), ...memory(96), unified: { 'cpuset.mems': '5' } });
@@ -97,7 +97,7 @@ describe('UpdateContainerResources with limits on huge pages', () => {
     expect(warning.level).toBe('warn');
   });
 
-  test('applies a key of unified, which is undone if the runtime refuses another one', async () => {
+  test('applies a key of unified, which is rolled back if the runtime refuses another one', async () => {
     await pod();
     await cri.updateContainer(running.id('app'), { unified: { 'hugetlb.2MB.max': String(6 * MiB) } });
     expect(limits('app')).toEqual([6, 'max']);

@@ -54,7 +54,7 @@ describe('the field for swap', () => {
     expect(found()).toEqual([48, 16]);
   });
 
-  test('is undone with the update', async () => {
+  test('is rolled back with the update', async () => {
     await pod(limits(64, 32));
     const refused = cri.updateContainer(running.id('app'), { ...limits(128, 64), unified: { 'memory.nonsense': '1' } });
     await expect(refused).rejects.toMatchObject({ details: expect.stringContaining('memory.nonsense') as string });

@@ -4,7 +4,7 @@ import type { Clock } from '../../src/core/concurrency/clock.ts';
 export const START = { now: 5000, wallTime: 1_700_000_000_000 } as const;
 
 /** Returns immediately from each wait and records its duration, so that tests need not know when a wait starts. */
-export class QuickClock implements Clock {
+export class FakeQuickClock implements Clock {
   readonly waits: number[] = [];
   #now = START.now;
   #wallTime = START.wallTime;

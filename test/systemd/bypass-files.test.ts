@@ -1,9 +1,9 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { noLog } from '../../src/observe/index.ts';
-import { takeBypassFiles, writeBypassTarget } from '../../src/systemd/index.ts';
+import { lastBypassTarget, takeBypassFiles, writeBypassTarget } from '../../src/systemd/index.ts';
 
 let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'bypass-'))));
@@ -19,6 +19,20 @@ test('each start writes the socket that the shim uses, and nothing else stays', 
   const { ino } = statSync(file);
   await writeBypassTarget(file, '/run/a "b"/$c\\d.sock', noLog);
   expect(statSync(file).ino).toBe(ino);
+});
+
+test('the socket of the last start is read as it was written', async () => {
+  const file = join(folder, 'target');
+  const env = { CRI_RESIZE_SHIM_BYPASS_FILE: file };
+  expect(await lastBypassTarget(env)).toBeUndefined();
+  expect(await lastBypassTarget({})).toBeUndefined();
+  for (const socket of ['/run/containerd/containerd.sock', '/run/a "b"/$c\\d`.sock']) {
+    await writeBypassTarget(file, socket, noLog);
+    expect(await lastBypassTarget(env)).toBe(socket);
+  }
+  writeFileSync(file, 'something else\n');
+  expect(await lastBypassTarget(env)).toBeUndefined();
+  expect(env).toEqual({ CRI_RESIZE_SHIM_BYPASS_FILE: file });
 });
 
 test('a file that cannot be written is logged, and the shim continues', async () => {

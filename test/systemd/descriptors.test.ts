@@ -40,7 +40,7 @@ describe('the daemon exits with code 1 if systemd passes', () => {
 
   test('an invalid LISTEN_FDS', async () => {
     expect(await rejected([], { LISTEN_FDS: 'two' })).toBe(
-      'cri-resize-shim: LISTEN_FDS is "two", which is no number\n',
+      'cri-resize-shim: LISTEN_FDS is "two", which is not a number\n',
     );
   });
 

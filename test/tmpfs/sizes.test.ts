@@ -69,7 +69,7 @@ describe('a volume annotation', () => {
   });
 
   test.each([
-    ['much', '"much": want 256Mi, 50%, 50%/<container>, follow or fixed'],
+    ['much', '"much": expected 256Mi, 50%, 50%/<container>, follow or fixed'],
     ['0', '"0": a volume cannot have no size'],
     ['x%', '"x%": a share is a number with at most two decimals, and %'],
     ['0%', '"0%": a share is more than 0% and at most 1000%'],

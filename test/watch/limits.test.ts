@@ -6,8 +6,12 @@ const state = (
   a: readonly [string, string],
   b: readonly [string, string],
 ): PodState => ({
-  ...{ 'pod memory.max': pod[0], 'pod cpu.max': pod[1] },
-  ...{ 'a memory.max': a[0], 'a cpu.max': a[1], 'b memory.max': b[0], 'b cpu.max': b[1] },
+  'pod memory.max': pod[0],
+  'pod cpu.max': pod[1],
+  'a memory.max': a[0],
+  'a cpu.max': a[1],
+  'b memory.max': b[0],
+  'b cpu.max': b[1],
 });
 
 const start = state(['300', '30000 100000'], ['100', '10000 100000'], ['200', '20000 100000']);

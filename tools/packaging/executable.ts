@@ -27,7 +27,9 @@ export async function makeExecutable(
   const main = join(facts.root, 'dist/executable.cjs');
   const assets = await assetsOf(facts);
   const print = fingerprint([main, join(facts.root, 'package-lock.json'), ...Object.values(assets)], {
-    ...{ integrity: node.integrity, revision: REVISION, names: Object.keys(assets) },
+    integrity: node.integrity,
+    revision: REVISION,
+    names: Object.keys(assets),
   });
   const [sbom, stamp] = [`${target}.cdx.json`, `${target}.stamp`];
   const isThere = [target, sbom, stamp].every((file) => existsSync(file));

@@ -45,12 +45,19 @@ async function nodeComponent({ program, package: name, version, integrity }: Nod
   // The first entry is Node itself. `modules` and `napi` are interface versions.
   const parts = Object.entries(versions).filter(([part]) => !['node', 'modules', 'napi'].includes(part));
   return {
-    ...{ 'bom-ref': ref, type: 'platform', name: 'node', version, purl: ref },
+    'bom-ref': ref,
+    type: 'platform',
+    name: 'node',
+    version,
+    purl: ref,
     cpe: `cpe:2.3:a:nodejs:node.js:${version}:*:*:*:*:*:*:*`,
     hashes: [{ alg: 'SHA-512', content: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') }],
     licenses: [{ license: { name: 'MIT, and the licenses of its parts' } }],
     components: parts.map(([part, release]) => ({
-      ...{ 'bom-ref': `${ref}#${part}`, type: 'library', name: part, version: release },
+      'bom-ref': `${ref}#${part}`,
+      type: 'library',
+      name: part,
+      version: release,
     })),
   };
 }

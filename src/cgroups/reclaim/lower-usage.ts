@@ -81,13 +81,13 @@ export type LowerUsageTree = Pick<
 const STALLED_CHECKS = 4;
 
 /**
- * Lowers memory.current of a cgroup below `target` through memory.high and memory.reclaim, and keeps it there while `lower` sets the
- * limit. Does not change memory.max. memory.high follows usage down in steps, so that processes do not allocate reclaimed memory
- * again and are not delayed for being far above it. It is restored before this settles.
+ * KEP-1287, lowering memory: brings memory.current of a cgroup below `target` through memory.high and memory.reclaim (kernel
+ * cgroup-v2), and holds it there while `lower` sets the limit. Does not change memory.max. memory.high follows usage down in steps, so
+ * that processes do not allocate reclaimed memory again and are not delayed for being far above it. It is restored before this settles.
  *
  * Rejects with MEMORY_NOT_RECLAIMABLE (FAILED_PRECONDITION, both values) as soon as unreclaimable memory is at or above the target;
- * RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's reason;
- * CGROUP_UNAVAILABLE, CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if memory.high cannot be restored.
+ * RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's reason; CGROUP_UNAVAILABLE,
+ * CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if memory.high cannot be restored.
  */
 export async function lowerUsage(
   tree: LowerUsageTree,

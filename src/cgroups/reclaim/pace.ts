@@ -1,9 +1,8 @@
 /** Computes how far and how fast to reclaim a cgroup's memory. Pure: no clock, no files. */
-import { bytes } from '../../core/quantities/index.ts';
+import { MiB, bytes } from '../../core/quantities/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 
-const MI = 1024 * 1024;
-const MOST_MARGIN = 256 * MI;
+const MOST_MARGIN = 256 * MiB;
 
 /**
  * Returns the maximum usage in bytes at which the limit `target` can be set: the target minus a margin for memory that processes
@@ -61,10 +60,10 @@ export class Growth {
 
 /** Desired duration of one write to memory.reclaim. Deadlines and aborts take effect between two writes. */
 const SHORT_MS = 50;
-const LEAST_CHUNK = MI;
-const MOST_CHUNK = 1024 * MI;
+const LEAST_CHUNK = MiB;
+const MOST_CHUNK = 1024 * MiB;
 /** Takes 2 ms on the test node, and less than SHORT_MS where the kernel drops page cache at 320 MiB/s or faster. */
-export const FIRST_CHUNK = bytes(16 * MI);
+export const FIRST_CHUNK = bytes(16 * MiB);
 
 /** Returns the bytes of the next write after the duration of the last one: doubles fast chunks and halves slow ones. */
 export function nextChunk(chunk: Bytes, milliseconds: number): Bytes {

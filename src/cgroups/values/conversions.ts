@@ -26,7 +26,7 @@ export function weightOfShares(shares: CpuShares, formula: WeightFormula): CpuWe
   return cpuWeight(Math.min(10_000, rounded(unroundedWeight(clamped, formula), formula)));
 }
 
-/** Whether either formula maps the shares to the weight. */
+/** Whether either formula maps the shares to the weight (KEP-1287: the CPU request that a status reports comes from the shares). */
 export function weightMatchesShares(weight: CpuWeight, shares: CpuShares): boolean {
   return weightOfShares(shares, 'old') === weight || weightOfShares(shares, 'new') === weight;
 }
@@ -95,7 +95,7 @@ function unroundedWeight(shares: number, formula: WeightFormula): number {
 const rounded = (weight: number, formula: WeightFormula): number =>
   formula === 'old' ? Math.floor(weight) : Math.ceil(weight);
 
-/** Reads CRI's memory_limit_in_bytes. Throws INVALID_VALUE for negative numbers other than -1. */
+/** Reads CRI's memory_limit_in_bytes (KEP-1287, CRI changes). Throws INVALID_VALUE for negative numbers other than -1. */
 export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined {
   const value = int64('memory_limit_in_bytes', limit);
   if (value === 0n) return undefined;

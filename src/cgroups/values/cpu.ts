@@ -2,6 +2,7 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { cpuWeight, microseconds } from '../../core/quantities/index.ts';
 import type { CpuMax, CpuWeight } from '../../core/quantities/index.ts';
+import { unexpectedContent } from './unexpected.ts';
 
 /** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
@@ -17,7 +18,7 @@ export const MAX_CPU_WEIGHT = cpuWeight(10_000);
 /** Reads cpu.max, `<quota or max> <period>`. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseCpuMax(text: string): CpuMax {
   const [, quota, period] = /^(max|\d{1,15}) (\d{1,15})$/.exec(text) ?? [];
-  if (quota === undefined || period === undefined) throw unreadable('cpu.max', text);
+  if (quota === undefined || period === undefined) throw unexpectedContent('cpu.max', text);
   return { quota: quota === 'max' ? 'max' : microseconds(Number(quota)), period: microseconds(Number(period)) };
 }
 
@@ -45,7 +46,7 @@ export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quo
  */
 export function parseCpuWeight(text: string): CpuWeight {
   const weight = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(weight <= MAX_CPU_WEIGHT)) throw unreadable('cpu.weight', text);
+  if (!(weight <= MAX_CPU_WEIGHT)) throw unexpectedContent('cpu.weight', text);
   return cpuWeight(weight);
 }
 
@@ -57,9 +58,4 @@ export function assertCpuWeight(weight: CpuWeight): void {
 
 function invalid(file: string, asked: string, why: string): ShimError {
   return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, `${file}: ${asked}: ${why}`, { file, asked });
-}
-
-function unreadable(file: string, found: string): ShimError {
-  const message = `${file}: unexpected content ${JSON.stringify(found.slice(0, 80))}`;
-  return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
 }

@@ -35,6 +35,7 @@ export {
 export {
   MIN_MEMORY_LIMIT,
   isSameLimit,
+  wholePages,
   parseLimit,
   parseMemoryStat,
   parseOomKills,

@@ -1,7 +1,7 @@
 /** Reads and formats the files of the memory controller. Sizes are in bytes. */
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { bytes } from '../../core/quantities/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { unexpectedContent } from './unexpected.ts';
 
 /**
  * The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process
@@ -47,15 +47,18 @@ export function parseLimit(text: string, file: string): Limit<Bytes> {
 /** Reads a file that contains a number of bytes. Throws CGROUP_UNAVAILABLE for other content. */
 export function parseSize(text: string, file: string): Bytes {
   const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-  if (!Number.isSafeInteger(value)) throw unreadable(file, text);
+  if (!Number.isSafeInteger(value)) throw unexpectedContent(file, text);
   return bytes(value);
 }
 
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
-/** Whether `found` is what the kernel makes of `asked`: it rounds sizes down to whole pages (mm/page_counter.c). */
+/** Returns a size as the kernel has it as a limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
+export const wholePages = (size: number, pageSize: number): number => Math.floor(size / pageSize) * pageSize;
+
+/** Whether `found` is what the kernel makes of `asked`: {@link wholePages}. */
 export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
-  return found === asked || (asked !== 'max' && found === asked - (asked % pageSize));
+  return found === asked || (asked !== 'max' && found === wholePages(asked, pageSize));
 }
 
 /** More than any machine has, 1 PiB, and small enough that sums of all lines are exact. */
@@ -66,7 +69,7 @@ export function parseMemoryStat(text: string): MemoryStat {
   const lines = parseKeyed(text, 'memory.stat');
   const of = (key: string): number => {
     const value = lines.get(key) ?? 0;
-    if (value > MOST_BYTES) throw unreadable('memory.stat', `${key} ${value}`);
+    if (value > MOST_BYTES) throw unexpectedContent('memory.stat', `${key} ${value}`);
     return value;
   };
   // `kernel` (Linux 5.18 and later) includes slab, stacks, page tables, percpu and vmalloc, but not sockets.
@@ -109,7 +112,7 @@ export function unreclaimableOf(stat: MemoryStat): Bytes {
 /** Reads the number of OOM kills from memory.events (the cgroup and its descendants) or memory.events.local (the cgroup only). */
 export function parseOomKills(text: string, file: string): number {
   const kills = parseKeyed(text, file).get('oom_kill');
-  if (kills === undefined) throw unreadable(file, text);
+  if (kills === undefined) throw unexpectedContent(file, text);
   return kills;
 }
 
@@ -118,14 +121,9 @@ function parseKeyed(text: string, file: string): Map<string, number> {
   const lines = new Map<string, number>();
   for (const line of text.split('\n')) {
     if (line === '') continue;
-    if (!/^\S+ \d+$/.test(line)) throw unreadable(file, line);
+    if (!/^\S+ \d+$/.test(line)) throw unexpectedContent(file, line);
     const blank = line.indexOf(' ');
     lines.set(line.slice(0, blank), Number(line.slice(blank)));
   }
   return lines;
-}
-
-function unreadable(file: string, found: string): ShimError {
-  const message = `${file}: unexpected content ${JSON.stringify(found.slice(0, 80))}`;
-  return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: found.slice(0, 80) });
 }

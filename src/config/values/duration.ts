@@ -7,10 +7,13 @@ const longest = 2 ** 31 - 1;
 /** The form of a duration, for errors and documentation. */
 export const durationForm = 'a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h';
 
+/** The form of a duration other than `0`. */
+export const durationPattern = /^(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+$/;
+
 /** Reads durations such as `500ms`, `30s`, `1h` and `1m30s`. Returns milliseconds; undefined if the text is not a duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
-  if (!/^(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+$/.test(text)) return undefined;
+  if (!durationPattern.test(text)) return undefined;
   let total = 0;
   for (const [, amount, unit] of text.matchAll(/([\d.]+)(ms|s|m|h)/g)) {
     total += Number(amount) * milliseconds[unit as keyof typeof milliseconds];

@@ -12,6 +12,7 @@ export const kubeconfig = fromText((text, refuse) =>
 
 /** Names of nodes (RFC 1123). The name becomes part of a field selector, so other characters are not safe. */
 export const nodeNameForm = 'a node name: lower-case letters, digits, "-" and "."';
+export const nodeNamePattern = /^[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?$/;
 export const nodeName = fromText((text, refuse) =>
-  text === '' || /^[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?$/.test(text) ? text : refuse(`must be ${nodeNameForm}`),
+  text === '' || nodeNamePattern.test(text) ? text : refuse(`must be ${nodeNameForm}`),
 );

@@ -13,7 +13,10 @@ interface Waiting {
   readonly start: () => Promise<void>;
 }
 
-/** Runs one action at a time per key. Different keys run concurrently. An idle key uses no memory. */
+/**
+ * Runs one action at a time per key (KEP-1287: requests that arrive during a resize wait for it). Different keys run concurrently. An
+ * idle key uses no memory.
+ */
 export class KeyedLock {
   /** The waiting actions of each held key. */
   readonly #queues = new Map<string, Waiting[]>();

@@ -8,6 +8,8 @@ export interface Change {
   do(): Promise<void>;
   /** Reverts what `do` has changed so far. Also called after a failed `do`, but not without `do`. */
   undo(): Promise<void>;
+  /** Rejects if `do` could not write, as far as that can be seen without writing. */
+  probe?(): Promise<void>;
   /** Removes what was kept for `undo`. Called once all changes are done. */
   forget?(): Promise<void>;
 }
@@ -49,6 +51,14 @@ export async function applyChanges(
     }
   }
   return 'done';
+}
+
+/** Returns why changes cannot be made, as far as that can be seen without making them. */
+export async function probeChanges(changes: readonly Change[]): Promise<readonly string[]> {
+  const problems: string[] = [];
+  for (const change of changes)
+    await change.probe?.().catch((error: unknown) => problems.push(`${change.description}: ${messageOf(error)}`));
+  return problems;
 }
 
 async function undo(begun: readonly Change[], report: (line: string) => void): Promise<ChangesResult> {
@@ -105,6 +115,9 @@ export function combineChanges(description: string, members: readonly Change[], 
       for (const revert of [...reverts.toReversed(), finish])
         await revert().catch((error: unknown) => errors.push(error));
       if (errors.length > 0) throw new Error(errors.map(messageOf).join('; '));
+    },
+    async probe() {
+      for (const change of members) await change.probe?.();
     },
     async forget() {
       for (const change of members) await change.forget?.();

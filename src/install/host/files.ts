@@ -17,6 +17,7 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf } from '../../core/errors/index.ts';
 import type { Change } from './change.ts';
+import { assertReplaceable } from './writable.ts';
 
 /** Content, mode and owner of a file. */
 export interface SavedFile {
@@ -104,6 +105,7 @@ export function writing(path: string, text: string | Buffer, rights: Partial<Rig
   let isReplaced = false;
   return {
     description: `write ${path}`,
+    probe: async () => assertReplaceable(await behindLinks(path)),
     async do() {
       file = await behindLinks(path);
       before = await readSaved(file);
@@ -125,14 +127,18 @@ const ourselves = (): Omit<Rights, 'mode'> => ({ uid: process.geteuid?.() ?? 0, 
 export function removing(path: string): Change {
   let before: SavedFile | undefined;
   let link: string | undefined;
+  let isRemoved = false;
   return {
     description: `remove ${path}`,
+    probe: () => assertReplaceable(path),
     async do() {
       link = await linkOf(path);
       before = link === undefined ? await readSaved(path) : undefined;
       await rm(path, { force: true });
+      isRemoved = true;
     },
     async undo() {
+      if (!isRemoved) return;
       if (link !== undefined) await symlink(link, path);
       if (before !== undefined) await replaceFile(path, before);
     },

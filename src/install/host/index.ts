@@ -1,5 +1,5 @@
 /** The machine that the installer runs on: its paths, files, units, programs and runtime, and changes that can be rolled back. */
-export { type Change, type ChangesResult, applyChanges, combineChanges } from './change.ts';
+export { type Change, type ChangesResult, applyChanges, combineChanges, probeChanges } from './change.ts';
 export { readSaved, removing, writing } from './files.ts';
 export type { Node } from './node.ts';
 export { OWN_NODE, filesIn } from './program-files.ts';
@@ -14,7 +14,8 @@ export {
   resizectlStartOf,
   startOf,
 } from './programs.ts';
-export { type Runtime, queryRuntime } from './query-runtime.ts';
+export { type Runtime, type ShimReport, queryRuntime, queryShim } from './query-runtime.ts';
+export { serviceFlags } from './service-flags.ts';
 export {
   BYPASS,
   FALLBACK,
@@ -28,5 +29,6 @@ export {
   shimEndpoint,
   socketOf,
 } from './site.ts';
-export { systemctl, unitProperties } from './systemctl.ts';
+export { stopUnits, systemctl, unitProperties } from './systemctl.ts';
+export { assertReplaceable } from './writable.ts';
 export { type Wait, waitUntil } from './waiting.ts';

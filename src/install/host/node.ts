@@ -14,8 +14,12 @@ export interface Node {
   readonly programFolder: string;
   /** Disk space that the program needs, in bytes. */
   readonly programSpace: number;
+  /** Environment file with the flags of the service: /etc/default/cri-resize-shim. */
+  readonly flagsFile: string;
   /** The systemd unit of kubelet. */
   readonly kubeletUnit: string;
+  /** Patterns of the files in which the endpoint of kubelet may be. */
+  readonly kubeletFiles: readonly string[];
   /** Mount point of procfs. */
   readonly procRoot: string;
   /** Exists if systemd is the init system (sd_booted(3)). */

@@ -1,24 +1,32 @@
+import { status } from '@grpc/grpc-js';
 import * as z from 'zod/mini';
 import { steadyNow } from '../../core/concurrency/index.ts';
-import { Backend } from '../../runtime/index.ts';
+import { isServiceError } from '../../core/errors/index.ts';
+import { Backend, SHIM_STATUS_PATH, decode } from '../../runtime/index.ts';
 
-const readiness = z.object({
+const report = z.object({
   ready: z.boolean(),
   // Missing in shims older than the installer of 0.1.0.
   connections: z.optional(z.number()),
   checks: z.array(z.object({ name: z.string(), ready: z.boolean(), says: z.string() })),
+  // Set if it forwards every call.
+  passThrough: z.optional(z.enum(['configured', 'invalid configuration'])),
 });
+
+/** What a shim says of itself. */
+export type ShimReport = z.infer<typeof report>;
 
 /** The CRI runtime that answers on a socket. */
 export interface Runtime {
   /** `containerd`, also through the shim. */
   readonly name: string;
   readonly version: string;
-  /** Readiness of the shim; undefined if the socket is not served by a shim. */
-  readonly shim: z.infer<typeof readiness> | undefined;
+  /** Undefined if the socket is not served by a shim. */
+  readonly shim: ShimReport | undefined;
 }
 
 const ANSWER_MS = 5000;
+const KEY = 'cri-resize-shim';
 
 /** Calls Version and Status. Rejects with ServiceError of grpc-js if nothing answers. */
 export async function queryRuntime(socket: string): Promise<Runtime> {
@@ -27,9 +35,34 @@ export async function queryRuntime(socket: string): Promise<Runtime> {
   try {
     const { runtime_name: name, runtime_version: version } = await backend.runtime('Version', {}, options);
     const { info } = await backend.runtime('Status', { verbose: true }, options);
-    const own = info['cri-resize-shim'];
-    return { name, version, shim: own === undefined ? undefined : readiness.parse(JSON.parse(own)) };
+    const own = info[KEY];
+    const shim = own === undefined ? await reportFrom(backend, options.deadline) : report.parse(JSON.parse(own));
+    return { name, version, shim };
   } finally {
     backend.close();
+  }
+}
+
+/**
+ * Asks the shim alone: it answers also if containerd does not. Returns undefined if the socket is not served by a shim of this version.
+ * Rejects with ServiceError of grpc-js if nothing answers.
+ */
+export async function queryShim(socket: string): Promise<ShimReport | undefined> {
+  const backend = new Backend(`unix://${socket}`);
+  try {
+    return await reportFrom(backend, steadyNow() + ANSWER_MS);
+  } finally {
+    backend.close();
+  }
+}
+
+async function reportFrom(backend: Backend, deadline: number): Promise<ShimReport | undefined> {
+  try {
+    const response = await backend.call(SHIM_STATUS_PATH, Buffer.alloc(0), { deadline });
+    const own = decode('StatusResponse', response).info[KEY];
+    return own === undefined ? undefined : report.parse(JSON.parse(own));
+  } catch (error) {
+    if (isServiceError(error) && error.code === status.UNIMPLEMENTED) return undefined;
+    throw error;
   }
 }

@@ -26,3 +26,26 @@ export async function unitProperties(
   const pairs = output.split('\n').map((line) => line.split(/=(.*)/s));
   return (name) => pairs.filter(([key]) => key === name).map(([, value = '']) => value);
 }
+
+/** Stops that are tried: the fallback starts a shim that fails at once three times, then with pauses. */
+const MOST_STOPS = 5;
+
+/**
+ * Stops units. The fallback of the bypass starts a shim that fails, and systemd cancels the stop of a unit that something starts. Such a
+ * stop is repeated.
+ * @param afterEach runs after each stop, and before it is repeated
+ */
+export async function stopUnits(units: readonly string[], afterEach?: () => Promise<void>): Promise<void> {
+  for (let stops = 1; ; stops += 1) {
+    const canceled = await systemctl(['stop', '--', ...units]).then(() => undefined, canceledOf);
+    await afterEach?.();
+    if (canceled === undefined) return;
+    if (stops === MOST_STOPS) throw canceled;
+  }
+}
+
+/** Returns the error of a stop that systemd has canceled for a start. Throws any other. */
+function canceledOf(error: unknown): Error {
+  if (error instanceof Error && / canceled\.?$/m.test(error.message)) return error;
+  throw error;
+}

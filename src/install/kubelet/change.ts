@@ -4,6 +4,7 @@ import {
   type Node,
   type Site,
   type Wait,
+  combineChanges,
   shimEndpoint,
   queryRuntime,
   readSaved,
@@ -13,7 +14,7 @@ import {
   waitUntil,
   writing,
 } from '../host/index.ts';
-import { type Setting, settingOf } from './files.ts';
+import { type Setting, patchSettings, settingsInUse, settingsToChange } from './files.ts';
 import { type Kubelet, findKubelet } from './kubelet.ts';
 import { Refusal } from './setting.ts';
 
@@ -39,45 +40,119 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
   }
 }
 
-/** Points kubelet at the shim. Throws Refusal. */
+/** Points kubelet at the shim, now and after the next upgrade of the node. Throws Refusal. */
 export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change> {
+  const { node } = site;
   const ours = shimEndpoint(site);
-  const setting = await settingOf(site.node, kubelet, ours);
-  const { file, text } = setting;
-  const saved = await readSaved(file);
-  const files = [
-    writing(backupOf(file), text, saved && { mode: saved.mode, uid: saved.uid, gid: saved.gid }),
-    writing(file, setting.edited(text, ours)),
-  ];
-  const description = `set ${ours} in ${file} (backup: ${backupOf(file)}) and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { description, files, from: kubelet.endpoint, to: ours });
+  const settings = (await settingsToChange(node, kubelet, ours)).filter((setting) => !pointsAt(setting, node.listen));
+  const edits = await Promise.all(settings.map((setting) => editOf(setting, ours)));
+  const files = edits.flatMap(({ changes }) => changes);
+  const description = `set ${ours} in ${namesOf(edits)} and restart ${node.kubeletUnit}`;
+  const isOfUnit = settings.some((setting) => setting.isOfUnit);
+  return moving(site, { description, files, isOfUnit, from: kubelet.endpoint, to: ours });
 }
 
-/** Points kubelet back at its previous endpoint. Throws Refusal. */
-export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<Change> {
-  const containerd = `unix://${site.node.containerd}`;
-  const setting = await settingOf(site.node, kubelet, containerd);
-  const { file, text } = setting;
+/**
+ * For a kubelet that uses the shim: sets the endpoint in kubeadm's patch too, from which an upgrade of the node would write the old one.
+ * kubelet is not restarted. Throws Refusal.
+ */
+export async function keepAtShim(site: Site, { chain }: Kubelet): Promise<readonly Change[]> {
+  const { node } = site;
+  const ours = shimEndpoint(site);
+  // A flag or a drop-in overrides what kubeadm writes.
+  if (chain.winner.kind !== 'config') return [];
+  const settings = (await patchSettings(node, chain)).filter((setting) => !pointsAt(setting, node.listen));
+  if (settings.length === 0) return [];
+  const edits = await Promise.all(settings.map((setting) => editOf(setting, ours)));
+  const files = edits.flatMap(({ changes }) => changes);
+  return [combineChanges(`set ${ours} in ${namesOf(edits)}`, files, () => Promise.resolve())];
+}
+
+const pointsAt = ({ text, endpointOf }: Setting, listen: string): boolean =>
+  text !== undefined && socketOf(endpointOf(text) ?? '') === listen;
+
+interface Edit {
+  readonly name: string;
+  readonly changes: readonly Change[];
+}
+
+const namesOf = (edits: readonly Edit[]): string => edits.map(({ name }) => name).join(' and ');
+
+/** Sets the endpoint in a file, and stores the text before next to it. */
+async function editOf({ file, text, isOwn, edited }: Setting, endpoint: string): Promise<Edit> {
+  if (isOwn || text === undefined) return { name: file, changes: [writing(file, edited(text ?? '', endpoint))] };
+  const saved = await readSaved(file);
+  const rights = saved && { mode: saved.mode, uid: saved.uid, gid: saved.gid };
+  const changes = [writing(backupOf(file), text, rights), writing(file, edited(text, endpoint))];
+  return { name: `${file} (backup: ${backupOf(file)})`, changes };
+}
+
+/**
+ * Points kubelet back at its previous endpoint, in every file that has ours. If kubelet does not use the shim, only the files are
+ * restored: a later upgrade of the node would point kubelet at a socket that is gone. Returns no change if nothing is left. Throws Refusal.
+ */
+export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<readonly Change[]> {
+  const { node } = site;
+  const settings = await settingsInUse(node, kubelet, `unix://${node.containerd}`);
+  const found = await Promise.all(settings.map(async (setting) => ({ setting, ...(await restoring(node, setting)) })));
+  const restored = found.filter(({ changes }) => changes.length > 0);
+  if (restored.length === 0) return [];
+  const files = restored.flatMap(({ changes }) => changes);
+  const description = restored.map(({ says }) => says).join(', ');
+  if (socketOf(kubelet.endpoint) !== node.listen) return [combineChanges(description, files, () => Promise.resolve())];
+  const before = new Map(restored.map(({ setting, endpoint }) => [setting.layer, endpoint]));
+  const left = kubelet.chain.layers.map((layer) => (before.has(layer) ? before.get(layer) : layer.endpoint));
+  return [
+    moving(site, {
+      description: `${description} and restart ${node.kubeletUnit}`,
+      files,
+      isOfUnit: restored.some(({ setting }) => setting.isOfUnit),
+      from: kubelet.endpoint,
+      to: left.findLast((endpoint) => endpoint !== undefined),
+    }),
+  ];
+}
+
+interface Restoring {
+  readonly says: string;
+  readonly changes: readonly Change[];
+  /** The endpoint that the file sets afterwards. */
+  readonly endpoint?: string;
+}
+
+async function restoring(node: Node, setting: Setting): Promise<Restoring> {
+  const { file, text = '', isOwn, edited, endpointOf } = setting;
+  if (isOwn) return { says: `remove ${file}`, changes: [removing(file)] };
   const backup = (await readSaved(backupOf(file)))?.content.toString('utf8');
-  const before = backup === undefined ? containerd : setting.endpointOf(backup);
+  const now = endpointOf(text);
+  if (!pointsAt(setting, node.listen)) {
+    // Something else has written the file since, kubeadm for example.
+    const changes = backup === undefined ? [] : [removing(backupOf(file))];
+    return { says: `remove ${backupOf(file)}`, changes, ...(now !== undefined && { endpoint: now }) };
+  }
+  const before = backup === undefined ? `unix://${node.containerd}` : endpointOf(backup);
   // If nothing else was changed in the file since, it is restored byte for byte.
-  const isUntouched = backup !== undefined && setting.edited(backup, kubelet.endpoint) === text;
-  const after = isUntouched ? backup : setting.edited(text, before);
-  const files = [writing(file, after), removing(backupOf(file))];
-  const description = `set ${before ?? 'no endpoint'} in ${file} and restart ${site.node.kubeletUnit}`;
-  return moving(site, setting, { description, files, from: kubelet.endpoint, to: before });
+  const isUntouched = backup !== undefined && edited(backup, now) === text;
+  const after = isUntouched ? backup : edited(text, before);
+  return {
+    says: `set ${before ?? 'no endpoint'} in ${file}`,
+    changes: [writing(file, after), removing(backupOf(file))],
+    ...(before !== undefined && { endpoint: before }),
+  };
 }
 
 interface Move {
   readonly description: string;
   readonly files: readonly Change[];
+  /** Whether a file belongs to a unit. */
+  readonly isOfUnit: boolean;
   readonly from: string;
   /** Undefined: kubelet's own default. */
   readonly to: string | undefined;
 }
 
 /** Writes the files, restarts kubelet, and waits until it uses the new endpoint. The rollback does the same with the old files. */
-function moving({ node, wait }: Site, { isOfUnit }: Setting, { description, files, from, to }: Move): Change {
+function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }: Move): Change {
   const begun: Change[] = [];
   let isStopped = false;
   const restart = async (goes: (endpoint: string) => boolean, limits: Wait): Promise<void> => {
@@ -94,6 +169,9 @@ function moving({ node, wait }: Site, { isOfUnit }: Setting, { description, file
   };
   return {
     description,
+    async probe() {
+      for (const file of files) await file.probe?.();
+    },
     async do() {
       for (const file of files) {
         begun.push(file);

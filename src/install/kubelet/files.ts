@@ -1,60 +1,164 @@
 import { readFile, realpath } from 'node:fs/promises';
+import { basename, join, relative } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
-import { FLAG, type Kubelet, endpointIn } from './kubelet.ts';
-import { Refusal, flagsIn, withEndpoint, withFlag } from './setting.ts';
-import { type Node, unitProperties } from '../host/index.ts';
+import {
+  API_VERSION,
+  ENDPOINT_FLAG,
+  ENDPOINT_KEY,
+  type EndpointChain,
+  type FileForm,
+  KIND,
+  type Layer,
+  compareDropIns,
+} from '../../endpoint/index.ts';
+import type { Kubelet } from './kubelet.ts';
+import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
+import { type Node, socketOf, unitProperties } from '../host/index.ts';
 
-/** The one file that sets the endpoint of kubelet. */
+/** One file that sets the endpoint of kubelet, or from which kubeadm sets it next. */
 export interface Setting {
   /** The real path, symbolic links resolved. */
   readonly file: string;
-  readonly text: string;
+  /** Undefined: the file does not exist yet. */
+  readonly text: string | undefined;
   /** Whether a change needs `systemctl daemon-reload`. */
   readonly isOfUnit: boolean;
+  /** A drop-in that only we write: an uninstallation removes it. */
+  readonly isOwn: boolean;
+  /** The layer of kubelet's configuration that the file is; undefined for kubeadm's patch. */
+  readonly layer: Layer | undefined;
   /** The endpoint in a text of this file; undefined if there is none. */
   readonly endpointOf: (text: string) => string | undefined;
   /** The text with another endpoint. Throws Refusal. */
   readonly edited: (text: string, endpoint: string | undefined) => string;
 }
 
-/** Finds the file. Throws Refusal if it has to be changed manually. @param wanted the new endpoint, for the error message */
-export async function settingOf(node: Node, { source, endpoint }: Kubelet, wanted: string): Promise<Setting> {
-  if (source.kind === 'flag') return flagSetting(node, endpoint, wanted);
-  if (source.file === undefined)
+/**
+ * Finds the files to change so that kubelet uses another endpoint, now and after the next upgrade of the node: the flag if there is one,
+ * otherwise a drop-in of our own if kubelet has a folder for them, otherwise the configuration file and kubeadm's patch for it.
+ * Throws Refusal if a file has to be changed manually. @param wanted the new endpoint
+ */
+export async function settingsToChange(node: Node, kubelet: Kubelet, wanted: string): Promise<readonly Setting[]> {
+  const { chain } = kubelet;
+  if (chain.winner.kind === 'flag') return [await flagSetting(node, kubelet, wanted)];
+  if (chain.dropInFolder !== undefined) return [await ownDropIn(node, chain, chain.dropInFolder, wanted)];
+  const config = chain.layers.find(({ kind }) => kind === 'config');
+  if (config?.file === undefined)
     throw new Refusal(
-      `${node.kubeletUnit} has neither --config nor ${FLAG}`,
-      `start kubelet with --config and a KubeletConfiguration, or with ${FLAG}=${endpoint}, and try again`,
+      `${node.kubeletUnit} has neither --config nor ${ENDPOINT_FLAG}`,
+      `start kubelet with --config and a KubeletConfiguration, or with ${ENDPOINT_FLAG}=${kubelet.endpoint}, and try again`,
     );
-  if (!source.file.startsWith('/'))
-    throw new Refusal(`${node.kubeletUnit} has a relative path: --config=${source.file}`, 'use an absolute path');
-  const file = await realpath(source.file);
+  return [await fileSetting(node, config.file, config), ...(await patchSettings(node, chain))];
+}
+
+/** Finds the files that kubelet or kubeadm reads and that may have our endpoint. Throws Refusal. */
+export async function settingsInUse(node: Node, kubelet: Kubelet, wanted: string): Promise<readonly Setting[]> {
+  const { chain } = kubelet;
+  const found: Setting[] = chain.winner.kind === 'flag' ? [await flagSetting(node, kubelet, wanted)] : [];
+  for (const layer of chain.layers)
+    if (layer.problem === undefined && isEditable(node, layer)) found.push(await fileSetting(node, layer.file, layer));
+  const { kubeadm } = chain;
+  const patch = kubeadm?.problem === undefined && kubeadm !== undefined && isEditable(node, kubeadm);
+  return patch ? [...found, await fileSetting(node, kubeadm.file, undefined)] : found;
+}
+
+/** A file with a relative path was not changed by us, unless it has our endpoint: then the caller refuses it. */
+const isEditable = <Place extends { readonly file?: string; readonly endpoint?: string }>(
+  { listen }: Node,
+  place: Place,
+): place is Place & { readonly file: string } =>
+  place.file !== undefined && (place.file.startsWith('/') || socketOf(place.endpoint ?? '') === listen);
+
+/** kubeadm's patch, if there is one. Throws Refusal if kubeadm could not read it. */
+export async function patchSettings(node: Node, { kubeadm }: EndpointChain): Promise<readonly Setting[]> {
+  if (kubeadm === undefined) return [];
+  const { file, problem } = kubeadm;
+  if (problem !== undefined) throw new Refusal(problem, `repair ${file}: kubeadm upgrade node fails with it`);
+  return [await fileSetting(node, file, undefined)];
+}
+
+async function fileSetting(node: Node, path: string, layer: Layer | undefined): Promise<Setting> {
+  assertAbsolute(node, path);
+  const file = await realpath(path);
+  const form: FileForm = layer === undefined ? 'patch' : layer.kind === 'drop-in' ? 'drop-in' : 'config';
   return {
     file,
     text: await readFile(file, 'utf8'),
     isOfUnit: false,
-    endpointOf: (text) => endpointIn(text, file),
-    edited: (text, other) => withEndpoint(text, other, file),
+    isOwn: form === 'drop-in' && OWN_NAMES.includes(basename(path)),
+    layer,
+    endpointOf: (text) => endpointIn(text, file, form),
+    edited: (text, other) => withEndpoint(text, other, file, form),
   };
 }
 
-async function flagSetting(node: Node, endpoint: string, wanted: string): Promise<Setting> {
+function assertAbsolute({ kubeletUnit }: Node, path: string): void {
+  if (!path.startsWith('/')) throw new Refusal(`${kubeletUnit} has a relative path: ${path}`, 'use an absolute path');
+}
+
+/** The names of our drop-in. The second one is for a folder in which another drop-in would override the first. */
+export const OWN_NAMES: readonly string[] = ['99-cri-resize-shim.conf', 'zz-cri-resize-shim.conf'];
+
+async function ownDropIn(node: Node, { layers }: EndpointChain, folder: string, wanted: string): Promise<Setting> {
+  assertAbsolute(node, folder);
+  const others = layers.filter(
+    ({ kind, file, endpoint }) =>
+      kind === 'drop-in' && file !== undefined && endpoint !== undefined && !OWN_NAMES.includes(basename(file)),
+  );
+  const later = (name: string): Layer | undefined =>
+    others.find(({ file = '' }) => compareDropIns(relative(folder, file), name) > 0);
+  const name = OWN_NAMES.find((own) => later(own) === undefined);
+  if (name === undefined) {
+    const { file = '' } = others.at(-1) ?? {};
+    throw new Refusal(
+      `${file} sets ${ENDPOINT_KEY}, and kubelet reads it after ${OWN_NAMES.join(' and ')}`,
+      `remove ${ENDPOINT_KEY} from ${file}, or set ${wanted} there manually, and restart ${node.kubeletUnit}`,
+    );
+  }
+  const file = join(await realpath(folder), name);
+  return {
+    file,
+    text: await textOf(file),
+    isOfUnit: false,
+    isOwn: true,
+    layer: undefined,
+    endpointOf: (text) => endpointIn(text, file, 'drop-in'),
+    edited: (_text, endpoint) => dropInText(endpoint ?? wanted),
+  };
+}
+
+const dropInText = (endpoint: string): string =>
+  `# Written by resizectl install. resizectl uninstall removes this file.
+apiVersion: ${API_VERSION}
+kind: ${KIND}
+${ENDPOINT_KEY}: ${endpoint}
+`;
+
+async function flagSetting(node: Node, { endpoint, chain }: Kubelet, wanted: string): Promise<Setting> {
   const files = await filesOf(node.kubeletUnit);
   const found = files.flatMap(({ file, text, isOfUnit }) =>
     flagsIn(text).map((flag) => ({ file, text, isOfUnit, flag })),
   );
-  const remedy = `set ${FLAG}=${wanted} manually, and restart ${node.kubeletUnit}`;
+  const remedy = `set ${ENDPOINT_FLAG}=${wanted} manually, and restart ${node.kubeletUnit}`;
   const [one, ...others] = found;
   const all = files.map(({ file }) => file).join(', ');
-  if (one === undefined) throw new Refusal(`${FLAG} is in none of ${node.kubeletUnit}'s files: ${all}`, remedy);
+  if (one === undefined)
+    throw new Refusal(`${ENDPOINT_FLAG} is in none of ${node.kubeletUnit}'s files: ${all}`, remedy);
   const places = found.map(({ file }) => file).join(', ');
-  if (others.length > 0) throw new Refusal(`${FLAG} is in several places of ${node.kubeletUnit}: ${places}`, remedy);
+  if (others.length > 0)
+    throw new Refusal(`${ENDPOINT_FLAG} is in several places of ${node.kubeletUnit}: ${places}`, remedy);
   if (one.flag.endpoint !== endpoint)
-    throw new Refusal(`${one.file} has ${FLAG}=${one.flag.endpoint}, but kubelet runs with ${endpoint}`, remedy);
+    throw new Refusal(
+      `${one.file} has ${ENDPOINT_FLAG}=${one.flag.endpoint}, but kubelet runs with ${endpoint}`,
+      remedy,
+    );
   const { file, text, isOfUnit } = one;
   return {
     file,
     text,
     isOfUnit,
+    isOwn: false,
+    layer: chain.winner,
     endpointOf: (other) => flagsIn(other)[0]?.endpoint,
     edited: (other, to) => withFlag(other, to ?? endpoint, file),
   };

@@ -1,21 +1,12 @@
-import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import { parse } from 'yaml';
 import { messageOf } from '../../core/errors/index.ts';
+import { type EndpointChain, kubeletOfUnit, layerName, readEndpointChain } from '../../endpoint/index.ts';
 import { type Node, unitProperties } from '../host/index.ts';
-
-/** What sets the endpoint of kubelet. */
-export type EndpointSource =
-  | { readonly kind: 'flag' }
-  | { readonly kind: 'config'; readonly file: string }
-  /** Neither sets it: the default of kubelet applies. `file`: its configuration file, if it has one. */
-  | { readonly kind: 'default'; readonly file?: string };
 
 /** The setup of the kubelet that runs on a node. */
 export interface Kubelet {
-  /** `unix:///run/containerd/containerd.sock`, as written in the source. */
+  /** `unix:///run/containerd/containerd.sock`, as written in the place that wins. */
   readonly endpoint: string;
-  readonly source: EndpointSource;
+  readonly chain: EndpointChain;
 }
 
 export type KubeletFound =
@@ -24,15 +15,11 @@ export type KubeletFound =
   | { readonly kind: 'stopped'; readonly state: string }
   | { readonly kind: 'no unit' }
   /** It runs, but its setup cannot be read. */
-  | { readonly kind: 'unclear'; readonly why: string };
-
-/** The default since kubelet 1.27. */
-const DEFAULT_ENDPOINT = 'unix:///run/containerd/containerd.sock';
-export const FLAG = '--container-runtime-endpoint';
+  | { readonly kind: 'unclear'; readonly why: string; readonly chain?: EndpointChain };
 
 /**
  * Reads the setup of kubelet from the command line of its process, so it does not matter which unit, drop-in or environment file
- * set it. A flag overrides the file, as in kubelet itself. Rejects if systemd does not answer.
+ * set it. Rejects if systemd does not answer.
  */
 export async function findKubelet(node: Node): Promise<KubeletFound> {
   const properties = await unitProperties(node.kubeletUnit, ['LoadState', 'ActiveState', 'MainPID']);
@@ -41,42 +28,25 @@ export async function findKubelet(node: Node): Promise<KubeletFound> {
   const pid = one('MainPID') ?? '0';
   if (pid === '0') return { kind: 'stopped', state: one('ActiveState') ?? 'unknown' };
   try {
-    const text = await readFile(join(node.procRoot, pid, 'cmdline'), 'utf8');
-    return { kind: 'running', pid, kubelet: await kubeletOf(text.split('\0').slice(0, -1), node, pid) };
+    const { flags, view } = await kubeletOfUnit(node.procRoot, Number(pid));
+    const chain = await readEndpointChain(flags, view);
+    if (chain.endpoint !== undefined) return { kind: 'running', pid, kubelet: { endpoint: chain.endpoint, chain } };
+    return { kind: 'unclear', why: problemsOf(chain), chain };
   } catch (error) {
     return { kind: 'unclear', why: messageOf(error) };
   }
 }
 
-async function kubeletOf(commandLine: readonly string[], node: Node, pid: string): Promise<Kubelet> {
-  const endpoint = flagOf(commandLine, FLAG);
-  if (endpoint !== undefined && endpoint !== '') return { endpoint, source: { kind: 'flag' } };
-  const file = flagOf(commandLine, '--config');
-  if (file === undefined || file === '') return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default' } };
-  // The path as kubelet sees it: it may have another root directory, and the path may be relative.
-  const seen = file.startsWith('/') ? join(node.procRoot, pid, 'root', file) : join(node.procRoot, pid, 'cwd', file);
-  const written = endpointIn(await readFile(seen, 'utf8'), file);
-  if (written === undefined) return { endpoint: DEFAULT_ENDPOINT, source: { kind: 'default', file } };
-  return { endpoint: written, source: { kind: 'config', file } };
-}
+const problemsOf = ({ layers }: EndpointChain): string =>
+  layers.flatMap(({ problem }) => (problem === undefined ? [] : [problem])).join('; ');
 
-/** Returns the value of a flag, given as `--flag value` or `--flag=value`; undefined if it is missing. The last one wins, as in kubelet. */
-export function flagOf(commandLine: readonly string[], flag: string): string | undefined {
-  let found: string | undefined;
-  for (const [index, word] of commandLine.entries()) {
-    if (word === flag) found = commandLine[index + 1];
-    else if (word.startsWith(`${flag}=`)) found = word.slice(flag.length + 1);
-  }
-  return found;
-}
-
-/** Returns `containerRuntimeEndpoint` of a KubeletConfiguration. Throws if the file is not one. */
-export function endpointIn(text: string, file: string): string | undefined {
-  const read: unknown = parse(text);
-  if (typeof read !== 'object' || read === null || !('kind' in read) || read.kind !== 'KubeletConfiguration')
-    throw new Error(`${file} is not a KubeletConfiguration`);
-  const endpoint = 'containerRuntimeEndpoint' in read ? read.containerRuntimeEndpoint : undefined;
-  if (endpoint === undefined || endpoint === null || endpoint === '') return undefined;
-  if (typeof endpoint !== 'string') throw new Error(`${file}: containerRuntimeEndpoint is not a string`);
-  return endpoint;
+/** Describes where the endpoint comes from, one line for each place, in the order in which kubelet applies them. */
+export function chainLines({ layers, winner, kubeadm }: EndpointChain): readonly string[] {
+  const lines = layers.map((layer) => {
+    const said = layer.problem ?? layer.endpoint ?? 'not set';
+    return `${layerName(layer)}: ${said}${layer === winner ? ' (wins)' : ''}`;
+  });
+  if (kubeadm === undefined) return lines;
+  const { file, endpoint, problem } = kubeadm;
+  return [...lines, `${file}: ${problem ?? endpoint ?? 'not set'} (kubeadm applies it at its next upgrade)`];
 }

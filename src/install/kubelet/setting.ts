@@ -1,5 +1,5 @@
 import { isMap, isPair, isScalar, parseDocument, type Scalar } from 'yaml';
-import { FLAG, endpointIn } from './kubelet.ts';
+import { ENDPOINT_FLAG, ENDPOINT_KEY, type FileForm, writtenIn } from '../../endpoint/index.ts';
 
 /** Edits the endpoint in the files of kubelet. Every other byte stays unchanged, including comments and order. */
 
@@ -15,47 +15,65 @@ export class Refusal extends Error {
   }
 }
 
-const KEY = 'containerRuntimeEndpoint';
+/** Returns the endpoint in the text of a file; undefined if it sets none. Throws if kubelet could not read the text. @param file for errors */
+export function endpointIn(text: string, file: string, form: FileForm = 'config'): string | undefined {
+  const written = writtenIn(text, file, form);
+  return typeof written === 'string' ? undefined : written.endpoint;
+}
 
 /**
- * Sets the endpoint in the text of a KubeletConfiguration. Throws Refusal if the text cannot be edited.
+ * Sets the endpoint in the text of a KubeletConfiguration, or of kubeadm's patch for one. Throws Refusal if the text cannot be edited.
  * @param endpoint undefined removes the setting
  * @param file for errors
  */
-export function withEndpoint(text: string, endpoint: string | undefined, file: string): string {
-  const remedy = `set ${KEY} in ${file} manually`;
+export function withEndpoint(
+  text: string,
+  endpoint: string | undefined,
+  file: string,
+  form: FileForm = 'config',
+): string {
+  const remedy = `set ${ENDPOINT_KEY} in ${file} manually`;
   if (endpoint !== undefined && !/^[\w:/.@-]+$/.test(endpoint))
     throw new Refusal(`${file}: endpoint ${JSON.stringify(endpoint)} cannot be written without quotes`, remedy);
   const changed = edited(text, endpoint);
   if (changed === undefined) throw new Refusal(`${file}: unsupported layout, expected lines of "key: value"`, remedy);
-  if (endpointIn(changed, file) !== endpoint) throw new Refusal(`${file}: cannot be edited`, remedy);
+  if (endpointIn(changed, file, form) !== endpoint) throw new Refusal(`${file}: cannot be edited`, remedy);
   return changed;
 }
 
 function edited(text: string, endpoint: string | undefined): string | undefined {
   const document = parseDocument(text);
   const { contents } = document;
-  if (document.errors.length > 0 || !isMap(contents)) return undefined;
+  if (document.errors.length > 0) return undefined;
+  // A patch may have no fields yet.
+  if (contents === null)
+    return endpoint === undefined ? text : `${text}${newlineAfter(text)}${ENDPOINT_KEY}: ${endpoint}\n`;
+  if (!isMap(contents)) return undefined;
   const place = (key: string): Place | undefined => {
     const pair: unknown = contents.items.find(({ key: at }) => isScalar(at) && at.value === key);
     if (!isPair(pair) || !isScalar(pair.key)) return undefined;
     const [start] = pair.key.range ?? [];
     return start === undefined ? undefined : { start, value: isScalar(pair.value) ? pair.value : undefined };
   };
-  const written = place(KEY);
+  const written = place(ENDPOINT_KEY);
   if (contents.flow === true) {
     // Flow style, for example JSON.
     if (endpoint === undefined) return written === undefined ? text : undefined;
     if (written?.value?.range) return spliced(text, written.value.range, JSON.stringify(endpoint));
     const [start] = contents.range;
-    return spliced(text, [start + 1, start + 1], `"${KEY}": "${endpoint}", `);
+    const comma = contents.items.length === 0 ? '' : ', ';
+    return spliced(text, [start + 1, start + 1], `"${ENDPOINT_KEY}": "${endpoint}"${comma}`);
   }
   if (written !== undefined)
     return endpoint === undefined ? withoutLine(text, written) : replaced(text, written, endpoint);
+  if (endpoint === undefined) return text;
   const kind = place('kind');
-  if (endpoint === undefined || kind?.value === undefined) return endpoint === undefined ? text : undefined;
-  return afterLine(text, kind, `${KEY}: ${endpoint}`);
+  if (kind?.value !== undefined) return afterLine(text, kind, `${ENDPOINT_KEY}: ${endpoint}`);
+  const [start] = contents.range;
+  return beforeLine(text, start, `${ENDPOINT_KEY}: ${endpoint}`);
 }
+
+const newlineAfter = (text: string): string => (text === '' || text.endsWith('\n') ? '' : '\n');
 
 interface Place {
   /** Offset of the key. */
@@ -86,8 +104,15 @@ function afterLine(text: string, { start }: Place, line: string): string {
   return spliced(text, [end + 1, end + 1], `${indent}${line}\n`);
 }
 
+/** @param start where the first key of the map begins */
+function beforeLine(text: string, start: number, line: string): string {
+  const begin = text.lastIndexOf('\n', start - 1) + 1;
+  const indent = text.slice(begin, start);
+  return spliced(text, [begin, begin], `${indent}${line}\n`);
+}
+
 /** `--flag=value` or `--flag value`, with or without quotes, also with a backslash at the end of the line. */
-const flagForm = new RegExp(`${FLAG}(?:=|[ \\t]+(?:\\\\\\n[ \\t]*)?)(["']?)([^\\s"'\\\\]+)\\1`, 'g');
+const flagForm = new RegExp(`${ENDPOINT_FLAG}(?:=|[ \\t]+(?:\\\\\\n[ \\t]*)?)(["']?)([^\\s"'\\\\]+)\\1`, 'g');
 
 /** Finds all flags with an endpoint in a unit file, drop-in or environment file. Ignores comments. */
 export function flagsIn(
@@ -107,8 +132,8 @@ export function withFlag(text: string, endpoint: string, file: string): string {
   const [found, ...others] = flagsIn(text);
   if (found === undefined || others.length > 0)
     throw new Refusal(
-      `${file}: ${FLAG} ${others.length === 0 ? 'is missing' : 'occurs more than once'}`,
-      `set ${FLAG}=${endpoint} manually`,
+      `${file}: ${ENDPOINT_FLAG} ${others.length === 0 ? 'is missing' : 'occurs more than once'}`,
+      `set ${ENDPOINT_FLAG}=${endpoint} manually`,
     );
   return spliced(text, found.at, endpoint);
 }

@@ -8,6 +8,7 @@ import {
   SOCKETS,
   STARTED_UNITS,
   TAKEOVER,
+  stopUnits,
   systemctl,
   unitProperties,
 } from '../host/index.ts';
@@ -74,7 +75,7 @@ export async function turnBypassOn(unitFolder = UNIT_FOLDER): Promise<void> {
     if (!wasHeld) await releaseBypass(unitFolder);
     throw error;
   }
-  await systemctl(['stop', '--', SERVICE]);
+  await stopUnits([SERVICE]);
 }
 
 /** Starts the shim, and returns when the clients of the bypass have moved to it. Rejects if the shim does not become ready. */

@@ -2,18 +2,21 @@ import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { type Node, type Runtime, queryRuntime, socketOf } from '../host/index.ts';
+import { MiB } from '../../core/quantities/index.ts';
+import { type Node, type Runtime, queryRuntime } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { checkBypass, isBypassed } from './check-bypass.ts';
-import { findKubelet } from '../kubelet/index.ts';
+import { checkConfiguration } from './check-configuration.ts';
+import { checkKubelet } from './check-kubelet.ts';
+import { checkInstallation } from './ownership.ts';
 import { isAtLeast } from './release.ts';
+import { checkKubeletRuntime } from './way-back.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
 
-const MI = 1024 * 1024;
 /** A journal record takes a few KiB, and a node has a few hundred pods. */
-const STATE_BYTES = 16 * MI;
+const STATE_BYTES = 16 * MiB;
 
 /** All checks, in the order of their dependencies. */
 export const checks: readonly Check[] = [
@@ -22,10 +25,13 @@ export const checks: readonly Check[] = [
   checkKernel,
   checkCgroups,
   checkSystemd,
+  () => checkInstallation(),
+  checkConfiguration,
   checkContainerd,
   checkShim,
   checkBypass,
   checkKubelet,
+  checkKubeletRuntime,
   ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
   ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
@@ -119,47 +125,18 @@ async function checkShim(node: Node): Promise<Finding> {
       `${listen} is served by something else (${runtime.name} ${runtime.version})`,
       'stop it, or set another socket with --listen',
     );
+  if (runtime.shim.passThrough === 'configured')
+    return ok(`serves ${listen}, off by configuration (intercept: false): every call is forwarded unchanged`);
   const problems = runtime.shim.checks.filter(({ ready }) => !ready).map(({ name, says }) => `${name}: ${says}`);
+  if (runtime.shim.passThrough !== undefined)
+    return warning(
+      `serves ${listen}, but acts on no resize: ${problems.join('; ')}`,
+      'correct the configuration, then: systemctl restart cri-resize-shim',
+    );
   if (runtime.shim.ready && problems.length > 0)
     return warning(`serves ${listen}, ready, with limits: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
   if (runtime.shim.ready) return ok(`serves ${listen}, ready`);
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
-}
-
-async function checkKubelet(node: Node): Promise<Finding> {
-  const { ok, warning, failed } = findingsOf('kubelet');
-  const ours = `unix://${node.listen}`;
-  const manually = 'check containerRuntimeEndpoint of kubelet manually';
-  if (!(await isThere(node.systemdFolder)))
-    return warning('not checked: systemd is not the init system of this node', manually);
-  try {
-    const found = await findKubelet(node);
-    switch (found.kind) {
-      case 'no unit':
-        return warning(
-          `no unit ${node.kubeletUnit}`,
-          'specify the unit with --kubelet-unit, if this node runs kubelet',
-        );
-      case 'stopped':
-        return warning(`${node.kubeletUnit} is ${found.state}`, `systemctl start ${node.kubeletUnit}`);
-      case 'unclear':
-        return failed(
-          `${node.kubeletUnit} runs, but its endpoint is unknown: ${found.why}`,
-          'check the --config flag of kubelet',
-        );
-      case 'running': {
-        const { endpoint, source } = found.kubelet;
-        const origin = { config: 'configuration file', flag: 'flag', default: 'default' }[source.kind];
-        if (socketOf(endpoint) === node.listen) return ok(`uses the shim (${origin})`);
-        return warning(
-          `uses ${endpoint}, not the shim (${origin})`,
-          source.kind === 'flag' ? `set --container-runtime-endpoint=${ours}` : `set containerRuntimeEndpoint: ${ours}`,
-        );
-      }
-    }
-  } catch (error) {
-    return warning(`cannot be checked: ${messageOf(error)}`, manually);
-  }
 }
 
 /** Checks the free disk space. @param least in bytes */
@@ -168,8 +145,8 @@ async function checkSpace(check: string, folder: string, least: number): Promise
   const at = await nearest(folder);
   const { bavail, bsize } = await statfs(at);
   const free = bavail * bsize;
-  const found = `${Math.floor(free / MI)} MiB free for ${folder}`;
-  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MI)} MiB are needed`);
+  const found = `${Math.floor(free / MiB)} MiB free for ${folder}`;
+  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MiB)} MiB are needed`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {

@@ -8,6 +8,8 @@ export interface Finding {
   readonly found: string;
   /** What to do about it; empty if the check passed. */
   readonly remedy: string;
+  /** What the finding is based on, one line each. */
+  readonly details?: readonly string[];
 }
 
 /** Returns the worst result of several checks. */

@@ -6,6 +6,8 @@ export {
   type Program,
   type Site,
   applyChanges,
+  probeChanges,
+  serviceFlags,
   nodeProgramOf,
 } from '../host/index.ts';
 export { type BypassState, bypassState, isBypassHeld, isShimActive, turnBypassOff, turnBypassOn } from './bypass.ts';
@@ -14,4 +16,6 @@ export { withLogLine } from './service.ts';
 export { copyProgram } from './program.ts';
 export { type Finding, findingsOf, worstOf } from './finding.ts';
 export { type Plan, planInstall, planUninstall } from './install.ts';
+export { planSwitch } from './switch.ts';
+export { KUBELET_FILES, linesBack } from './way-back.ts';
 export { Refusal } from '../kubelet/index.ts';

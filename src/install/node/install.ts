@@ -21,7 +21,9 @@ import {
 } from '../host/index.ts';
 import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { type Kubelet, Refusal, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
+import { type Kubelet, Refusal, keepAtShim, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
+import { USED_FILE } from '../../endpoint/index.ts';
+import { refuseOtherOwner } from './ownership.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
 
@@ -40,13 +42,13 @@ export async function planInstall(site: Site): Promise<Plan> {
     );
   if (await isBypassHeld(site.unitFolder))
     throw new Refusal('the bypass was switched on by hand (resizectl bypass on)', 'run resizectl bypass off first');
+  const { program: origin } = site;
+  const isPackaged = await isOfPackage(site);
   const kubelet = await runningKubelet(site);
+  if (isPackaged) await refuseOtherOwner(site, 'package');
   const isThrough = socketOf(kubelet.endpoint) === site.node.listen;
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
-  // A package has installed the program and the units; its folder has no units.
-  const { program: origin } = site;
-  const isPackaged = origin.kind === 'folder' && !(await isThere(join(origin.folder, 'systemd')));
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
   const units = isPackaged ? [] : await unitChanges(site);
   const command = isPackaged ? { changes: [], already: [] } : await planCommand(site);
@@ -55,7 +57,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isNew = program.length + units.length + settings.length > 0;
   const start = isNew || !(await isUp(site.node, state)) ? [starting(site, state)] : [];
   const older = isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
-  const move = isThrough ? [] : [await pointAtShim(site, kubelet)];
+  const move = isThrough ? await keepAtShim(site, kubelet) : [await pointAtShim(site, kubelet)];
 
   const already = [
     ...(isPackaged ? [`the program at ${originOf(origin)} and its units belong to a package`] : []),
@@ -69,26 +71,36 @@ export async function planInstall(site: Site): Promise<Plan> {
   return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
 }
 
+/** Whether a package has installed the program and the units: its folder has no units. */
+const isOfPackage = async ({ program }: Site): Promise<boolean> =>
+  program.kind === 'folder' && !(await isThere(join(program.folder, 'systemd')));
+
 /** Plans the removal of the shim. The configuration and the state folder are kept. Throws Refusal. */
 export async function planUninstall(site: Site): Promise<Plan> {
+  const isPackaged = await isOfPackage(site);
+  await refuseOtherOwner(site, isPackaged ? 'package' : 'resizectl');
   const state = await unitsState();
-  const files = UNIT_FILES.map((unit) => join(site.unitFolder, unit));
+  // What another installation may have left here is not the package's.
+  const files = isPackaged ? [] : UNIT_FILES.map((unit) => join(site.unitFolder, unit));
   const written = (await Promise.all(files.map(async (file) => ((await isThere(file)) ? [file] : [])))).flat();
-  const hasProgram = await isThere(site.to);
+  const hasProgram = !isPackaged && (await isThere(site.to));
   const isInstalled = state.active.length + state.enabled.length + written.length > 0 || hasProgram;
   const move = await moveBack(site, isInstalled);
   const stop = state.active.length + state.enabled.length > 0 ? [stopping(site, state)] : [];
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
-  const command = await removingCommand(site);
-  const changes = [...move, ...stop, ...units, ...command, ...(hasProgram ? [removingProgram(site.to)] : [])];
+  const command = isPackaged ? [] : await removingCommand(site);
+  // Otherwise a later shim would report that kubelet no longer uses it.
+  const used = join(site.node.stateFolder, USED_FILE);
+  const forget = (await isThere(used)) ? [removing(used)] : [];
+  const program = hasProgram ? [removingProgram(site.to)] : [];
+  const changes = [...move, ...stop, ...forget, ...units, ...command, ...program];
   return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
 }
 
 async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]> {
   try {
-    const kubelet = await runningKubelet(site);
-    return socketOf(kubelet.endpoint) === site.node.listen ? [await pointAtContainerd(site, kubelet)] : [];
+    return await pointAtContainerd(site, await runningKubelet(site));
   } catch (error) {
     // Without an installed shim there is nothing that kubelet could still use.
     if (error instanceof Refusal && !isHere) return [];

@@ -2,7 +2,16 @@ import { createReadStream } from 'node:fs';
 import { copyFile, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
-import { type Change, type Program, type ProgramFile, filesIn, filesOf, originIn, originOf } from '../host/index.ts';
+import {
+  type Change,
+  type Program,
+  type ProgramFile,
+  assertReplaceable,
+  filesIn,
+  filesOf,
+  originIn,
+  originOf,
+} from '../host/index.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {
@@ -30,6 +39,7 @@ export function placing({ program, to }: ProgramPlaces): Change {
   let hadOne = false;
   return {
     description: `copy the program from ${originOf(program)} to ${to}`,
+    probe: () => assertReplaceable(to),
     async do() {
       await recoverOld(to);
       await rm(fresh, { recursive: true, force: true });
@@ -56,6 +66,7 @@ export function removingProgram(to: string): Change {
   let isAside = false;
   return {
     description: `remove ${to}`,
+    probe: () => assertReplaceable(to),
     async do() {
       await recoverOld(to);
       await rename(to, old);

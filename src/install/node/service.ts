@@ -8,10 +8,12 @@ import {
   type Node,
   SERVICE,
   SOCKETS,
+  type ShimReport,
   type Site,
   UNITS,
   type Wait,
   queryRuntime,
+  stopUnits,
   systemctl,
   unitProperties,
   waitUntil,
@@ -37,7 +39,7 @@ export async function unitsState(): Promise<UnitsState> {
 /** Whether all units are active and enabled and the shim is ready. */
 export async function isUp(node: Node, { active, enabled }: UnitsState): Promise<boolean> {
   const all = active.length === UNITS.length && enabled.length === UNITS.length;
-  return all && (await missingOf(node)) === undefined;
+  return all && (await missingOf(node).catch(messageOf)) === undefined;
 }
 
 /** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
@@ -49,7 +51,7 @@ export function restartOnRollback({ node, wait }: Site): Change {
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs);
       // The units of the old version may not know the bypass, and would leave it on.
       if (!(await bypassState()).isUsed) await stopStartedUnits();
-      await waitUntil(uninterrupted(wait), () => missingOf(node));
+      await waitUntil(uninterrupted(wait), () => missingOnRollback(node));
     },
   };
 }
@@ -62,7 +64,7 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
       // systemd does not create a socket for a running service that opened its own.
-      if (SOCKETS.some((unit) => stopped.includes(unit))) await systemctl(['stop', '--', SERVICE]);
+      if (SOCKETS.some((unit) => stopped.includes(unit))) await stopUnits([SERVICE]);
       await systemctl(['start', '--', ...SOCKETS]);
       await systemctl(['restart', '--', SERVICE], wait.timeoutMs).catch(withLogLine);
       await waitUntil(wait, () => missingOf(node));
@@ -91,16 +93,15 @@ export function stopping({ node, wait, unitFolder }: Site, before: UnitsState): 
       if (before.active.length === 0) return;
       await systemctl(['start', '--', ...before.active], wait.timeoutMs);
       if (wasHeld) return;
-      await waitUntil(uninterrupted(wait), () => missingOf(node));
+      await waitUntil(uninterrupted(wait), () => missingOnRollback(node));
     },
   };
 }
 
 /** Stops units and removes the sockets, which systemd keeps (RemoveOnStop=no). */
 async function stop(units: readonly string[], node: Node): Promise<void> {
-  await systemctl(['stop', '--', ...units]);
-  // The stop of the service has started the fallback.
-  if (units.includes(SERVICE)) await stopStartedUnits();
+  // The stop of the service starts the fallback.
+  await stopUnits(units, units.includes(SERVICE) ? stopStartedUnits : undefined);
   await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
   if (!SOCKETS.every((unit) => units.includes(unit))) return;
   const folder = dirname(node.listen);
@@ -123,17 +124,34 @@ export async function withLogLine(error: unknown): Promise<never> {
   const result = await execa('journalctl', args, { reject: false, timeout: 10_000 });
   const last = (result.failed ? '' : result.stdout)
     .split('\n')
-    .findLast((line) => line.startsWith('cri-resize-shim: '));
+    .findLast((line) => line.startsWith('cri-resize-shim: ') && !line.endsWith(': --help lists the flags'));
   throw new Error(`${last ?? messageOf(error)}, see journalctl -u ${SERVICE}`, { cause: error });
 }
 
-/** Returns what is missing until the shim can resize; undefined if nothing is. */
+/**
+ * Returns what is missing until the shim does what its configuration says: resize, or forward every call. Undefined if nothing is. Rejects if
+ * its configuration is invalid, which time does not change.
+ */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
+  const shim = await shimAt(listen);
+  if (typeof shim === 'string') return shim;
+  const problems = shim.checks.flatMap(({ name, ready, says }) => (ready ? [] : [`${name}: ${says}`])).join('; ');
+  if (shim.passThrough === 'invalid configuration') throw new Error(`${problems}, see journalctl -u ${SERVICE}`);
+  return shim.ready ? undefined : problems;
+}
+
+/** Like {@link missingOf}, for a configuration that was there before and may be invalid. */
+async function missingOnRollback(node: Node): Promise<string | undefined> {
+  const shim = await shimAt(node.listen);
+  if (typeof shim !== 'string' && shim.passThrough === 'invalid configuration') return undefined;
+  return missingOf(node);
+}
+
+/** Returns what the shim says, or why it says nothing. */
+async function shimAt(listen: string): Promise<ShimReport | string> {
   try {
     const { shim } = await queryRuntime(listen);
-    if (shim === undefined) return `${listen} is not served by a shim that resizes (intercept: false?)`;
-    if (shim.ready) return undefined;
-    return shim.checks.flatMap(({ name, ready, says }) => (ready ? [] : [`${name}: ${says}`])).join('; ');
+    return shim ?? `${listen} is not served by a shim`;
   } catch (error) {
     return `${listen} does not answer: ${messageOf(error)}, see journalctl -u ${SERVICE}`;
   }

@@ -5,8 +5,10 @@ import { thisHost } from './host.ts';
 import { leaseStore } from './lease.ts';
 import { readNode } from './node.ts';
 import type { Options } from './options.ts';
-import type { RolloutContext } from './roll-out.ts';
+import type { RolloutContext } from './rollout-context.ts';
 import { configIn, programIn, stage, stagedIn, unstage } from './staging.ts';
+import { defaultOf } from '../../config/index.ts';
+import { driftOf, socketPathOf } from '../../endpoint/index.ts';
 import { apiOf, openConnection } from '../../kubernetes/client/index.ts';
 
 /**
@@ -44,7 +46,9 @@ export function contextOf(options: Options, config: string | undefined, say: (li
     postEvent: (reason, note, signal) => postNodeEvent(api, nodeName, reason, note, signal),
     markReady: (isReady) => markReady(options.readyFile, isReady),
     hasLabel: (labels) => labels[label.key] === label.value,
-    times: { ready: options.readyTimeout, retry: 600_000, answer: 60_000, poll: 2000 },
+    drift: () => driftOf('/proc', socketPathOf(defaultOf('listen'))),
+    repairsDrift: options.repairDrift,
+    times: { ready: options.readyTimeout, retry: 600_000, answer: 60_000, poll: 2000, look: 20_000 },
   };
 }
 

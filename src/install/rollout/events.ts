@@ -9,12 +9,19 @@ export type Reason =
   | 'ShimUninstalling'
   | 'ShimUninstalled'
   | 'ShimUninstallFailed'
-  | 'ShimLeftInstalled';
+  | 'ShimLeftInstalled'
+  | 'ShimDrift'
+  | 'ShimDriftEnded';
 
-const NORMAL: readonly Reason[] = ['ShimInstalled', 'ShimUninstalling', 'ShimUninstalled'];
+const NORMAL: readonly Reason[] = ['ShimInstalled', 'ShimUninstalling', 'ShimUninstalled', 'ShimDriftEnded'];
 const CONTROLLER = 'cri-resize-shim-installer';
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
+
+function actionOf(reason: Reason): string {
+  if (reason.startsWith('ShimDrift')) return 'Watch';
+  return reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall';
+}
 
 /** Creates an event of a node. Rejects like {@link Api}. */
 export async function postNodeEvent(
@@ -33,7 +40,7 @@ export async function postNodeEvent(
     instance: node,
     // kubectl finds events of a node by uid, and kubelet uses the node name as uid.
     regarding: { apiVersion: 'v1', kind: 'Node', name: node, uid: node },
-    action: reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall',
+    action: actionOf(reason),
     type: NORMAL.includes(reason) ? 'Normal' : 'Warning',
     reason,
     note,

@@ -44,8 +44,15 @@ const onHost = ['--target', '1', '--mount', '--'];
  * if it hangs, systemd stops it, and TimeoutStopSec leaves time for the rollback.
  */
 const unit = [
-  ...['systemd-run', '--quiet', '--wait', '--pipe', '--collect', `--unit=${UNIT}`, '--service-type=exec'],
-  ...['--description=Install or uninstall cri-resize-shim', '--property=RuntimeMaxSec=20min'],
+  'systemd-run',
+  '--quiet',
+  '--wait',
+  '--pipe',
+  '--collect',
+  `--unit=${UNIT}`,
+  '--service-type=exec',
+  '--description=Install or uninstall cri-resize-shim',
+  '--property=RuntimeMaxSec=20min',
   '--property=TimeoutStopSec=10min',
 ];
 

@@ -18,6 +18,7 @@ export interface Options {
   readonly grace: number;
   readonly readyTimeout: number;
   readonly kubeconfig: string;
+  readonly repairDrift: boolean;
 }
 
 export interface Label {
@@ -42,6 +43,9 @@ function label(text: string): Label {
   return { key, value };
 }
 
+const STAGING = '/var/lib/cri-resize-shim-installer';
+const REPAIR_DRIFT = 'Install the shim again if kubelet no longer uses it, after an upgrade of its node for example.';
+
 /** The program without its options. */
 const createProgram = (): Command =>
   new Command('cri-resize-shim-installer')
@@ -60,11 +64,7 @@ export function readOptions(argv: readonly string[]): Options {
     .requiredOption('--namespace <NAME>', 'Namespace of the Lease that makes the nodes take turns.')
     .requiredOption('--label <KEY=VALUE>', 'Label of the nodes that get the shim.', label)
     .option('--program <FOLDER>', 'The program in the image.', '/usr/local/lib/cri-resize-shim')
-    .option(
-      '--staging <FOLDER>',
-      'A folder of the host, mounted at the same path.',
-      '/var/lib/cri-resize-shim-installer',
-    )
+    .option('--staging <FOLDER>', 'A folder of the host, mounted at the same path.', STAGING)
     .option('--config <FILE>', 'Configuration of the shim; if empty, each node keeps its own.', '')
     .option('--kubelet-unit <UNIT>', 'The systemd unit of kubelet.', 'kubelet.service')
     .option(
@@ -93,6 +93,7 @@ export function readOptions(argv: readonly string[]): Options {
     .addOption(
       durationOption('--grace <DURATION>', 'Grace period of the pod (terminationGracePeriodSeconds).', 30_000, '30s'),
     )
+    .option('--repair-drift', REPAIR_DRIFT, false)
     .option('--kubeconfig <FILE>', 'Kubeconfig for the Kubernetes API.', IN_CLUSTER);
   program.parse(argv, { from: 'user' });
   return program.opts<Options>();

@@ -17,9 +17,21 @@ export function outcomeOf({ code, lines }: CommandResult): Outcome {
   const output = lines.filter((line) => line.trim() !== '');
   const why =
     output.filter((line) => /^(?:failed: |NOT rolled back: |resizectl: )/.test(line)).join('; ') || output.at(-1);
-  if (NOT_STARTED.includes(code))
-    return { kind: 'refused', why: `the image's Node does not run on this host: ${why ?? `exit code ${code}`}` };
+  if (NOT_STARTED.includes(code)) {
+    const cause = why ?? `exit code ${code}`;
+    return { kind: 'refused', why: `the image's Node does not run on this host: ${cause}${remedyFor(cause)}` };
+  }
   return { kind: code === REFUSED ? 'refused' : 'failed', why: why ?? `resizectl ended with exit code ${code}` };
+}
+
+/** Says what to do about a library that the dynamic loader has not found. Node links to one that minimal systems lack: libatomic. */
+function remedyFor(cause: string): string {
+  const [, library] = /error while loading shared libraries: (\S+): /.exec(cause) ?? [];
+  if (library === undefined) return '';
+  const packages = library.startsWith('libatomic')
+    ? ' (libatomic1 on Debian and Ubuntu, libatomic on Fedora and RHEL)'
+    : '';
+  return `; install the package with ${library} on this host${packages}`;
 }
 
 /** Whether a dry run has listed any changes. */

@@ -1,49 +1,29 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
+import { EVENT_MS, posted } from './posted.ts';
 import type { Reason } from './events.ts';
-import type { CommandResult, Host } from './host.ts';
+import type { CommandResult } from './host.ts';
+import { driftToRepair } from './drift.ts';
 import type { ClusterNode } from './node.ts';
+import type { RolloutContext } from './rollout-context.ts';
 import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
-import { type RetryOptions, pause, loggingChanges, retry } from './retry.ts';
-import { type Turn, type TurnContext, takeTurn, unfinishedTurn } from './turn.ts';
-
-/** What the installer works with. */
-export interface RolloutContext extends RetryOptions {
-  readonly host: Host;
-  readonly turns: TurnContext;
-  /** Copies the program to the host for {@link Host.resizectl}, and removes it. */
-  readonly stage: () => Promise<void>;
-  readonly unstage: () => Promise<void>;
-  /** Flags of `resizectl install` and `resizectl uninstall`. */
-  readonly installFlags: readonly string[];
-  readonly uninstallFlags: readonly string[];
-  readonly readNode: (signal: AbortSignal) => Promise<ClusterNode | undefined>;
-  readonly postEvent: (reason: Reason, note: string, signal: AbortSignal) => Promise<void>;
-  /** Sets the readiness of the pod. */
-  readonly markReady: (isReady: boolean) => Promise<void>;
-  /** Whether the labels include that of the shim. */
-  readonly hasLabel: (labels: ClusterNode['labels']) => boolean;
-  readonly times: Times;
-}
-
-/** Timeouts and intervals in milliseconds. */
-export interface Times {
-  /** Maximum time for the node to become Ready after its turn. */
-  readonly ready: number;
-  /** Interval until a node that does not meet the requirements is checked again. */
-  readonly retry: number;
-  /** Interval of polls of a node that is not Ready. */
-  readonly poll: number;
-  /** Maximum time to read the label when the pod ends. */
-  readonly answer: number;
-}
+import { pause, loggingChanges, retry } from './retry.ts';
+import { type Turn, takeTurn, unfinishedTurn } from './turn.ts';
 
 /**
  * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a
- * restart of the pod, it takes no turn. Rejects only with the reason of the signal.
+ * restart of the pod, it takes no turn. If kubelet stops using the shim, it reports that, and installs the shim again if it is to.
+ * Rejects only with the reason of the signal.
  * @param end aborts when the grace period is over
  */
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
+  for (let earliest = 0; ; earliest = performance.now() + context.times.retry) {
+    await install(context, stop, end);
+    await driftToRepair(context, earliest, stop);
+  }
+}
+
+async function install(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<void> {
   const { say, markReady, random } = context;
   await markReady(false);
   for (let tries = 1; ; tries += 1) {
@@ -56,8 +36,6 @@ export async function keepInstalled(context: RolloutContext, stop: AbortSignal, 
   await context.unstage();
   await markReady(true);
   say('the shim is installed');
-  // Only a timer keeps the process alive, a signal handler does not.
-  for (;;) await delay(DAY_MS, undefined, { signal: stop });
 }
 
 async function installed(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<Outcome> {
@@ -181,16 +159,7 @@ async function reported(
   return outcome;
 }
 
-/** Creates an event of the node, unless that takes too long. */
-async function posted(context: RolloutContext, reason: Reason, note: string, signal: AbortSignal): Promise<void> {
-  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
-  const created = retry('the event cannot be created', context, soon, (at) => context.postEvent(reason, note, at));
-  await created.catch(() => context.say('the event was not created'));
-}
-
 const SOON_MS = 5000;
-const DAY_MS = 86_400_000;
-const EVENT_MS = 30_000;
 
 /** Waits until the node is Ready: otherwise a problem could not be attributed to the installation. */
 async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<void> {

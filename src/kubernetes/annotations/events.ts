@@ -14,8 +14,8 @@ export type EventReason =
 /** An event about the node itself. */
 export interface NodeEvent {
   readonly node: string;
-  /** Documented in docs/bypass.md. */
-  readonly reason: 'ShimBypassed';
+  /** Documented in docs/bypass.md and docs/kubernetes.md. */
+  readonly reason: 'ShimBypassed' | 'ShimDrift' | 'ShimDriftEnded';
   readonly note: string;
   /** Milliseconds since the epoch. */
   readonly at: number;
@@ -53,8 +53,8 @@ function nodeEventBody({ node, reason, note, at }: NodeEvent): object {
     instance: node,
     // As kubelet's own events of its node: kubectl describe node finds them by this uid.
     regarding: { apiVersion: 'v1', kind: 'Node', name: node, uid: node },
-    action: 'Bypass',
-    type: 'Warning',
+    action: reason === 'ShimBypassed' ? 'Bypass' : 'Watch',
+    type: reason === 'ShimDriftEnded' ? 'Normal' : 'Warning',
     reason,
     note,
     at,

@@ -51,6 +51,8 @@ export interface KubernetesWatch {
   decreaseDeferred(pod: PodEvent['pod'], why: string): void;
   /** Clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
+  /** kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void;
   check(): ReadinessCheck;
   /** Closes immediately: aborts running requests and drops pending events. */
   close(): void;
@@ -84,6 +86,13 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
       poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
     bypassEnded: ({ start, end }) =>
       poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
+    endpointChanged: (isDrift, note) =>
+      poster.post({
+        node: nodeName,
+        reason: isDrift ? 'ShimDrift' : 'ShimDriftEnded',
+        note: `kubelet ${note}`,
+        at: clock.wallTime(),
+      }),
     check: () => reach.check(),
     close() {
       stop.abort();

@@ -30,8 +30,17 @@ export function wordsOf(error: unknown): string {
 
 /** Errnos of a missing server. A server that stops first resets its connections, then refuses new ones. */
 const NO_CONNECTION: ReadonlySet<string> = new Set([
-  ...['ECONNREFUSED', 'ECONNRESET', 'ECONNABORTED', 'EPIPE', 'ETIMEDOUT'],
-  ...['EHOSTUNREACH', 'EHOSTDOWN', 'ENETUNREACH', 'ENETDOWN', 'ENOTFOUND', 'EAI_AGAIN'],
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'ECONNABORTED',
+  'EPIPE',
+  'ETIMEDOUT',
+  'EHOSTUNREACH',
+  'EHOSTDOWN',
+  'ENETUNREACH',
+  'ENETDOWN',
+  'ENOTFOUND',
+  'EAI_AGAIN',
 ]);
 
 /** Returns a stable name for the kind of error. The text of {@link wordsOf} may change with each try. */

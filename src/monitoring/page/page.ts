@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, roundedDuration } from '../../core/quantities/index.ts';
+import { fullName } from '../../sandbox/index.ts';
 import type { Answer } from '../answer.ts';
-import { cpuText, durationText, sizeText } from './amounts.ts';
+import { cpuText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
@@ -52,13 +53,13 @@ export function pageAnswer(parts: PageParts): Answer {
 function pageOf({ version, readiness, overview, now }: PageParts): Html {
   const { pods, recent, history } = overview;
   const failing = readiness.checks.filter(({ ready }) => !ready);
-  const sorted = [...pods].sort((a, b) => (nameOf(a) < nameOf(b) ? -1 : 1));
+  const sorted = [...pods].sort((a, b) => (fullName(a.pod) < fullName(b.pod) ? -1 : 1));
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>cri-resize-shim</title>${styleElement}</head><body>
 <header><h1>cri-resize-shim</h1>
 <p class="dim">${version}, ${now.toISOString()}</p>
-${failing.length === 0 ? html`<p>ready: the shim can resize pods</p>` : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
+${failing.length === 0 ? stateLine(readiness) : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
 <main><h2>Pods</h2>
 ${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
 ${history.length === 0 ? '' : html`<h2>History</h2>${historyTable(history)}`}<h2>Resizes</h2>
@@ -67,11 +68,14 @@ ${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<di
 `;
 }
 
-const nameOf = ({ pod }: PodSummary): string => `${pod.namespace}/${pod.name}`;
+const stateLine = ({ passThrough }: ReadinessReport): Html =>
+  passThrough === undefined
+    ? html`<p>ready: the shim can resize pods</p>`
+    : html`<p class="bad">intercept is off by configuration: every call is forwarded unchanged</p>`;
 
 function podCard(glance: PodSummary): Html {
   const { pod, view } = glance;
-  const title = html`<h3>${nameOf(glance)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
+  const title = html`<h3>${fullName(pod)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
   if (!('limits' in view)) return html`<article>${title}<p class="bad">${view.reason}: ${view.message}</p></article>`;
   const { limits, containers, volumes, lastError } = view;
   return html`<article>${title}
@@ -104,12 +108,12 @@ function historyRow(entry: HistoryEntry): Html {
 }
 
 function resizeCard(resize: RecentResize): Html {
-  const { namespace, name, at, ms, outcome, message, steps } = resize;
+  const { at, ms, outcome, message, steps } = resize;
   const items = steps.map(
-    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${durationText(step.ms)}</span></li>`,
+    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${roundedDuration(step.ms)}</span></li>`,
   );
-  return html`<article><h3>${namespace}/${name}</h3>
-<p class="dim">${new Date(at).toISOString()}, ${durationText(ms)}</p>
+  return html`<article><h3>${fullName(resize)}</h3>
+<p class="dim">${new Date(at).toISOString()}, ${roundedDuration(ms)}</p>
 <p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
 ${timeline(resize)}<ol>${items}</ol></article>`;
 }

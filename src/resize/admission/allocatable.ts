@@ -1,7 +1,6 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, meminfoSize, procText } from '../../cgroups/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import { quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, type NodeAllocatable, podCgroup } from '../../sandbox/index.ts';
 
@@ -76,7 +75,7 @@ export function limitsAbove(
     milliCpu: limits.flatMap(({ cgroup, source, cpuMax }) =>
       cpuMax === undefined || cpuMax.quota === 'max'
         ? []
-        : [{ cgroup, source, amount: Math.floor((cpuMax.quota * 1000) / cpuMax.period) }],
+        : [{ cgroup, source, amount: quotaToMilliCpu(cpuMax.quota, cpuMax.period) }],
     ),
   };
 }
@@ -86,24 +85,8 @@ export function limitsAbove(
  * (systemd CPUAffinity=). A file that cannot be read tells nothing.
  */
 export function nodeSize(procRoot = '/proc'): Amounts {
-  const memory = memTotal(textOf(join(procRoot, 'meminfo')));
-  const cpus = onlineCpus(textOf(join(procRoot, 'stat')));
+  const memory = meminfoSize(procRoot, 'MemTotal');
+  // /proc/stat has a line for each online CPU (proc_stat(5)).
+  const cpus = procText(procRoot, 'stat').match(/^cpu\d+ /gm)?.length ?? 0;
   return { ...(memory !== undefined && { memory: bytes(memory) }), ...(cpus > 0 && { milliCpu: cpus * 1000 }) };
-}
-
-/** Returns MemTotal of /proc/meminfo in bytes (proc_meminfo(5): the unit is 1024 bytes). */
-export function memTotal(meminfo: string): number | undefined {
-  const [, kibibytes] = /^MemTotal:\s+(\d{1,12}) kB$/m.exec(meminfo) ?? [];
-  return kibibytes === undefined ? undefined : Number(kibibytes) * 1024;
-}
-
-/** Returns the number of online CPUs in /proc/stat, which has a line for each of them (proc_stat(5)). */
-export const onlineCpus = (stat: string): number => stat.match(/^cpu\d+ /gm)?.length ?? 0;
-
-function textOf(file: string): string {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    return '';
-  }
 }

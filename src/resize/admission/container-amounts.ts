@@ -1,4 +1,4 @@
-import { MIN_CPU_SHARES } from '../../cgroups/index.ts';
+import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
 import type { CpuShares } from '../../core/quantities/index.ts';
 import { type MilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
 import {
@@ -79,10 +79,10 @@ function amountsOfOne(
 
 /**
  * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down and a request is
- * kept as asked.
+ * stored as asked.
  */
 export const comparable = (resource: Resource, amount: number): number =>
-  resource === 'memory' ? amount - (amount % PAGE) : amount;
+  resource === 'memory' ? wholePages(amount, PAGE) : amount;
 
 /** Returns 0 for the minimum, which a container without a request has. */
 export const milliCpuOf = (shares: CpuShares): MilliCpu => (shares <= MIN_CPU_SHARES ? 0 : sharesToMilliCpu(shares));

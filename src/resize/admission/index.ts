@@ -1,6 +1,6 @@
 /** Admission: what a resize may not do, checked before anything changes. */
 export { type ContainerAmounts, amountsAfter, amountsNow, milliCpuOf, pick, unchanged } from './container-amounts.ts';
-export { assertNoRestart, assertNotAssigned } from './kubelet-containers.ts';
+export { assertNoRestart, assertNotAssigned, assertSwapStays } from './kubelet-containers.ts';
 export { assertQosClassStays } from './qos-class.ts';
 export { memorySizes, nodeAllocatable } from './allocatable.ts';
 export type { AllocatableParts } from './allocatable.ts';

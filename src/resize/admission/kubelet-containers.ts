@@ -1,15 +1,16 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
-import { type PodState, containerSubject, podName } from '../../sandbox/index.ts';
+import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { type PodState, SWAP_MAX, containerSubject, podName, settingsIn } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
+import { sizeIn } from '../plan/index.ts';
 import { type ContainerAmounts, amountsAfter, amountsNow, comparable } from './container-amounts.ts';
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
- * Throws EXCLUSIVE_CPUS for a container whose CPU changes and that has CPUs of its own from kubelet's static CPU manager, and
- * PINNED_MEMORY for one whose memory changes and is assigned by the static memory manager. kubelet assigned them for the old values,
- * and does not resize such containers (kubelet pkg/kubelet/allocation/handlers.go).
+ * KEP-1287, static CPU and memory policy: throws EXCLUSIVE_CPUS for a container whose CPU changes and that has CPUs of its own from
+ * kubelet's static CPU manager, and PINNED_MEMORY for one whose memory changes and is assigned by the static memory manager. kubelet
+ * assigned them for the old values, and does not resize such containers (kubelet pkg/kubelet/allocation/handlers.go).
  */
 export function assertNotAssigned(
   { managers }: { readonly managers: ResourceManagers },
@@ -33,9 +34,9 @@ export function assertNotAssigned(
 }
 
 /**
- * Throws RESTART_REQUIRED for a container whose resizePolicy says RestartContainer for a resource that changes. kubelet owns the
- * container: it would see a restart by the shim as a crash, and start the container with its own values. Only a pod's spec has the
- * policy, so a pod that kubelet does not run has none.
+ * KEP-1287, resizePolicy; KEP-6030: none for volumes. Throws RESTART_REQUIRED for a container whose resizePolicy says RestartContainer
+ * for a resource that changes. kubelet owns the container: it would see a restart by the shim as a crash, and start the container with
+ * its own values. Only a pod's spec has the policy, so a pod that kubelet does not run has none.
  */
 export function assertNoRestart(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const policies = new Map(state.declared?.containers.map(({ name, resizePolicy }) => [name, resizePolicy]));
@@ -46,6 +47,33 @@ export function assertNoRestart(pod: PodDescription, state: PodState, desired: D
       `its resizePolicy for ${label} is RestartContainer, and only kubelet, which owns the container, can restart it with other ` +
       'values: resize the pod through the API server (kubectl patch --subresource resize)';
     throw rejected(Reason.RESTART_REQUIRED, pod, name, message, 'RestartContainer');
+  }
+}
+
+/**
+ * Throws SWAP_NOT_RESIZABLE for a container that may swap and whose memory request changes: with LimitedSwap kubelet derives the limit on
+ * swap from the request, and does not resize such a container in place (kubelet pkg/kubelet/allocation/handlers.go,
+ * disallowResizeForSwappableContainers). kubelet sets the limit as a key of `unified`, which the runtime stores. A request that neither
+ * kubelet nor the spec tells is not kubelet's.
+ *
+ * @param containers what the runtime stores, by name
+ */
+export function assertSwapStays(
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, Pick<ContainerDescription, 'resources'>>,
+): void {
+  const now = new Map(amountsNow(state, desired).map(({ name, requests }) => [name, requests.memory]));
+  const declared = new Map(state.declared?.containers.map(({ name, requests }) => [name, requests?.memory]));
+  for (const { name, requests } of amountsAfter(state, desired)) {
+    const swap = sizeIn(settingsIn(containers.get(name)?.resources), SWAP_MAX);
+    if (swap === undefined || swap === 'max' || swap === 0 || declared.get(name) === undefined) continue;
+    if (!differs('memory', now.get(name), requests.memory)) continue;
+    const message =
+      `kubelet has derived its limit on swap, ${swap} bytes, from its memory request, and does not resize the request of a ` +
+      'container that may swap';
+    throw rejected(Reason.SWAP_NOT_RESIZABLE, pod, name, message, String(swap));
   }
 }
 

@@ -1,5 +1,5 @@
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type { MilliCpu, PodEntry } from '../../kubelet/index.ts';
+import { type MilliCpu, type PodEntry, quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { Amounts, ContainerKind, PodState, SpecContainer } from '../../sandbox/index.ts';
 
 /** The requests of a pod or of several, as the scheduler and kubelet add them up. */
@@ -48,7 +48,7 @@ function sumOf(containers: RequestedPodParts['containers'], resource: Resource):
 
 const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['overhead']): TotalRequests => ({
   memory,
-  milliCpu: quota === 'max' ? 0 : Math.floor((quota * 1000) / period),
+  milliCpu: quota === 'max' ? 0 : quotaToMilliCpu(quota, period),
 });
 
 /**

@@ -1,6 +1,6 @@
 import type { ContainerDescription } from '../../runtime/index.ts';
 import type { Bytes, CpuMax, Limit } from '../../core/quantities/index.ts';
-import { sharesToMilliCpu } from '../../kubelet/index.ts';
+import { exactMilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
 import { type DesiredPod, formatCpuMax, formatMemory, formatShares, invalid, memoryRequestIn } from '../model/index.ts';
 import { type Limits, type PodState, storedLimits } from '../../sandbox/index.ts';
 
@@ -36,7 +36,7 @@ function assertFits(
   const { shares } = desired;
   const { quota, period } = now.cpu;
   if (desired.cpu !== undefined || shares === undefined || quota === 'max') return;
-  if (sharesToMilliCpu(shares) * period > quota * 1000)
+  if (sharesToMilliCpu(shares) > exactMilliCpu(quota, period))
     throw above(`${field}.requests.cpu`, formatShares(shares), formatCpuMax(now.cpu));
 }
 

@@ -44,7 +44,10 @@ interface ValuesParts {
   readonly procRoot?: string;
 }
 
-/** The values of a container in the kernel and in the runtime's store. In neither when the container is gone. */
+/**
+ * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287, atomic resizes).
+ * In neither when the container is gone.
+ */
 export class ContainerValues {
   private constructor(
     readonly tree: CgroupTree,
@@ -107,6 +110,21 @@ export class ContainerValues {
       ...(swapNow !== undefined && { swap: { from: now?.swap ?? swapNow, to: swapNow } }),
       ...(settings && { settings: this.#settingChanges(settings) }),
     };
+  }
+
+  /** Returns an update that repeats the present values of what a step changes. Undefined when the container does not run. */
+  repeated({ id, memory, cpu, shares, swap, settings = {} }: ContainerStep): ContainerStep | undefined {
+    const { kernel, store, tree } = this;
+    if (kernel === undefined) return undefined;
+    const isRounded = store !== undefined && isRoundedInUnit(kernel.cgroup, store.cpu, kernel.cpu);
+    return this.stepTo({
+      id,
+      ...(memory !== undefined && { memory: kernel.memory }),
+      ...(cpu !== undefined && { cpu: isRounded ? store.cpu : kernel.cpu }),
+      ...(shares !== undefined && store?.shares !== undefined && { shares: store.shares }),
+      ...(swap !== undefined && kernel.swap !== undefined && { swap: kernel.swap }),
+      settings: readSettings(tree, kernel.cgroup, Object.keys(settings)),
+    });
   }
 
   /** Adds what goes along with any update, since the runtime writes all that it has stored. */

@@ -59,7 +59,8 @@ async function isUnifiedWritten(
   return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
 }
 
-async function containerProgress(
+/** Compares an update of a container, as {@link progressOf} does. */
+export async function containerProgress(
   parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   step: ContainerStep,

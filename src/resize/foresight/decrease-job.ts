@@ -19,7 +19,7 @@ import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
 
 type Assessed = Blocked & { readonly assessment: Assessment };
 
-/** Helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
+/** KEP-1287, lowering memory: helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
   #progress: Progress | undefined;

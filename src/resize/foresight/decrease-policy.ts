@@ -1,10 +1,9 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
-import { type Bytes, bytes } from '../../core/quantities/index.ts';
+import { type Bytes, MiB, bytes } from '../../core/quantities/index.ts';
 import { isBelowUnreclaimable } from '../admission/index.ts';
 
 /** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */
 
-const MI = 1024 * 1024;
 const MINUTE = 60_000;
 
 export type Assessment =
@@ -19,7 +18,7 @@ export type Assessment =
  * Returns the unreclaimable memory, in bytes, from which on usage cannot be held below a limit: the limit less the larger of 1/64 of it
  * and 2 MiB. With less space the processes could hardly run, and kubelet would see usage above the limit now and then.
  */
-export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math.max(Math.ceil(limit / 64), 2 * MI)));
+export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math.max(Math.ceil(limit / 64), 2 * MiB)));
 
 /**
  * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory limit (...)

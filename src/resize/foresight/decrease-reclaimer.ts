@@ -5,8 +5,7 @@ import { DecreaseJob } from './decrease-job.ts';
 /**
  * Brings usage below the memory decreases that kubelet has admitted, and holds it there until kubelet has applied them. kubelet
  * 1.34 and later reject a decrease below usage, page cache included, and make no CRI call for it. Ends when kubelet has admitted
- * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and it never holds while a request for the pod
- * is carried out.
+ * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and never holds while a request for the pod runs.
  */
 export class DecreaseReclaimer {
   readonly #parts: DecreaseReclaimerParts;

@@ -2,7 +2,7 @@ import type { PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type DeclarePodParts, type DeclaredPod, type PodState, declarePod } from '../../sandbox/index.ts';
 
-interface Known {
+interface KnownDeclaration {
   /** The containers that ran when the pod was read. */
   readonly running: string;
   readonly declared: DeclaredPod;
@@ -13,7 +13,7 @@ interface Known {
  * entry in kubelet's checkpoint has changed, or other containers run.
  */
 export class KnownDeclarations {
-  readonly #known = new WeakMap<PodEntry, Known>();
+  readonly #known = new WeakMap<PodEntry, KnownDeclaration>();
 
   /** Returns the state with the declared pod. While the backend cannot be asked, with the last known one, or without it. */
   async withDeclared(

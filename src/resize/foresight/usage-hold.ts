@@ -57,9 +57,10 @@ interface Level {
 }
 
 /**
- * Lowers the usage of one pod below its pending limits and holds it there through memory.high, so that kubelet sees it: hot page
- * cache climbs back at once, and kubelet compares with a figure that is up to 15 s old. Containers come first and the pod last, each
- * held while the next is lowered. Begins when created. The caller makes sure that no section under the pod's lock runs meanwhile.
+ * KEP-1287, lowering memory: brings the usage of one pod below its pending limits and holds it there through memory.high, so that
+ * kubelet sees it: hot page cache climbs back at once, and kubelet compares with a figure that is up to 15 s old. Containers come first
+ * and the pod last, each held while the next is lowered. Begins when created. The caller makes sure that no section under the pod's
+ * lock runs meanwhile.
  */
 export class UsageHold {
   /** Resolves once memory.high is restored. Never rejects. */

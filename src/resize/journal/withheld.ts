@@ -19,7 +19,7 @@ const REMEDY = {
   unread: 'check the disk; the shim reads the file again every 10 s',
 } as const satisfies Record<Withheld['kind'], string>;
 
-/** The records that are withheld, by file name. */
+/** The records that are withheld, by file name (KEP-1287, restart tolerance, also after a downgrade). */
 export class WithheldRecords {
   readonly #folder: string;
   readonly #records = new Map<string, Withheld>();

@@ -6,18 +6,12 @@ import {
   type CpuMax,
   type CpuShares,
   type Limit,
+  exactSize,
   parseMilli,
   parseQuantity,
 } from '../../core/quantities/index.ts';
 import type { Amounts } from '../../sandbox/index.ts';
-import { type MilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
-
-const UNITS = [
-  ['Ti', 2 ** 40],
-  ['Gi', 2 ** 30],
-  ['Mi', 2 ** 20],
-  ['Ki', 2 ** 10],
-] as const;
+import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
 
 /** Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text. */
 export function readCpuLimit(text: string, field: string): Limit<MilliCpu> | undefined {
@@ -56,19 +50,15 @@ export const cpuMaxOf = (limit: Limit<MilliCpu>): CpuMax => ({
 /** Formats a CPU limit: `500m`, `2` or `max`; in millionths of a CPU, rounded up, where thousandths are not exact. */
 export function formatCpuMax({ quota, period }: CpuMax): string {
   if (quota === 'max') return 'max';
-  const milli = (quota * 1000) / period;
-  return Number.isInteger(milli) ? formatMilli(milli) : `${Math.ceil((quota * 1_000_000) / period)}u`;
+  const milli = exactMilliCpu(quota, period);
+  return Number.isInteger(milli) ? formatMilli(milli) : `${Math.ceil(exactMilliCpu(quota * 1000, period))}u`;
 }
 
 /** Formats the CPU request that these shares come from. */
 export const formatShares = (shares: CpuShares): string => formatMilli(sharesToMilliCpu(shares));
 
 /** Formats a memory limit: `256Mi`, bytes where no unit is exact, or `max`. */
-export function formatMemory(limit: Limit<Bytes>): string {
-  if (limit === 'max') return 'max';
-  const [unit, size] = UNITS.find(([, bytes]) => limit > 0 && limit % bytes === 0) ?? ['', 1];
-  return `${limit / size}${unit}`;
-}
+export const formatMemory = (limit: Limit<Bytes>): string => (limit === 'max' ? 'max' : exactSize(limit));
 
 /** Formats milliCPU as {@link parseMilli} reads it. */
 export const formatMilli = (milli: MilliCpu): string => (milli % 1000 === 0 ? `${milli / 1000}` : `${milli}m`);
@@ -80,7 +70,7 @@ export const amountTexts = ({ memory, milliCpu }: Amounts): { readonly cpu: stri
 });
 
 /** The limit whose quota is the largest that the kernel accepts. */
-const MAX_MILLI_CPU: MilliCpu = (MAX_CPU_QUOTA * 1000) / DEFAULT_CPU_PERIOD;
+const MAX_MILLI_CPU: MilliCpu = exactMilliCpu(MAX_CPU_QUOTA, DEFAULT_CPU_PERIOD);
 const isRemoval = (text: string): boolean => text === '-1' || text === 'max';
 
 function number<Value extends number>(

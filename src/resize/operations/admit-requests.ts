@@ -49,7 +49,8 @@ export function admitRequests(
   const allocatable = nodeAllocatable(parts, pod);
   assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(parts, pod) });
   const { uid } = pod.metadata;
-  if (dryRun) return () => false;
+  // The record of a pod that was removed meanwhile would count for ever.
+  if (dryRun || parts.registry.knownPod(pod.sandboxId) === undefined) return () => false;
   const undo = parts.admitted.record(uid, after, parts.kubelet.allocated(uid));
   return () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]);
 }

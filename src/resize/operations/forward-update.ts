@@ -37,8 +37,9 @@ export interface Forwarded {
 }
 
 /**
- * Forwards an update to the runtime, and verifies it in the kernel. When it fails midway, or leaves an old limit in the kernel,
- * restores the values from before. Throws what the runtime answers, and CGROUP_WRITE_FAILED.
+ * Forwards an update to the runtime, and verifies it in the kernel (KEP-1287: the status has the new values once they are applied).
+ * When it fails midway, or leaves an old limit in the kernel, restores the values from before. Throws what the runtime answers, and
+ * CGROUP_WRITE_FAILED.
  */
 export async function forwardUpdate(
   parts: RestoreLimitsParts,

@@ -2,6 +2,7 @@
 export { raisePodForRestart } from './raise-pod-limit.ts';
 export type { AdmitRestartParts } from './raise-pod-limit.ts';
 export { applyVolumeSizes } from './grow-volumes-later.ts';
+export type { PodLifecycleParts } from './pod-lifecycle.ts';
 export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';
 export { resizePod } from './resize-pod.ts';
 export { updateContainer } from './update-container.ts';

@@ -28,6 +28,7 @@ import {
   assertReclaimable,
   assertRequestsFit,
   assertResizable,
+  assertSwapStays,
   assertWithinCgroups,
 } from '../admission/index.ts';
 import type { PerformParts } from '../execute/index.ts';
@@ -75,7 +76,10 @@ export interface PreparedResize {
   readonly dropRequests: () => boolean;
 }
 
-/** Reads the pod, and returns the target of a resize. Throws when the resize is not admitted; nothing has changed then. */
+/**
+ * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is not admitted;
+ * nothing has changed then.
+ */
 export async function prepareResize(
   parts: PrepareResizeParts,
   pod: PodDescription,
@@ -96,10 +100,7 @@ export async function prepareResize(
   const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
   const split = containerTargets(pod, containers, exact, desired, memoryQos.ofContainer);
   const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
-  assertQosClassStays(pod, state, desired);
-  assertNotAssigned(parts, pod, state, desired);
-  assertNoRestart(pod, state, desired);
-  assertWithinCgroups(parts, pod, state, desired);
+  assertAdmitted(parts, pod, state, desired, containers);
   for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
   const derived = derivedPodShares(pod, state, targets);
   const shares = desired.pod.shares ?? derived?.then;
@@ -120,6 +121,21 @@ export async function prepareResize(
   // Last: nothing may fail between the record and the transaction.
   const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, dropRequests };
+}
+
+/** Throws the errors of the rules that do not depend on other pods: QoS class, static managers, resizePolicy, swap, cgroups above. */
+function assertAdmitted(
+  parts: Pick<PrepareResizeParts, 'tree' | 'managers'>,
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, ContainerDescription>,
+): void {
+  assertQosClassStays(pod, state, desired);
+  assertNotAssigned(parts, pod, state, desired);
+  assertNoRestart(pod, state, desired);
+  assertSwapStays(pod, state, desired, containers);
+  assertWithinCgroups(parts, pod, state, desired);
 }
 
 /**

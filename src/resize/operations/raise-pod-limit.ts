@@ -76,7 +76,7 @@ function stateWithContainer(
   };
 }
 
-/** Raises the pod limit for a new container that replaces one of the same name and has higher limits. */
+/** KEP-1287, order: raises the pod limit for a new container that replaces one of the same name and has higher limits. */
 export async function raisePodForRestart(
   parts: AdmitRestartParts,
   sandboxId: string,

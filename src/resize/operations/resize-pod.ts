@@ -14,7 +14,7 @@ import { type PreparedResize, type PrepareResizeParts, prepareResize } from './p
 
 export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, PrepareResizeParts {}
 
-/** Implements {@link ResizePod}. */
+/** Resizes containers, the pod and volumes, all or nothing (KEP-1287, KEP-6030, atomic resizes). Implements {@link ResizePod}. */
 export async function resizePod(
   parts: ResizePodParts,
   sandboxId: string,
@@ -85,7 +85,7 @@ async function publishLimits(
   pod: PodDescription,
   { target, shares }: PreparedResize,
 ): Promise<void> {
-  if (shares !== undefined) parts.registry.learnPod({ ...pod, cpuShares: shares });
+  if (shares !== undefined) parts.registry.updatePod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
     await notifyRuntime(parts, pod, {

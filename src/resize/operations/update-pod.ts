@@ -192,7 +192,7 @@ async function resize(
     until,
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
-  parts.registry.learnPod(pod);
+  parts.registry.updatePod(pod);
   scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }

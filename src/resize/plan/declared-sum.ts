@@ -91,8 +91,8 @@ function subsetsOf(ids: readonly string[]): (readonly string[])[] {
 }
 
 /**
- * Returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod, and
- * k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of the sum of all app containers and
+ * KEP-1287: returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod,
+ * and k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of the sum of all app containers and
  * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
  * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
  */

@@ -44,7 +44,7 @@ export const MEMORY_HIGH = 'memory.high';
 const RESERVATIONS = ['memory.min', 'memory.low'] as const;
 export const MEMORY_QOS_FILES: readonly string[] = [MEMORY_HIGH, ...RESERVATIONS];
 
-/** Returns the files that change, with their new content. */
+/** KEP-2570 with KEP-1287: returns the files that change, with their new content. */
 export function memoryQosAfter(change: MemoryQosChange, node: MemoryQosNode): Settings {
   const { limit, settings, wanted } = change;
   const high = sizeIn(settings, MEMORY_HIGH);

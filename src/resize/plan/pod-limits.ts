@@ -1,6 +1,7 @@
-import { MAX_CPU_QUOTA, MIN_CPU_QUOTA } from '../../cgroups/index.ts';
+import { MAX_CPU_QUOTA, MIN_CPU_QUOTA, wholePages } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
+import { exactMilliCpu, exactQuota } from '../../kubelet/index.ts';
 import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 import type { Amounts, ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf } from './declared-sum.ts';
@@ -46,11 +47,25 @@ function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodSta
   };
 }
 
+/** Returns the state with the limits that containers have if these updates still arrive, as far as they raise a limit. */
+export function ifTheyArrive(state: PodState, updates: readonly ContainerStep[]): PodState {
+  return updates.reduce((before, { id, memory, cpu }) => {
+    const now = before.containers.find((container) => container.id === id);
+    if (now === undefined) return before;
+    const raised = {
+      ...(memory !== undefined && compareLimits(memory.to, now.memory) > 0 && { memory: memory.to }),
+      ...(cpu !== undefined && compareCpu(cpu.to, now.cpu) > 0 && { cpu: cpu.to }),
+    };
+    return stateWith(before, [{ id, ...raised }]);
+  }, state);
+}
+
 /** Returns declared limits with those of an update. `max` removes one. */
 function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits): Amounts {
   const size = target.memory ?? memory;
   const { quota, period } = target.cpu ?? {};
-  const milli = quota === undefined || period === undefined || quota === 'max' ? undefined : (quota * 1000) / period;
+  const milli =
+    quota === undefined || period === undefined || quota === 'max' ? undefined : exactMilliCpu(quota, period);
   const wanted = target.cpu === undefined ? milliCpu : milli;
   return {
     ...(size !== undefined && size !== 'max' && { memory: size }),
@@ -64,7 +79,7 @@ function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefine
   const reading = readingOf(state, resource, limit + PAGE);
   const now = declaredSum(state, resource, reading);
   const then = declaredSum(after, resource, reading);
-  const sums = { now: wholePages(now.sum), then: wholePages(then.sum) };
+  const sums = { now: wholePages(now.sum, PAGE), then: wholePages(then.sum, PAGE) };
   const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
   return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
 }
@@ -125,7 +140,7 @@ function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }:
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const sum = presentSum(state, memoryOf(state), state.memory + PAGE);
-  const slack = state.memory - wholePages(sum.sum);
+  const slack = state.memory - wholePages(sum.sum, PAGE);
   return slack >= 0 && slack <= memoryTolerance(sum).over;
 }
 
@@ -211,11 +226,9 @@ const memoryOf = ({ overhead }: PodState): Resource => ({
 /** CPU limits as quotas per `period`, in microseconds. */
 const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
   live: ({ cpu }) => quotaIn(cpu, period),
-  declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : (milliCpu * period) / 1000),
+  declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : exactQuota(milliCpu, period)),
   overhead: quotaIn(overhead.cpu, period),
 });
-
-const wholePages = (size: number): number => Math.floor(size / PAGE) * PAGE;
 
 /** Returns the quota of a sum. kubelet applies the kernel's minimum to the sum, too. */
 const quotaOf = ({ sum }: DeclaredSum): number => Math.max(wholeMicroseconds(sum), MIN_CPU_QUOTA);

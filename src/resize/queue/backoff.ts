@@ -7,8 +7,9 @@ const MAX_MS = 60_000;
 const MAX_FOR_VOLUME_MS = 5000;
 
 /**
- * Returns the delay before the next attempt, in milliseconds. It doubles with each attempt up to a minute, or 5 s if a volume is
- * in use. The second half is random, so that pods which were deferred together are not retried together.
+ * KEP-1287, KEP-6030: what does not fit yet is retried. Returns the delay before the next attempt, in milliseconds. It doubles with
+ * each attempt up to a minute, or 5 s if a volume is in use. The second half is random, so that pods which were deferred together are
+ * not retried together.
  * @param random 0 to 1, like the result of Math.random
  * @param reason why the resize was deferred
  */

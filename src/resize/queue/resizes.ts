@@ -63,6 +63,11 @@ export interface ResizeBounds {
 
 export const defaultBounds: ResizeBounds = { active: 1024, ended: 256, watchers: 64, unreadEvents: 1024 };
 
+export interface WatchOptions {
+  readonly withHistory?: boolean | undefined;
+  readonly owner?: string | undefined;
+}
+
 export interface ResizeTerms {
   /** Whether the resize is retried when it does not fit yet. */
   readonly defer: boolean;
@@ -216,15 +221,16 @@ export class Resizes {
   /**
    * Watches the resizes of one pod, or of all, from any requester. The events start with the state of each resize that has not
    * ended. Throws TOO_MANY_WATCHERS or STOPPING.
-   * @param withHistory whether the last state of each stored resize comes before
+   * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which has a share of
+   *   all watches, undefined for the shim itself
    */
-  watch(sandboxId?: string, withHistory = false): ResizeWatch {
+  watch(sandboxId?: string, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
     if (this.#runner.isStopping) throw stopping();
     const active = new Set(this.#table.allActive.map(({ resize }) => resize.id));
     const ended = withHistory ? this.#history.all.filter(({ id }) => !active.has(id)) : [];
     const present = this.#table.allActive.map(({ resize }) => historyEntry(resize));
     const first = [...ended, ...present].filter(({ pod }) => sandboxId === undefined || pod.sandboxId === sandboxId);
-    return this.#watchers.add(sandboxId, first.map(stateEvent));
+    return this.#watchers.add(sandboxId, first.map(stateEvent), owner);
   }
 
   /** Ends the deferred resizes of a pod that is gone, and removes its stored values. */

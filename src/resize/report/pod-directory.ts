@@ -1,7 +1,7 @@
 import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { DescribePod } from './pod-view.ts';
-import { type PodIdentity, type Registry, identityOf } from '../../sandbox/index.ts';
+import { type PodIdentity, type Registry, identityOf, fullName } from '../../sandbox/index.ts';
 import { backendFailure } from '../model/index.ts';
 
 /** A caller's reference to a pod. */
@@ -108,7 +108,7 @@ function textOf(ref: PodRef): string {
     case 'uid':
       return ref.uid;
     case 'name':
-      return `${ref.namespace}/${ref.name}`;
+      return fullName(ref);
   }
 }
 

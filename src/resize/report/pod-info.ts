@@ -29,7 +29,7 @@ interface Values<Desired, Allocated, Actual> {
   /** The present value in the kernel. */
   readonly actual?: Actual;
   /** The value that kubelet has admitted and not actuated. */
-  readonly kubeletWants?: Allocated;
+  readonly pending?: Allocated;
 }
 
 /** A declared container. Limits are Kubernetes quantities. */
@@ -78,7 +78,10 @@ export interface PodInfo {
   readonly unreadable?: { readonly reason: string; readonly message: string };
 }
 
-/** Returns everything that the shim knows of a pod. Rejects when the backend is unavailable. */
+/**
+ * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the backend is
+ * unavailable.
+ */
 export async function podInfo(context: PodInfoParts, sandboxId: string): Promise<PodInfo> {
   // Before the outcome is read: the view adds remounts by other programs to it.
   const view = await viewOf(context, sandboxId);
@@ -209,9 +212,9 @@ const actualFiles = ({ memoryUsed, ...limits }: ActualValues): Files => ({
   ...(memoryUsed !== undefined && { 'memory.current': String(memoryUsed) }),
 });
 
-const pendingFiles = (limits: PodLimits | undefined): { readonly kubeletWants?: Files } => {
+const pendingFiles = (limits: PodLimits | undefined): { readonly pending?: Files } => {
   const files = limits === undefined ? {} : knownFiles(limits);
-  return Object.keys(files).length === 0 ? {} : { kubeletWants: files };
+  return Object.keys(files).length === 0 ? {} : { pending: files };
 };
 
 const errorOfDeferred = (deferred: DecreaseReport | undefined): PodInfo['lastError'] =>

@@ -1,7 +1,7 @@
 import { isBestEffort, weightMatchesShares } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, type CpuWeight, cpuShares } from '../../core/quantities/index.ts';
-import { milliCpuToShares } from '../../kubelet/index.ts';
+import { milliCpuToShares, quotaToMilliCpu } from '../../kubelet/index.ts';
 import { type ContainerLimits, type PodState, podCgroup } from '../../sandbox/index.ts';
 
 /** The shares of a pod whose shares are the sum of its containers', before and after a resize. */
@@ -51,4 +51,4 @@ function matchingShares(
 
 /** kubelet pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests and limits are equal. */
 const overheadShares = ({ quota, period }: PodState['overhead']['cpu']): number =>
-  quota === 'max' || quota === 0 ? 0 : milliCpuToShares(Math.floor((quota * 1000) / period));
+  quota === 'max' || quota === 0 ? 0 : milliCpuToShares(quotaToMilliCpu(quota, period));

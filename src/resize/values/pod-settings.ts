@@ -25,9 +25,9 @@ interface Setting {
 }
 
 /**
- * Returns what a request changes in the pod's cgroup in addition to memory, CPU and shares: swap, cpusets, limits on huge pages, and
- * `unified`, which counts if a field is for the same file. Throws INVALID_VALUE for a file that the pod's cgroup does not have: unlike
- * for a container, no runtime decides about it.
+ * KEP-1287, UpdatePodSandboxResources: returns what a request changes in the pod's cgroup in addition to memory, CPU and shares: swap,
+ * cpusets, limits on huge pages, and `unified`, which counts if a field is for the same file. Throws INVALID_VALUE for a file that the
+ * pod's cgroup does not have: unlike for a container, no runtime decides about it.
  *
  * @param resources with the overhead
  * @param memory the pod's memory limit after the update

@@ -22,8 +22,8 @@ export interface VolumeTrackingParts {
 }
 
 /**
- * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set. Does nothing
- * while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
+ * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such as a kubelet
+ * with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
  */
 export function observeVolumes(
   context: Pick<VolumeTrackingParts, 'journal' | 'policies' | 'outcomes' | 'log'>,

@@ -27,6 +27,6 @@ export function warnAboutExcess(
     const excess = excessWarning(size, memory);
     if (excess === undefined || (size === before && memory === state.memory)) continue;
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
-    context.log.warn(fields, `volume ${excess}`);
+    context.log.warn(fields, 'volume larger than the memory limit of its pod');
   }
 }

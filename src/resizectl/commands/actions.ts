@@ -2,17 +2,18 @@ import { version } from '../../config/index.ts';
 import { messageOf, grpcErrorText } from '../../core/errors/index.ts';
 import type { CommandOptions, Context } from './context.ts';
 import { type CommandName, Exit } from '../command-table.ts';
-import { completionScript, isShell } from './completion.ts';
 import { events, watchPods } from './events.ts';
-import { manualPage } from './manual.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';
 import type { WirePod } from '../../api/wire/index.ts';
 import {
   UsageError,
+  completionScript,
+  isShell,
+  manualPage,
   findPod,
+  fullName,
   inOrder,
-  nameOf,
   objectText,
   podDescription,
   podText,
@@ -33,7 +34,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     if (output === 'table' && pods.length === 0 && namespace !== undefined)
       print(`no pods of namespace ${printable(namespace)} on this node\n`);
     else if (output === 'table') print(podsTable(pods, isWide));
-    else if (output === 'name') print(pods.map((pod) => `${printable(nameOf(pod))}\n`).join(''));
+    else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
     else print(objectText({ pods }, output));
     return Exit.done;
   },
@@ -57,6 +58,10 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   'bypass on': async (context) => (await import('./bypass.ts')).bypassOn(context),
   'bypass off': async (context) => (await import('./bypass.ts')).bypassOff(context),
   'bypass drain': async (context) => (await import('./bypass.ts')).bypassDrain(context),
+  on: async (context, _args, options) => (await import('./switch.ts')).switchTo(true, context, options),
+  off: async (context, _args, options) => (await import('./switch.ts')).switchTo(false, context, options),
+  'config check': async (context, args) => (await import('./config.ts')).checkConfig(context, args[0]),
+  'config show': async (context, args) => (await import('./config.ts')).showConfig(context, args[0]),
   version: async ({ client, print }) => {
     print(`resizectl ${version}\n`);
     // An empty grpc.health.v1.HealthCheckRequest asks for the health of the whole process.
@@ -95,9 +100,9 @@ async function showPods(context: Context, texts: readonly string[], view: typeof
   const { output, print } = context;
   const pods = await listPods(context, texts);
   const [only, ...more] = pods;
-  if (output === 'name') print(pods.map((pod) => `${printable(nameOf(pod))}\n`).join(''));
+  if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
   else if (output !== 'table') print(objectText(more.length === 0 ? { pod: only } : { pods }, output));
   else if (more.length === 0) print(pods.map(view).join(''));
-  else print(pods.map((pod) => `${printable(nameOf(pod))}:\n${view(pod)}`).join('\n'));
+  else print(pods.map((pod) => `${fullName(pod.identity)}:\n${view(pod)}`).join('\n'));
   return Exit.done;
 }

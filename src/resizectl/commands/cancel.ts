@@ -1,7 +1,7 @@
 import { Reason, isServiceError } from '../../core/errors/index.ts';
 import type { WireResize } from '../../api/wire/index.ts';
 import { Exit } from '../command-table.ts';
-import { UsageError, endText, errorInfoOf, findPod, nameOf, objectText, printable } from '../output/index.ts';
+import { UsageError, endText, errorInfoOf, findPod, fullName, objectText } from '../output/index.ts';
 import type { Context } from './context.ts';
 import { exitOf } from './resize.ts';
 
@@ -40,7 +40,7 @@ async function cancelOfPod(context: Context, text: string): Promise<readonly Wir
       (requester?.kind === 'API' || requester?.kind === 'ANNOTATION'),
   );
   if (waiting.length === 0)
-    throw new UsageError(`pod ${printable(nameOf(pod))} has no resize to cancel; resizectl events lists the last ones`);
+    throw new UsageError(`pod ${fullName(pod.identity)} has no resize to cancel; resizectl events lists the last ones`);
   const ended: WireResize[] = [];
   for (const { id } of waiting) ended.push((await client.call('CancelResize', { id })).resize);
   return ended;

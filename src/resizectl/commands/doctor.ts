@@ -1,7 +1,7 @@
 import { type Finding, diagnose, worstOf } from '../../install/node/index.ts';
 import { Exit } from '../command-table.ts';
 import type { Context } from './context.ts';
-import { type NodeOptions, thisNode } from './this-node.ts';
+import { type NodeOptions, configuredNode } from './this-node.ts';
 import { objectText, table } from '../output/index.ts';
 
 /** Exit codes of doctor. They differ in meaning from those of the other commands. */
@@ -12,19 +12,27 @@ export async function doctor(
   { output, print }: Pick<Context, 'output' | 'print'>,
   options: NodeOptions,
 ): Promise<Exit> {
-  const findings = await diagnose(thisNode(options));
-  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings.map(jsonOf) }, output));
+  const findings = await diagnose(await configuredNode(options));
+  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings }, output));
   else print(doctorText(findings));
   return exits[worstOf(findings)];
 }
 
-/** The keys of the JSON output are stable, so they differ from the names in {@link Finding}. */
-const jsonOf = ({ check, result, found, remedy }: Finding): object => ({ check, result, says: found, cure: remedy });
-
-/** Formats one line per check, followed by the remedies. */
+/** Formats one line per check, followed by what the findings are based on and by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {
   const rows = findings.map(({ check, result, found }) => [check, result, found]);
-  const remedies = findings.filter(({ remedy }) => remedy !== '').map(({ check, remedy }) => [`  ${check}:`, remedy]);
+  const remedies = findings
+    .filter(({ remedy }) => remedy !== '')
+    .flatMap(({ check, remedy }) =>
+      remedy.split('\n').map((line, index) => (index === 0 ? [`  ${check}:`, line] : ['', line])),
+    );
   const advice = remedies.length === 0 ? '' : `\nWhat to do:\n${table(remedies)}`;
-  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${advice}`;
+  const details = findings.map(detailsText).join('');
+  return `${table([['CHECK', 'RESULT', 'FOUND'], ...rows])}${details}${advice}`;
+}
+
+/** Lists what sets the endpoint of kubelet, the only finding with details. */
+function detailsText({ details }: Finding): string {
+  if (details === undefined) return '';
+  return `\nRuntime endpoint of kubelet, in the order in which it is read:\n${details.map((line) => `  ${line}\n`).join('')}`;
 }

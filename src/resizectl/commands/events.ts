@@ -4,11 +4,11 @@ import type { Responses, WirePod } from '../../api/wire/index.ts';
 import {
   durationText,
   findPod,
+  fullName,
   inOrder,
   objectText,
   podLine,
   podsTable,
-  printable,
   eventText,
   shortId,
   shortResizeId,
@@ -22,7 +22,7 @@ export function eventLine({ time, resize_id: id, pod, requester, state, step }: 
   const stamp = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString();
   const isToday = stamp.slice(0, 10) === new Date(now).toISOString().slice(0, 10);
   const clock = isToday ? stamp.slice(11, 23) : stamp.slice(0, 23).replace('T', ' ');
-  const about = `${clock}  ${shortResizeId(id)}  ${printable(`${pod.namespace}/${pod.name}`)}`;
+  const about = `${clock}  ${shortResizeId(id)}  ${fullName(pod)}`;
   if (step !== undefined) return `${about}  step  ${stepText(step)}  (${durationText(step.took)})\n`;
   if (state === undefined) return '';
   return `${about}  ${eventText(state, requester)}\n`;
@@ -58,8 +58,7 @@ export async function watchPods(context: Context, pod: string | undefined): Prom
     // The pod may be gone by now.
     const { pods } = await client.call('ListPods', {});
     const found = pods.find((other) => other.identity.sandbox_id === identity.sandbox_id);
-    if (found === undefined)
-      print(`${printable(`${identity.namespace}/${identity.name}`)} (${shortId(identity.sandbox_id)}) is gone\n`);
+    if (found === undefined) print(`${fullName(identity)} (${shortId(identity.sandbox_id)}) is gone\n`);
     else show(found);
   }
 }

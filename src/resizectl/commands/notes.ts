@@ -1,6 +1,6 @@
-import { parseMilli, parseQuantity } from '../../core/quantities/index.ts';
+import { exactSize, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
 import type { WirePod, WireResize } from '../../api/wire/index.ts';
-import { exactSizeText, printable } from '../output/index.ts';
+import { printable } from '../output/index.ts';
 import type { Amounts, RequestedValues } from './changes.ts';
 
 /** What a person has to know about a resize that was applied or is possible. */
@@ -29,7 +29,7 @@ function noteRounded(what: string, asked: Amounts = {}, found: Amounts = {}): st
     );
   const [askedMemory, memory] = [size(asked.memory), size(found.memory)];
   if (askedMemory !== undefined && memory !== undefined && askedMemory !== memory)
-    notes.push(`note: ${what}.memory: ${asked.memory} becomes ${exactSizeText(memory)}: the kernel counts whole pages`);
+    notes.push(`note: ${what}.memory: ${asked.memory} becomes ${exactSize(memory)}: the kernel counts whole pages`);
   return notes.map(printable);
 }
 

@@ -2,8 +2,15 @@ import { realpathSync, statSync } from 'node:fs';
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { isSea } from 'node:sea';
-import { defaultOf } from '../../config/index.ts';
-import { type Node, OWN_NODE, type Program, nodeProgramOf } from '../../install/node/index.ts';
+import { ConfigError, type ConfigKey, defaultOf, effectiveSettings } from '../../config/index.ts';
+import {
+  KUBELET_FILES,
+  type Node,
+  OWN_NODE,
+  type Program,
+  nodeProgramOf,
+  serviceFlags,
+} from '../../install/node/index.ts';
 import { defaultKubeletUnit } from '../command-table.ts';
 import { socketPath } from '../socket.ts';
 
@@ -14,6 +21,9 @@ export interface NodeOptions {
   readonly stateFolder?: string;
   readonly kubeletUnit?: string;
 }
+
+/** Environment file of the service. */
+export const FLAGS_FILE = '/etc/default/cri-resize-shim';
 
 /** Upper bound for the size of the program folder without Node, in bytes. */
 const FOLDER_BYTES = 100 * 1024 * 1024;
@@ -49,7 +59,9 @@ export function thisNode(options: NodeOptions): Node {
     programFolder: '/usr/local/lib',
     // An upgrade keeps the old and the new program for a while.
     programSpace: 2 * programBytes(),
+    flagsFile: FLAGS_FILE,
     kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
+    kubeletFiles: KUBELET_FILES,
     procRoot: '/proc',
     systemdFolder: '/run/systemd/system',
     proxyProgram: '/usr/lib/systemd/systemd-socket-proxyd',
@@ -57,4 +69,27 @@ export function thisNode(options: NodeOptions): Node {
     nodeVersion: process.versions.node,
     uid: process.geteuid?.() ?? -1,
   };
+}
+
+/**
+ * The node as the configuration of the service describes it. Options take precedence. With an invalid configuration, the defaults apply: a check
+ * reports it. Throws UsageError.
+ */
+export async function configuredNode(options: NodeOptions): Promise<Node> {
+  return thisNode({ ...(await serviceSettings()), ...options });
+}
+
+async function serviceSettings(): Promise<NodeOptions> {
+  try {
+    const { settings } = await effectiveSettings(await serviceFlags(FLAGS_FILE));
+    const of = (key: ConfigKey): string => String(settings.find((setting) => setting.key === key)?.value);
+    return {
+      listen: of('listen'),
+      containerRuntimeEndpoint: of('containerRuntimeEndpoint'),
+      stateFolder: of('stateFolder'),
+    };
+  } catch (error) {
+    if (error instanceof ConfigError) return {};
+    throw error;
+  }
 }

@@ -1,9 +1,11 @@
 /** What resizectl prints: tables, objects and errors. */
+export { completionScript, isShell } from './completion.ts';
+export { manualPage } from './manual.ts';
 export { UsageError, errorInfoOf, reportOf } from './failure.ts';
 export { eventText, shortResizeId } from './history.ts';
 export { objectText } from './objects.ts';
-export { findPod, nameOf } from './pods.ts';
-export { durationText, exactSizeText, printable, table } from './text.ts';
+export { findPod } from './pods.ts';
+export { durationText, fullName, printable, table } from './text.ts';
 export {
   changesTable,
   endText,

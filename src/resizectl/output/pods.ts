@@ -1,8 +1,8 @@
 import type { ResizeClient } from '../client.ts';
 import { suggestion } from '../../core/errors/index.ts';
 import { UsageError } from './failure.ts';
-import { printable } from './text.ts';
-import type { WirePod, WirePodIdentity, WirePodRef } from '../../api/wire/index.ts';
+import { fullName, printable } from './text.ts';
+import type { WirePodIdentity, WirePodRef } from '../../api/wire/index.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
@@ -58,10 +58,6 @@ export function chooseFrom(pods: readonly WirePodIdentity[], text: string): Wire
 }
 
 function ambiguous(text: string, pods: readonly WirePodIdentity[]): UsageError {
-  const candidates = pods.map(
-    ({ namespace, name, sandbox_id: id }) => `  ${printable(`${namespace}/${name}`)} (${printable(id.slice(0, 13))})`,
-  );
+  const candidates = pods.map((pod) => `  ${fullName(pod)} (${printable(pod.sandbox_id.slice(0, 13))})`);
   return new UsageError([`${JSON.stringify(text)} matches several pods, specify one of:`, ...candidates].join('\n'));
 }
-
-export const nameOf = ({ identity }: Pick<WirePod, 'identity'>): string => `${identity.namespace}/${identity.name}`;

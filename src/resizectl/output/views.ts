@@ -1,6 +1,6 @@
+import { exactSize, roundedSize } from '../../core/quantities/index.ts';
 import { changesText, historyTable, outcomeText, requesterText, stateText, timeText } from './history.ts';
-import { nameOf } from './pods.ts';
-import { counted, durationText, limitText, messageText, printable, sizeText, table, exactSizeText } from './text.ts';
+import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireStep, WireValues } from '../../api/wire/index.ts';
 
 /** Tables and lines about pods and resizes. */
@@ -28,7 +28,7 @@ function podRow(pod: WirePod): string[] {
     ...names,
     limits.cpu,
     limitText(limits.memory),
-    sizeText(used),
+    roundedSize(used),
     String(values.containers.length),
     String(values.volumes.length),
     latestState(pod),
@@ -68,7 +68,7 @@ function valueRow(name: string, { limits, requests, memory_used_bytes: used }: W
     requests.cpu,
     limitText(limits.memory),
     limitText(requests.memory),
-    used > 0 ? sizeText(used) : '',
+    used > 0 ? roundedSize(used) : '',
   ];
 }
 
@@ -81,8 +81,8 @@ function valuesTable({ pod, containers, volumes }: WirePodValues): string {
   if (volumes.length === 0) return limits;
   const rows = volumes.map(({ name, size_bytes: size, used_bytes: used, policy }) => [
     `volume ${name}`,
-    sizeText(size),
-    sizeText(used),
+    roundedSize(size),
+    roundedSize(used),
     policy,
   ]);
   const remarks = volumes.flatMap(remarksOf).map((line) => `${printable(line)}\n`);
@@ -101,7 +101,7 @@ function remarksOf({ name, warning = '', last_error: error }: WirePodValues['vol
 export function podText(pod: WirePod): string {
   const { values, unreadable } = pod;
   if (values === undefined)
-    return `${printable(nameOf(pod))}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
+    return `${fullName(pod.identity)}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
   return valuesTable(values);
 }
 
@@ -121,7 +121,7 @@ export function podDescription(pod: WirePod): string {
     ...decreaseRows(pod.kubelet),
   ];
   const known = [
-    ['kubelet wants', pod.kubelet?.values],
+    ['Pending kubelet resize', pod.kubelet?.values],
     ['Last requested', pod.desired],
     ['Last admitted', pod.allocated],
     ['Last applied', pod.actuated],
@@ -172,7 +172,10 @@ function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
   return [
     ...limitRows('pod', pod),
     ...containers.flatMap(({ name, values }) => limitRows(`container ${name}`, values)),
-    ...volumes.map(({ name, size_bytes: size, policy }) => [`volume ${name}`, policy === '' ? sizeText(size) : policy]),
+    ...volumes.map(({ name, size_bytes: size, policy }) => [
+      `volume ${name}`,
+      policy === '' ? roundedSize(size) : policy,
+    ]),
   ];
 }
 
@@ -211,7 +214,7 @@ export function stepText({ kind, target, text }: WireStep): string {
   return printable(inUnits);
 }
 
-const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSizeText(Number(limit)) : limit);
+const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSize(Number(limit)) : limit);
 
 /** The steps of a plan, or of a resize without events. */
 export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {
@@ -231,5 +234,5 @@ export function endText({ id, pod, state, reason, message, steps, tries, next_tr
       ? ''
       : `; tried ${counted(tries, 'time')}, next at ${new Date(next.seconds * 1000).toISOString()}`;
   const what = state === 'COMPLETED' ? counted(steps.length, 'step') : why;
-  return `resize ${id} of ${printable(`${pod.namespace}/${pod.name}`)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
+  return `resize ${id} of ${fullName(pod)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
 }

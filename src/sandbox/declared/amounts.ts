@@ -1,3 +1,4 @@
+import { exactMilliCpu } from '../../kubelet/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { type EffectiveLimits, storedLimits } from '../limits/index.ts';
 import type { Amounts } from './declared-pod.ts';
@@ -15,6 +16,6 @@ export function storedAmounts(resources: LinuxContainerResources | undefined): A
 export function amountsOf({ memory, cpu }: EffectiveLimits): Amounts {
   return {
     ...(memory !== 'max' && { memory }),
-    ...(cpu.quota !== 'max' && { milliCpu: Math.ceil((cpu.quota * 1000) / cpu.period) }),
+    ...(cpu.quota !== 'max' && { milliCpu: Math.ceil(exactMilliCpu(cpu.quota, cpu.period)) }),
   };
 }

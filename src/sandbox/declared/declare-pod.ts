@@ -20,7 +20,10 @@ export interface DeclarePodParts {
   readonly kubelet: KubeletState;
 }
 
-/** Returns a pod as it is declared, from the best source that knows it. Rejects when the backend cannot be asked. */
+/**
+ * Returns a pod as it is declared (KEP-1287: its allocated resources), from the best source that knows it. Rejects when the backend
+ * cannot be asked.
+ */
 export async function declarePod(parts: DeclarePodParts, pod: PodDescription): Promise<DeclaredPod> {
   const newest = await newestContainers(parts, pod);
   parts.kubelet.refresh();

@@ -50,7 +50,7 @@ export const idAndPhase = (
 ): { readonly state: ContainerPhase; readonly id?: string } =>
   newest === undefined ? { state: 'declared' } : { state: newest.phase, id: newest.id };
 
-/** kubelet pkg/kubelet/types/labels.go: the name of the container in the pod's spec. */
+/** k8s.io/kubelet pkg/types/labels.go, KubernetesContainerNameLabel: the name of the container in the pod's spec. */
 const NAME_LABEL = 'io.kubernetes.container.name';
 /** kubelet pkg/kubelet/kuberuntime/labels.go: the preStop hook of the container. */
 const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';

@@ -3,8 +3,8 @@ import { type Amendment, orUndefined } from './serving/index.ts';
 import { type KernelChangesParts, kernelChanges } from './kernel-values/index.ts';
 
 /**
- * Amends ContainerStatus of a running container. Where the runtime's store and the kernel differ, the kernel's values
- * are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
+ * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and the kernel
+ * differ, the kernel's values are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
  */
 export function containerStatus(context: KernelChangesParts): Amendment {
   return ({ response }, trace) => {

@@ -1,5 +1,5 @@
 /** The CRI calls that the shim handles or amends: one file each, and this table. All other calls are forwarded. */
-import { type Backend, runtimePath } from '../../runtime/index.ts';
+import { type Backend, SHIM_STATUS_PATH, runtimePath } from '../../runtime/index.ts';
 import {
   type AmendedCall,
   type Interceptors,
@@ -13,6 +13,7 @@ import { forgetContainer, forgetPod, learnContainer, learnPod } from './create-a
 import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
 import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { runtimeConfig } from './runtime-config.ts';
+import { shimStatus } from './shim-status.ts';
 import { type Program, runtimeStatus } from './status.ts';
 import { type UpdateContainerResourcesParts, updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
@@ -28,6 +29,7 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
       [runtimePath('UpdateContainerResources'), updateContainerResources(context, backend)],
       [runtimePath('UpdatePodSandboxResources'), updatePodSandboxResources(context, backend)],
       [runtimePath('RuntimeConfig'), runtimeConfig(backend)],
+      [SHIM_STATUS_PATH, shimStatus(program)],
     ]),
     amendments: new Map<string, AmendedCall>([
       [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
@@ -60,6 +62,7 @@ export function localHandlers({ handlers, amendments, streams }: Interceptors, b
   return { unary: new Map([...amended, ...handlers]), streams: new Map(amendedStreams) };
 }
 
+export { passThroughHandlers } from './shim-status.ts';
 export { interceptionOf, noInterceptors, createLocalServer } from './serving/index.ts';
 export type { Interceptors, LocalHandlers } from './serving/index.ts';
 export { callFields } from '../../grpc/index.ts';

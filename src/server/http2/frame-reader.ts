@@ -1,9 +1,12 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
-import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Frame } from './frame.ts';
+import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Frame, FrameType } from './frame.ts';
 import { ReusedMemory } from './memory.ts';
 
 /** Size in bytes of the reused buffers for split frames; fits one default-size frame. */
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
+
+/** What a HEADERS frame costs, if another frame costs 1: it opens a call. */
+export const HEADERS_COST = 16;
 
 /**
  * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is
@@ -23,24 +26,23 @@ export class FrameReader {
   readonly #memory = new ReusedMemory(BUFFER_SIZE);
   #buffer: Buffer | undefined;
   #stopped = false;
+  #paused = false;
   #rest: Buffer[] = [];
+  readonly #turnCost: number;
 
-  constructor(handle: (frame: Frame) => void) {
+  /**
+   * @param turnCost what the frames of one chunk may cost at a time: one each, more for HEADERS. The frames that follow wait for
+   * {@link resume}, so that a chunk of many small frames does not hold up the event loop
+   */
+  constructor(handle: (frame: Frame) => void, turnCost = Infinity) {
     this.#handle = handle;
+    this.#turnCost = turnCost;
   }
 
   /** @throws ConnectionError when a frame is too long, and what the handler throws */
   push(chunk: Buffer): void {
-    if (this.#stopped) {
-      this.#rest.push(Buffer.from(chunk));
-      return;
-    }
-    let at = 0;
-    while (this.#partial !== undefined && at < chunk.length) at = this.#fill(this.#partial, chunk, at);
-    at = this.#completeFrames(chunk, at);
-    if (at === chunk.length) return;
-    if (this.#isStopped()) this.#rest.push(Buffer.from(chunk.subarray(at)));
-    else this.#startPartial(chunk, at);
+    if (this.#stopped) this.#rest.push(Buffer.from(chunk));
+    else this.#read(chunk, (rest) => Buffer.from(rest));
   }
 
   /** Reuses the memory of the frames handed out so far. Their bytes become invalid. */
@@ -53,16 +55,25 @@ export class FrameReader {
     this.#stopped = true;
   }
 
-  /** Continues after {@link stop} with what has arrived since. */
+  /** Continues after {@link stop} or a pause with what has arrived since. */
   resume(): void {
     this.#stopped = false;
+    this.#paused = false;
     const rest = this.#rest;
     this.#rest = [];
-    for (const chunk of rest) this.push(chunk);
+    for (const chunk of rest)
+      if (this.#isStopped()) this.#rest.push(chunk);
+      else this.#read(chunk, (left) => left);
   }
 
+  /** Whether frames wait, be it after {@link stop} or a pause. */
   get stopped(): boolean {
     return this.#stopped;
+  }
+
+  /** Whether frames wait because those before them have cost too much for one turn of the event loop. */
+  get paused(): boolean {
+    return this.#paused;
   }
 
   /** Bytes of an incomplete frame, or left by {@link stop}. */
@@ -75,12 +86,29 @@ export class FrameReader {
     return this.#stopped;
   }
 
+  /** @param keep returns bytes that stay valid while they wait */
+  #read(chunk: Buffer, keep: (rest: Buffer) => Buffer): void {
+    let at = 0;
+    while (this.#partial !== undefined && at < chunk.length) at = this.#fill(this.#partial, chunk, at);
+    at = this.#completeFrames(chunk, at);
+    if (at === chunk.length) return;
+    if (this.#isStopped()) this.#rest.push(keep(chunk.subarray(at)));
+    else this.#startPartial(chunk, at);
+  }
+
   #completeFrames(chunk: Buffer, from: number): number {
     let at = from;
+    let left = this.#turnCost;
     while (!this.#isStopped() && chunk.length - at >= FRAME_HEADER_SIZE) {
       const end = at + this.#sizeOf(chunk, at);
       if (end > chunk.length) break;
+      if (left <= 0) {
+        this.#paused = true;
+        this.#stopped = true;
+        break;
+      }
       this.#emit(chunk, at, end);
+      left -= this.#frame.type === FrameType.HEADERS ? HEADERS_COST : 1;
       at = end;
     }
     return at;

@@ -17,7 +17,7 @@ import {
   windowUpdate,
 } from '../http2/index.ts';
 import type { AmendedStream, Amender, MessageAmender, MessageStream } from './amending/index.ts';
-import { frameReader, refuseTooMany } from './dispatch.ts';
+import { TURN_COST, frameReader, refuseTooMany } from './dispatch.ts';
 import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import { BackendFlow, type FlowControl, type Lane } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
@@ -86,17 +86,21 @@ export class BackendSide {
 
   constructor(ports: BackendSidePorts) {
     this.#ports = ports;
-    this.reader = frameReader(ports.options.headerListLimit, {
-      data: (frame) => this.#data(frame),
-      headers: (block) => this.#headers(block),
-      reset: (frame) => this.#reset(frame),
-      settings: (frame) => this.#settings(frame),
-      settingsAcknowledged: () => ports.asClient(() => ports.control.acknowledge()),
-      ping: (frame) => this.#ping(frame),
-      pingAcknowledged: () => undefined,
-      goaway: (frame) => this.#goaway(frame),
-      windowUpdate: (frame) => this.#windowUpdate(frame),
-    });
+    this.reader = frameReader(
+      ports.options.headerListLimit,
+      {
+        data: (frame) => this.#data(frame),
+        headers: (block) => this.#headers(block),
+        reset: (frame) => this.#reset(frame),
+        settings: (frame) => this.#settings(frame),
+        settingsAcknowledged: () => ports.asClient(() => ports.control.acknowledge()),
+        ping: (frame) => this.#ping(frame),
+        pingAcknowledged: () => undefined,
+        goaway: (frame) => this.#goaway(frame),
+        windowUpdate: (frame) => this.#windowUpdate(frame),
+      },
+      TURN_COST,
+    );
     const { queueLimit, shared, now } = ports.options;
     const finished = (lane: Lane): void => ports.streams.delivered(lane);
     this.flow = new BackendFlow(ports.flowControl, finished, queueLimit, shared.queued);

@@ -20,7 +20,7 @@ import type { Amender } from './amending/index.ts';
 import type { BackendSide } from './backend-side.ts';
 import type { ClientControl } from './client-control.ts';
 import type { Delayer } from './delaying/index.ts';
-import { frameReader } from './dispatch.ts';
+import { TURN_COST, frameReader } from './dispatch.ts';
 import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
@@ -76,18 +76,22 @@ export class ClientSide {
     this.#ports = ports;
     const { control, options } = ports;
     const { clientHeaderListLimit, now } = options;
-    this.reader = frameReader(clientHeaderListLimit, {
-      data: (frame) => this.#data(frame),
-      headers: (block) => this.#headers(block),
-      reset: (frame) => this.#reset(frame),
-      settings: (frame) => control.settings(frame),
-      settingsAcknowledged: (frame) => ports.backend.acknowledged(frame),
-      ping: (frame) => control.ping(frame),
-      pingAcknowledged: (frame) =>
-        ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
-      goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
-      windowUpdate: (frame) => control.windowUpdate(frame),
-    });
+    this.reader = frameReader(
+      clientHeaderListLimit,
+      {
+        data: (frame) => this.#data(frame),
+        headers: (block) => this.#headers(block),
+        reset: (frame) => this.#reset(frame),
+        settings: (frame) => control.settings(frame),
+        settingsAcknowledged: (frame) => ports.backend.acknowledged(frame),
+        ping: (frame) => control.ping(frame),
+        pingAcknowledged: (frame) =>
+          ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
+        goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
+        windowUpdate: (frame) => control.windowUpdate(frame),
+      },
+      TURN_COST,
+    );
     this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, clientHeaderListLimit);
     this.#fragments = new FloodMeter('small DATA', FLOOD_LIMIT, now);
     this.#resets = new FloodMeter('RST_STREAM', FLOOD_LIMIT, now);

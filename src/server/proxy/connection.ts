@@ -97,7 +97,7 @@ export class ProxyConnection implements AllPorts {
       drained: () => this.balance(),
       closed: (error) => {
         this.#backendClosed = true;
-        this.run('backend', () => this.#backendLoss.closedBy(error));
+        this.run('backend', () => this.#lostBackend(error));
         this.#destroyIfBothClosed();
       },
     });
@@ -214,7 +214,16 @@ export class ProxyConnection implements AllPorts {
       this.run('client', () => this.client.continue());
       return;
     }
-    balance(this.#clientTransport, backend, this.locals.transports(), !this.client.reader.stopped);
+    balance(this.#clientTransport, backend, this.locals.transports(), {
+      client: !this.client.reader.stopped,
+      backend: !this.backend.reader.stopped,
+    });
+  }
+
+  /** The backend has closed. What it has sent before counts, also if that was put off. */
+  #lostBackend(error: Error | undefined): void {
+    while (this.backend.reader.paused) this.backend.reader.resume();
+    this.#backendLoss.closedBy(error);
   }
 
   /** Bytes that were written and have not left the process. */
@@ -260,7 +269,15 @@ export class ProxyConnection implements AllPorts {
     } catch (error) {
       this.#failed(side, error);
     }
+    if (!this.lifecycle.isOver && (this.client.reader.paused || this.backend.reader.paused))
+      this.options.shared.turns.add(this.#readOn);
   }
+
+  /** Reads what was put off to a later turn of the event loop. */
+  readonly #readOn = (): void => {
+    if (this.client.reader.paused) this.run('client', () => this.client.reader.resume());
+    if (this.backend.reader.paused && !this.backend.gone) this.run('backend', () => this.backend.reader.resume());
+  };
 
   /** Ends the handling of an event: returns windows, closes the connection if it is complete, otherwise writes. */
   #endTurn(): void {
@@ -325,6 +342,7 @@ export class ProxyConnection implements AllPorts {
     this.lifecycle.end(next);
     clearTimeout(this.#deferredWrites);
     clearTimeout(this.#handshake);
+    this.options.shared.turns.delete(this.#readOn);
     this.gracefulShutdown.end();
     this.streams.cancelAll();
     // Callers further up the stack may still push bytes: a closed outbox drops them.

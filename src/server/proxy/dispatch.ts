@@ -25,12 +25,16 @@ export interface FrameHandlers {
   windowUpdate(frame: Frame): void;
 }
 
+/** What the frames of one read may cost in one turn of the event loop; see {@link FrameReader}. Takes about 1 ms. */
+export const TURN_COST = 512;
+
 /**
  * Returns a reader of a peer's frames. It checks the rules that hold for every peer, joins header blocks, and calls the
  * handler of each frame.
  * @param headerListLimit octets of an encoded header block
+ * @param turnCost of frames, see {@link FrameReader}
  */
-export function frameReader(headerListLimit: number, handlers: FrameHandlers): FrameReader {
+export function frameReader(headerListLimit: number, handlers: FrameHandlers, turnCost?: number): FrameReader {
   const assembly = new HeaderAssembly(headerListLimit);
   let settingsReceived = false;
   return new FrameReader((frame) => {
@@ -43,7 +47,7 @@ export function frameReader(headerListLimit: number, handlers: FrameHandlers): F
     const block = assembly.take(frame);
     if (block === undefined) dispatch(frame, handlers);
     else handlers.headers(block);
-  });
+  }, turnCost);
 }
 
 /**

@@ -2,6 +2,7 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
+import { MiB } from '../../core/quantities/index.ts';
 import { ErrorCode, goaway, settingsFrame } from '../http2/index.ts';
 import { MESSAGE_PREFIX_SIZE } from './grpc.ts';
 import { ProxyConnection } from './connection.ts';
@@ -48,26 +49,27 @@ export interface ServedConnection {
   readonly activeStreams: number;
   /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
   readonly lastUsed: number;
+  /** Streams that have ended. */
+  readonly calls: number;
 }
 
-const MIB = 1_048_576;
 /**
  * Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. A request that is held back takes
  * connection window from other calls meanwhile, so only short ones are.
  */
 export const LIMITS = {
-  headerListLimit: MIB,
-  clientHeaderListLimit: MIB / 4,
+  headerListLimit: MiB,
+  clientHeaderListLimit: MiB / 4,
   streamLimit: 1024,
   settingsLimit: 64,
-  queueLimit: MIB,
-  requestLimit: MIB,
-  responseLimit: 16 * MIB,
+  queueLimit: MiB,
+  requestLimit: MiB,
+  responseLimit: 16 * MiB,
   delayLimit: 4096,
-  handledRequestLimit: 16 * MIB + MESSAGE_PREFIX_SIZE,
+  handledRequestLimit: 16 * MiB + MESSAGE_PREFIX_SIZE,
   amendTimeout: 2000,
   deferredWriteDelay: 5,
-  readAhead: MIB / 4,
+  readAhead: MiB / 4,
   handshakeTimeout: 10_000,
   refuseTimeout: 3000,
   gracefulShutdownTimeout: 1000,
@@ -76,12 +78,12 @@ export const LIMITS = {
 
 /** Limits of all connections together; see {@link SharedLimits}. */
 export const SHARED_LIMITS = {
-  held: { reserved: MIB / 16, all: 32 * MIB },
-  queued: 16 * MIB,
+  held: { reserved: MiB / 16, all: 32 * MiB },
+  queued: 16 * MiB,
   lingering: 64,
   streams: { reserved: 64, shared: 16_384 },
   calls: { all: 1024, reserved: 4, compressed: 16 },
-  requests: 18 * MIB,
+  requests: 18 * MiB,
 } as const satisfies SharedLimits;
 
 const TOO_MANY = 'too many connections';
@@ -133,6 +135,9 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
     },
     get lastUsed() {
       return connection.streams.lastUsed;
+    },
+    get calls() {
+      return connection.streams.ended;
     },
   };
 }

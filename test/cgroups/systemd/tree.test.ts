@@ -173,7 +173,7 @@ describe('a limit of a systemd unit', () => {
     });
   });
 
-  test('that is a cpuset, and was only in the file, is there again when the write is undone', async () => {
+  test('that is a cpuset, and was only in the file, is there again when the write is rolled back', async () => {
     put('cpuset.cpus', '0-1');
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
@@ -183,7 +183,7 @@ describe('a limit of a systemd unit', () => {
     expect([content('cpuset.cpus'), systemd.unit.get('AllowedCPUs')]).toEqual(['0-1', 0n]);
   });
 
-  test('leaves what only the files have when the write is undone', async () => {
+  test('leaves what only the files have when the write is rolled back', async () => {
     await tree.write(POD, cpuMax(34_560));
     put('cpuset.cpus', '0-1');
     put('memory.oom.group', '1');

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { CriClient } from '../../support/cri/client.ts';
-import { runPod } from '../../support/cri/pod.ts';
+import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { resources, SLEEP } from '../../crash/scenario.ts';
 import type { Stage } from '../stage.ts';
 import type { Random } from '../random.ts';
@@ -17,7 +17,9 @@ const HALF_WAY = [
 const CALLS = 6;
 const PAUSE_MS = 1500;
 const CHURN_MS = 100;
-const CHURNED = 6;
+const CHURNED = 10;
+/** A busy machine may take longer to begin the calls. */
+const MOST_CHURN = 2;
 
 /** Halts the shim in mid-transaction, and continues it when this has happened. */
 const halfWay = ({ shim }: Stage, random: Random, meanwhile: () => void): Promise<void> =>
@@ -86,36 +88,50 @@ export const runtimeFaults: readonly Fault[] = [
     name: 'pods are removed and made at 10 a second',
     fails: 'nothing',
     shows: 'run',
-    async run(stage) {
-      // A client of its own, as kubelet is.
-      const client = new CriClient(stage.shim.cri.address);
-      try {
-        const churned: Promise<void>[] = [];
-        for (let number = 0; number < CHURNED; number += 1) {
-          churned.push(churn(stage, client, number));
-          await pause(CHURN_MS);
-        }
-        await Promise.all(churned);
-      } finally {
-        client.close();
-      }
-    },
+    run: churn,
   },
 ];
 
-/** Makes a pod, resizes it, and removes it in the middle of its next resize. */
-async function churn({ shim }: Stage, client: CriClient, number: number): Promise<void> {
+/** Lets a pod be removed and another one be made every tenth of a second, for a second. */
+async function churn(stage: Stage): Promise<void> {
+  // A client of its own, as kubelet is.
+  const client = new CriClient(stage.shim.cri.address);
+  try {
+    const numbers = Array.from({ length: CHURNED }, (_, number) => number);
+    const pods = await Promise.all(numbers.map((number) => resizedPod(stage, client, number)));
+    const start = performance.now();
+    let took = 0;
+    await Promise.all(
+      pods.map(async (pod, number) => {
+        await pause(number * CHURN_MS);
+        took = performance.now() - start;
+        await Promise.all([removeInResize(stage, pod), shortPod(stage, client, CHURNED + number)]);
+      }),
+    );
+    if (took > MOST_CHURN * CHURNED * CHURN_MS)
+      throw new Error(`${CHURNED} pods were removed in ${took.toFixed(0)} ms: the fault has not come about`);
+  } finally {
+    client.close();
+  }
+}
+
+async function resizedPod(stage: Stage, client: CriClient, number: number): Promise<RunningPod> {
   const container = { name: 'a', command: SLEEP, resources: resources(32, 50, 50) };
   const pod = await runPod(client, { name: `churned-${number}`, containers: [container] });
-  const resize = (memory: string) =>
-    shim.api.call('ResizePod', {
-      pod: { sandbox_id: pod.sandboxId },
-      containers: { a: { limits: { memory } } },
-    });
-  const state: unknown = (await resize('64Mi'))['resize']?.['state'];
+  const state: unknown = (await resizeTo('64Mi', stage, pod))['resize']?.['state'];
   if (state !== 'COMPLETED') throw new Error(`churned-${number} was not resized: the fault has not come about`);
+  return pod;
+}
+
+const resizeTo = (memory: string, { shim }: Stage, { sandboxId }: RunningPod) =>
+  shim.api.call('ResizePod', { pod: { sandbox_id: sandboxId }, containers: { a: { limits: { memory } } } });
+
+async function removeInResize(stage: Stage, pod: RunningPod): Promise<void> {
   // It ends with the pod: applied, or rejected because the pod is gone.
-  const racing = resize('48Mi').catch(() => undefined);
+  const racing = resizeTo('48Mi', stage, pod).catch(() => undefined);
   await pod.remove();
   await racing;
 }
+
+const shortPod = async (stage: Stage, client: CriClient, number: number): Promise<void> =>
+  removeInResize(stage, await resizedPod(stage, client, number));

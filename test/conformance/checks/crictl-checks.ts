@@ -6,7 +6,7 @@ import { Found } from './checks.ts';
 import type { CheckList } from './checks.ts';
 import type { Client, Follower } from './client.ts';
 
-const mebibyte = 2 ** 20;
+const MiB = 2 ** 20;
 const podUid = 'c0f0a6ce-0000-4000-8000-000000000001';
 const podCgroup = `/kubepods/burstable/pod${podUid}`;
 const folder = '/run/conformance';
@@ -223,7 +223,7 @@ export class CrictlChecks {
   }
 
   private async update(): Promise<void> {
-    const limits = { memoryLimitInBytes: 48 * mebibyte, cpuQuota: 25_000 };
+    const limits = { memoryLimitInBytes: 48 * MiB, cpuQuota: 25_000 };
     await this.list.check('crictl update', async () => {
       const wanted = ['--memory', String(limits.memoryLimitInBytes), '--cpu-quota', String(limits.cpuQuota)];
       await this.through.run('update', ...wanted, this.container.get());
@@ -282,7 +282,7 @@ async function writeConfigs(): Promise<void> {
     image: { image },
     command: ['sh', '-c', script],
     log_path: `${name}.log`,
-    linux: { resources: { memory_limit_in_bytes: 32 * mebibyte, cpu_period: 100_000, cpu_quota: 50_000 } },
+    linux: { resources: { memory_limit_in_bytes: 32 * MiB, cpu_period: 100_000, cpu_quota: 50_000 } },
   });
   await write('container', container('main', 'echo line 1; echo line 2; exec top -b -d 3600 >/dev/null'));
   await write('bystander', container('bystander', 'true'));

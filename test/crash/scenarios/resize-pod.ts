@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import {
   MiB,
   SLEEP,
@@ -39,6 +40,19 @@ const volumesBack =
     resizePod(stage, { volumes: Object.fromEntries(sizes.map((size, index) => [`v${index}`, `${size}Mi`])) }).then(
       () => undefined,
     );
+
+/** memory.high as kubelet derives it from a request and a limit in mebibytes. */
+const high = (request: number, limit: number): string =>
+  String(Math.floor(((request + (limit - request) * 0.9) * MiB) / 4096) * 4096);
+
+/** A pod of a kubelet with memory QoS: its first container requests 32 MiB. */
+const withMemoryQos: Scenario['pod'] = {
+  containers: withoutVolume.containers.map((container, index) => {
+    if (index > 0) return container;
+    const unified = { 'memory.high': high(32, 64), 'memory.min': '0', 'memory.low': mebibytes(32) };
+    return { ...container, resources: { ...container.resources, unified } };
+  }),
+};
 
 export const wholePod: readonly Scenario[] = [
   {
@@ -84,12 +98,25 @@ export const wholePod: readonly Scenario[] = [
       })),
     },
     setUp({ pod }) {
-      for (const file of ['memory.low', 'memory.swap.max'])
-        writeFileSync(join(pod.containerCgroup('a'), file), mebibytes(12));
+      for (const file of ['memory.low', 'memory.swap.max'] as const)
+        writeSetting(pod.containerCgroup('a'), file, 12 * MiB);
       return Promise.resolve(undefined);
     },
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),
     target: { 'pod memory.max': mebibytes(256), 'a memory.max': mebibytes(128) },
+  },
+  {
+    name: 'ResizePod up, with what memory QoS has derived',
+    pod: withMemoryQos,
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),
+    target: { 'pod memory.max': mebibytes(256), 'a memory.max': mebibytes(128), 'a memory.high': high(32, 128) },
+  },
+  {
+    name: 'ResizePod down, with what memory QoS has derived',
+    everyRecovery: true,
+    pod: withMemoryQos,
+    act: (stage) => resizePod(stage, { containers: { a: limits('48Mi', '') } }),
+    target: { 'pod memory.max': mebibytes(176), 'a memory.max': mebibytes(48), 'a memory.high': high(32, 48) },
   },
   {
     name: 'ResizePod memory up, CPU down',

@@ -16,6 +16,8 @@ const unifiedKeys = (swap: number, high: number, low: number) => ({
   'memory.swap.max': mebibytes(swap),
   'memory.high': mebibytes(high),
   'memory.low': mebibytes(low),
+  'memory.min': mebibytes(low / 2),
+  'memory.oom.group': low === 0 ? '0' : '1',
 });
 
 /** Two containers, the first of which has these settings. */
@@ -92,7 +94,7 @@ const calls: readonly Scenario[] = [
     target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
   },
   {
-    name: 'UpdateContainerResources up, with swap and memory.high by keys of unified',
+    name: 'UpdateContainerResources up, with swap, memory.high, memory.low and memory.min by keys of unified',
     everyRecovery: true,
     pod: withUnified(unifiedKeys(16, 60, 0)),
     act: (stage) => updateContainer(stage, 'a', { ...resources(128, 200, 150), unified: unifiedKeys(32, 120, 8) }),
@@ -104,6 +106,8 @@ const calls: readonly Scenario[] = [
       'a memory.swap.max': mebibytes(32),
       'a memory.high': mebibytes(120),
       'a memory.low': mebibytes(8),
+      'a memory.min': mebibytes(4),
+      'a memory.oom.group': '1',
       'pod memory.max': mebibytes(256),
       'pod cpu.max': '40000 100000',
     },

@@ -1,5 +1,4 @@
-import { writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import {
   MiB,
   type Scenario,
@@ -75,20 +74,24 @@ const calls: readonly Scenario[] = [
     },
   },
   {
-    name: 'UpdatePodSandboxResources, unified keys and a limit',
+    name: 'UpdatePodSandboxResources, swap, unified keys and a limit',
     pod: withoutVolume,
     act: (stage) =>
       updatePod(stage, {
         memory_limit_in_bytes: 256 * MiB,
-        unified: { 'memory.low': mebibytes(32), 'memory.min': mebibytes(16) },
+        memory_swap_limit_in_bytes: 288 * MiB,
+        unified: { 'memory.high': mebibytes(240), 'memory.low': mebibytes(32), 'memory.min': mebibytes(16) },
       }),
     target: {
       'pod memory.max': mebibytes(256),
+      'pod memory.swap.max': mebibytes(32),
+      'pod memory.high': mebibytes(240),
       'pod memory.low': mebibytes(32),
       'pod memory.min': mebibytes(16),
     },
     reset({ pod }) {
-      for (const file of ['memory.low', 'memory.min']) writeFileSync(join(pod.cgroup, file), '0');
+      for (const file of ['memory.low', 'memory.min'] as const) writeSetting(pod.cgroup, file, 0);
+      for (const file of ['memory.high', 'memory.swap.max'] as const) writeSetting(pod.cgroup, file, 'max');
     },
   },
 ];

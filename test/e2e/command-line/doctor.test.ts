@@ -35,17 +35,17 @@ test('resizectl doctor reports swapped sockets of shim and containerd, and socke
   expect(shimItself.text).toMatch(/^containerd +failed +.* is served by a cri-resize-shim$/m);
   expect(shimItself.code).toBe(2);
   const other = await doctor('--listen', CONTAINERD, '-o', 'yaml');
-  const { checks } = parse(other.text) as { checks: { check: string; result: string; says: string }[] };
+  const { checks } = parse(other.text) as { checks: { check: string; result: string; found: string }[] };
   expect(checks.find(({ check }) => check === 'shim')).toMatchObject({
     result: 'failed',
-    says: expect.stringContaining('is served by something else (containerd ') as string,
+    found: expect.stringContaining('is served by something else (containerd ') as string,
   });
   expect(other.code).toBe(2);
   const none = await doctor('--container-runtime-endpoint', 'unix:///run/none.sock', '-o', 'json');
   const { checks: findings } = JSON.parse(none.text) as { checks: { check: string }[] };
   expect(findings.find(({ check }) => check === 'containerd')).toMatchObject({
     result: 'failed',
-    says: '/run/none.sock: connect ENOENT /run/none.sock',
+    found: '/run/none.sock: connect ENOENT /run/none.sock',
   });
   expect(none.code).toBe(2);
 });

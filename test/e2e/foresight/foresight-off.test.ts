@@ -17,7 +17,7 @@ describe('without foresight', () => {
     await expect(stage.kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
     expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
-    expect((await stage.statusOf(pod)).containers['a']?.kubeletWants).toBeUndefined();
+    expect((await stage.statusOf(pod)).containers['a']?.pending).toBeUndefined();
   });
 
   test('without foresight kubelet does not lower the limit of a container whose usage grows', async () => {

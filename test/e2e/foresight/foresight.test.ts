@@ -52,11 +52,7 @@ describe('with foresight', () => {
         // What is above the limit, plus the margin of 8 MiB.
         expect(sum).toBeLessThanOrEqual(before - 56 * MiB + 2 * MiB);
         const over = await stage.statusOf(pod);
-        expect([over.state, over.decrease, over.containers['a']?.kubeletWants]).toEqual([
-          'Completed',
-          undefined,
-          undefined,
-        ]);
+        expect([over.state, over.decrease, over.containers['a']?.pending]).toEqual(['Completed', undefined, undefined]);
       },
     );
 
@@ -78,8 +74,8 @@ describe('with foresight', () => {
           state: 'Deferred',
           lastError: { reason: 'MEMORY_NOT_RECLAIMABLE' },
           decrease: { state: 'Deferred', reclaimedBytes: 0 },
-          pod: { kubeletWants: { 'memory.max': String(64 * MiB) }, actual: { 'memory.max': String(192 * MiB) } },
-          containers: { a: { kubeletWants: { 'memory.max': String(64 * MiB) } } },
+          pod: { pending: { 'memory.max': String(64 * MiB) }, actual: { 'memory.max': String(192 * MiB) } },
+          containers: { a: { pending: { 'memory.max': String(64 * MiB) } } },
         });
         const found = Number(
           /(\d+) bytes are in use that cannot be reclaimed/.exec(status.lastError?.message ?? '')?.[1],
@@ -159,7 +155,7 @@ describe('with foresight', () => {
     const pod = await stage.makePod();
     await (await stage.tenantIn(pod)).run('hold', 100 * MiB);
     stage.kubelet.admit(pod, { containers: { a: 64 } });
-    const wants = async (): Promise<object | undefined> => (await stage.statusOf(pod)).containers['a']?.kubeletWants;
+    const wants = async (): Promise<object | undefined> => (await stage.statusOf(pod)).containers['a']?.pending;
     const wanted = { 'memory.max': String(64 * MiB) };
     await expect.poll(wants).toEqual(wanted);
     for (const spoil of [

@@ -7,7 +7,7 @@ import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts'
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import type { Answer } from '../../support/resize-api/client.ts';
 
 /**
@@ -191,10 +191,10 @@ describe('hot page cache', () => {
 });
 
 describe('usage that climbs back while it is held', () => {
-  let server: ApiServer;
+  let server: FakeApiServer;
   beforeEach(async () => {
     await served.stop();
-    server = await new ApiServer().start();
+    server = await new FakeApiServer().start();
     await start('--kubeconfig', server.kubeconfig('/run/hold-test-kubeconfig'), '--node-name', 'node-1');
     await cri.ready(30_000);
     await served.shim.waitForLog(({ msg }) => msg === 'watch of pod annotations started');
@@ -206,7 +206,7 @@ describe('usage that climbs back while it is held', () => {
     await startAgain();
   });
 
-  test('and cannot be reclaimed: Deferred and an event with the figures within 5 s, nothing is killed', async () => {
+  test('memory that cannot be reclaimed: Deferred and an event with the figures within 5 s, nothing is killed', async () => {
     const pod = await makePod({ a: 192 });
     server.set({ uid: pod.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {} });
     await hotCache(pod, 'a', 120);

@@ -248,13 +248,14 @@ test('a failing upgrade is rolled back and a working one installed, without a ku
 });
 
 describe('a failing installation', () => {
-  test('a shim that does not become ready, because of an unknown configuration key, is rolled back', async () => {
+  test('an unknown configuration key is refused before any change', async () => {
     mkdirSync(dirname(SETTINGS));
     writeFileSync(SETTINGS, 'unknownKey: 1\n');
     const [before, pid] = [files(), await property('kubelet.service', 'MainPID')];
     const { text, code } = await resizectl('install', '--timeout', '30s');
-    expect(text).toMatch(/^failed: enable and start .*unknownKey.*, see journalctl -u cri-resize-shim.service$/m);
-    expect(code, text).toBe(3);
+    expect(text).toMatch(/^configuration +failed +.*config\.yaml:1:1: unknownKey: unknown key/m);
+    expect(text).toContain('nothing was changed: a check failed, see above');
+    expect(code, text).toBe(2);
     expect(files()).toEqual(before);
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
     // Nothing has restarted it.

@@ -7,7 +7,7 @@ import { HALTED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import { ClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
+import { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
 import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 import { importImage } from '../../support/e2e/installer-image.ts';
 import { InstallerPod, type PodSettings, STAGING, image } from '../../support/e2e/installer-pod.ts';
@@ -47,7 +47,7 @@ const off = ['inactive', 'inactive', 'inactive'];
 const on = ['active', 'active', 'active'];
 
 const direct = new CriClient(CONTAINERD);
-let api: ClusterApi;
+let api: FakeClusterApi;
 let pods: InstallerPod[];
 /** A pod of the node that runs during all tests. */
 let web: RunningPod;
@@ -66,7 +66,7 @@ afterAll(async () => {
 
 beforeEach(async () => {
   pods = [];
-  api = await new ClusterApi(makeCertificate('cluster', GATEWAY), GATEWAY).start();
+  api = await new FakeClusterApi(makeCertificate('cluster', GATEWAY), GATEWAY).start();
   api.set(NODE, { labels: { [LABEL]: 'true' } });
   await startKubelet(`--config=${CONFIG}`);
 });

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
@@ -16,7 +16,7 @@ const LISTEN = 'unix:///run/kubernetes-test/cri.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 
 let folder: string;
-let server: ApiServer;
+let server: FakeApiServer;
 let shim: ShimProcess;
 let cri: CriClient;
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
@@ -87,7 +87,7 @@ const kubernetesCheck = async () => (await readiness()).checks.find(({ name }) =
 
 describe('an annotation that changes in Kubernetes', () => {
   beforeEach(async () => {
-    server = await new ApiServer().start();
+    server = await new FakeApiServer().start();
     await start(server.kubeconfig(join(folder, 'kubeconfig')));
     await watched();
   });
@@ -243,7 +243,7 @@ describe('an annotation that changes in Kubernetes', () => {
 });
 
 test('the shim uses the service account of its pod over TLS in a cluster', async () => {
-  server = await new ApiServer({ server: makeCertificate('kubernetes') }).start();
+  server = await new FakeApiServer({ server: makeCertificate('kubernetes') }).start();
   const account = '/var/run/secrets/kubernetes.io/serviceaccount';
   mkdirSync(account, { recursive: true });
   writeFileSync(join(account, 'token'), server.token);

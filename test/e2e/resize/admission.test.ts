@@ -6,7 +6,7 @@ import type { CriClient, Resources } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** ResizePod as kubelet would admit it: with kubelet's state files, and the specs and the node of the API server. */
@@ -15,7 +15,7 @@ const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const folder = mkdtempSync(join(tmpdir(), 'admission-'));
 
-let server: ApiServer;
+let server: FakeApiServer;
 let served: Served;
 let cri: CriClient;
 let api: ResizeClient;
@@ -24,7 +24,7 @@ const pods: RunningPod[] = [];
 
 beforeAll(async () => {
   mkdirSync(KUBELET_ROOT, { recursive: true });
-  server = await new ApiServer().start();
+  server = await new FakeApiServer().start();
   server.nodes.set('node-1', { cpu: '300', memory: '1000Mi' });
   const kubeconfig = ['--kubeconfig', server.kubeconfig(join(folder, 'kubeconfig')), '--node-name', 'node-1'];
   const state = ['--state-folder', mkdtempSync(join(folder, 'state-'))];

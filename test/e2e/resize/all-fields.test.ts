@@ -60,7 +60,7 @@ describe('A8: a ResizePod', () => {
 });
 
 describe('A8: an update by a caller', () => {
-  test('that the runtime refuses midway is undone in every field', async () => {
+  test('that the runtime refuses midway is rolled back in every field', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(32) } });
     const before = found();
     const update = cri.updateContainer(running.id('app'), {

@@ -6,7 +6,7 @@ import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** Pods as they are declared: containers that do not run, init and ephemeral ones, and the sources that tell of them. */
@@ -15,7 +15,7 @@ const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const folder = mkdtempSync(join(tmpdir(), 'declared-'));
 
-let server: ApiServer;
+let server: FakeApiServer;
 let served: Served;
 let cri: CriClient;
 let api: ResizeClient;
@@ -24,7 +24,7 @@ const pods: RunningPod[] = [];
 
 async function start(...args: string[]): Promise<void> {
   mkdirSync(KUBELET_ROOT, { recursive: true });
-  server = await new ApiServer().start();
+  server = await new FakeApiServer().start();
   const kubeconfig = ['--kubeconfig', server.kubeconfig(join(folder, 'kubeconfig')), '--node-name', 'node-1'];
   const state = ['--state-folder', mkdtempSync(join(folder, 'state-'))];
   served = await Served.start({ name: 'declared-test', args: [...state, ...kubeconfig, ...args] });
@@ -51,7 +51,8 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const memory = (mebibytes: number) => ({ memory_limit_in_bytes: mebibytes * MiB });
 const sleeping = (name: string, mebibytes: number): PodSpec['containers'][number] => ({
-  ...{ name, command: SLEEP },
+  name,
+  command: SLEEP,
   resources: mebibytes === 0 ? {} : memory(mebibytes),
 });
 
@@ -100,7 +101,8 @@ function inKubelet(running: RunningPod, memoryLimits: Parameters<Kubelet['runs']
   return Promise.resolve();
 }
 const limited = (name: string, size: number, more: object = {}) => ({
-  ...{ name, resources: { limits: { memory: `${size}Mi` } } },
+  name,
+  resources: { limits: { memory: `${size}Mi` } },
   ...more,
 });
 

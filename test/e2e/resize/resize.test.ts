@@ -133,7 +133,7 @@ describe('UpdateContainerResources', () => {
     expect(running.read('cpu.max')).toBe('max 100000');
   });
 
-  test('pod limits that kubelet raises before or lowers after the update are not undone', async () => {
+  test('pod limits that kubelet raises before or lowers after the update are not reversed', async () => {
     const running = await pod();
     writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MiB));
     await cri.updateContainer(running.id('a'), limits(128, 10_000));

@@ -136,7 +136,9 @@ test('ten upgrades under load fail no call, and each resize completes or is clea
   expect(answered.length).toBeGreaterThan(UPGRADES * 20);
   expect(outcomes.length).toBeGreaterThan(UPGRADES);
   for (const outcome of outcomes) {
-    if (outcome.status === 'rejected') expect((outcome.reason as ServiceError).code).toBe(status.UNAVAILABLE);
+    if (outcome.status !== 'rejected') continue;
+    const { code, message } = outcome.reason as ServiceError;
+    expect(code, message).toBe(status.UNAVAILABLE);
   }
   // Nothing is half done: pod and container agree, and no record has a transaction.
   expect(running.read('memory.max')).toBe(running.read('memory.max', 'app'));

@@ -17,7 +17,7 @@ import {
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
-import { PROGRAM, faults, replaced } from '../../support/e2e/shim-faults.ts';
+import { PROGRAM, faults, invalidFlag } from '../../support/e2e/shim-faults.ts';
 
 /**
  * The shim fails in every way that its units know of, and clients reach containerd through the same socket, without the
@@ -115,7 +115,7 @@ const rejected = (results: readonly PromiseSettledResult<unknown>[]): readonly u
 /** Calls the function while the shim does not start and the bypass serves. */
 async function whileFailing(work: () => Promise<void>): Promise<void> {
   rmSync(FAILURES, { force: true });
-  const fault = replaced(SETTINGS, 'unknownKey: 1\n');
+  const fault = invalidFlag;
   fault.begin();
   try {
     await systemctl('restart', '--no-block', SERVICE);
@@ -256,12 +256,14 @@ test('the bypass leads to the socket of containerd that the shim has used last',
     writeFileSync(SETTINGS, `${before}\ncontainerRuntimeEndpoint: unix://${link}\n`);
     await systemctl('restart', SERVICE);
     // The next one does not start, and does not know the socket.
-    writeFileSync(SETTINGS, 'unknownKey: 1\n');
-    await systemctl('restart', SERVICE);
+    writeFileSync(SETTINGS, before);
+    invalidFlag.begin();
+    await systemctl('restart', '--no-block', SERVICE);
     await expect.poll(() => active(BYPASS), LONG).toBe('active');
     expect(await target()).toBe(link);
     expect(await callAnew()).toBeLessThan(WITHIN_MS);
   } finally {
+    invalidFlag.end();
     writeFileSync(SETTINGS, before);
   }
   await systemctl('start', SERVICE);
@@ -337,13 +339,13 @@ describe('resizectl bypass', () => {
   }, 120_000);
 
   test('off stays on, with the reason, if the shim does not start', async () => {
-    const fault = replaced(SETTINGS, 'unknownKey: 1\n');
+    const fault = invalidFlag;
     expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
     fault.begin();
     try {
       const off = await resizectl('bypass', 'off');
       expect(off.exitCode, off.all).toBe(1);
-      expect(off.all).toMatch(/^bypass on, as before: .*unknownKey/m);
+      expect(off.all).toMatch(/^bypass on, as before: .*no-such-flag/m);
       expect(await callAnew()).toBeLessThan(WITHIN_MS);
     } finally {
       fault.end();

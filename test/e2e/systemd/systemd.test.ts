@@ -195,6 +195,22 @@ describe('limits of a pod with the systemd driver', () => {
     expect(pod.read('cpu.max', 'b')).toBe('25000 100000');
   });
 
+  test('A11: an update without limits leaves a container its exact quota, which systemd has rounded before', async () => {
+    const pod = await makePod();
+    const direct = new CriClient('unix:///run/containerd/containerd.sock');
+    const stored = async (): Promise<unknown> =>
+      (await direct.containerStatus(pod.id('a'))).resources?.linux?.cpu_quota;
+    await cri.updateContainer(pod.id('a'), { ...limits(64, 12_340) });
+    setProperties(unitOf(pod.containerCgroup('a')), [['TasksMax', 't', '1000']]);
+    await settled(pod);
+    expect([pod.read('cpu.max', 'a'), await stored()]).toEqual(['13000 100000', 12_340]);
+    // A cpuset takes the same way, but this kernel has none.
+    await cri.updateContainer(pod.id('a'), { unified: { 'memory.low': String(4 * MiB) } });
+    expect([pod.read('cpu.max', 'a'), await stored()]).toEqual(['12340 100000', 12_340]);
+    expect(pod.read('memory.low', 'a')).toBe(String(4 * MiB));
+    direct.close();
+  });
+
   test('a quota that systemd rounds while the shim writes it counts as the requested one', async () => {
     const pod = await makePod();
     const cgroup = pod.cgroup.slice(CGROUP_ROOT.length);

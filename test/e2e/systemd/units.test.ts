@@ -202,18 +202,18 @@ test('the .deb contains the manual page, completions, an editable configuration 
 });
 
 test('an upgrade of the .deb starts a shim that has failed', async () => {
-  const config = '/etc/cri-resize-shim/config.yaml';
-  const before = readFileSync(config, 'utf8');
+  const flags = '/etc/default/cri-resize-shim';
+  const before = readFileSync(flags, 'utf8');
   const state = (unit: string) => systemctl('show', '--value', '--property=ActiveState', unit);
   // Otherwise tried again after five minutes.
   mkdirSync('/run/cri-resize-shim-fallback', { recursive: true });
   writeFileSync('/run/cri-resize-shim-fallback/failures', '50\n');
-  writeFileSync(config, 'unknownKey: 1\n');
+  writeFileSync(flags, 'CRI_RESIZE_SHIM_FLAGS=--no-such-flag\n');
   try {
     await systemctl('restart', SERVICE).catch(() => undefined);
     await expect.poll(() => state(BYPASS), { timeout: 30_000 }).toBe('active');
   } finally {
-    writeFileSync(config, before);
+    writeFileSync(flags, before);
   }
   expect(await state(SERVICE)).toBe('failed');
   await installDeb();

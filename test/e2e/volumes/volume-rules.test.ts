@@ -110,7 +110,7 @@ describe('mount options and flags', () => {
 test('a volume larger than the limit is allowed, with a warning in the status, in GetPod and in the log', async () => {
   const running = await stage.pod();
   const isWarning = ({ msg, pod: id }: LogLine): boolean =>
-    msg.startsWith('volume has 160Mi, more than') && id === running.sandboxId;
+    msg === 'volume larger than the memory limit of its pod' && id === running.sandboxId;
   const warnings = (): readonly LogLine[] => shim.log.filter(isWarning);
   const warned = (number: number): Promise<LogLine> => shim.waitForLog(isWarning, number);
   await stage.resize(running, { cache: '160Mi' });
@@ -121,7 +121,10 @@ test('a volume larger than the limit is allowed, with a warning in the status, i
     pod: { values: { volumes: [{ warning: expect.stringContaining(warning) as string }] } },
   });
   expect(await warned(1)).toMatchObject({
-    ...{ level: 'warn', volume: 'cache', size: 160 * MiB, memoryLimit: 128 * MiB },
+    level: 'warn',
+    volume: 'cache',
+    size: 160 * MiB,
+    memoryLimit: 128 * MiB,
   });
   // Lowering the limit below the volume warns too, and raising it above the volume does not.
   await cri.updateContainer(running.id('a'), limit(96));

@@ -27,7 +27,7 @@ export const podInfo = {
   },
 };
 
-/** The same configuration in a RunPodSandbox request. */
+/** The configuration of a pod in a RunPodSandbox request. */
 export const podConfig = {
   ...podInfo.config,
   linux: {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Change, applyChanges, combineChanges } from '../../../src/install/host/change.ts';
+import { type Change, applyChanges, combineChanges, probeChanges } from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
 let actions: string[] = [];
@@ -82,4 +82,17 @@ test('a group of changes rolls back those that have started, and settles after e
   expect(actions).toEqual(['do a', 'do b', 'undo b', 'undo a', 'settle']);
   await run([combineChanges('all', [change('a'), change('b')], settled)]);
   expect(actions).toEqual(['do a', 'do b', 'settle', 'forget a', 'forget b']);
+});
+
+test('changes are probed without being made, and each problem is reported', async () => {
+  actions = [];
+  const immutable = (): Promise<void> => Promise.reject(new Error('it is immutable'));
+  const changes = [
+    change('a'),
+    { ...change('b'), probe: () => Promise.resolve() },
+    { ...change('c'), probe: immutable },
+    combineChanges('all', [{ ...change('d'), probe: immutable }], () => Promise.resolve()),
+  ];
+  expect(await probeChanges(changes)).toEqual([`${change('c').description}: it is immutable`, 'all: it is immutable']);
+  expect(actions).toEqual([]);
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointIn, findKubelet, flagOf } from '../../../src/install/kubelet/kubelet.ts';
+import { type KubeletFound, chainLines, findKubelet } from '../../../src/install/kubelet/kubelet.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
@@ -8,64 +8,101 @@ afterEach(() => fake.remove());
 
 const config = (endpoint: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${endpoint}`;
+const sets = (name: string): string => config(`containerRuntimeEndpoint: unix:///${name}.sock\n`);
+
+/** What findKubelet returns for a kubelet with this endpoint. */
+const running = (endpoint: string, winner: object, pid = '42'): object => ({
+  kind: 'running',
+  pid,
+  kubelet: { endpoint, chain: { winner } },
+});
 
 describe('the runtime endpoint of kubelet comes from', () => {
   test('the flag, which overrides the file', async () => {
-    fake.put('proc/42/root/var/lib/kubelet/config.yaml', config('containerRuntimeEndpoint: unix:///file.sock\n'));
+    fake.put('proc/42/root/var/lib/kubelet/config.yaml', sets('file'));
     const commandLine = ['/usr/bin/kubelet', '--config=/var/lib/kubelet/config.yaml'];
     fake.unit({ commandLine: [...commandLine, '--container-runtime-endpoint', 'unix:///flag.sock', '--v=2'] });
-    expect(await findKubelet(fake.node)).toEqual({
-      kind: 'running',
-      pid: '42',
-      kubelet: { endpoint: 'unix:///flag.sock', source: { kind: 'flag' } },
-    });
+    expect(await findKubelet(fake.node)).toMatchObject(running('unix:///flag.sock', { kind: 'flag' }));
   });
 
   test('the file, as kubelet’s process sees it', async () => {
     fake.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: "unix:///file.sock"\n'));
-    fake.put('proc/42/cwd/kubelet.yaml', config('containerRuntimeEndpoint: unix:///relative.sock\n'));
+    fake.put('proc/42/cwd/kubelet.yaml', sets('relative'));
     for (const [file, endpoint] of [
       ['/etc/kubelet.yaml', 'unix:///file.sock'],
       ['kubelet.yaml', 'unix:///relative.sock'],
     ] as const) {
       fake.unit({ commandLine: ['kubelet', '--config', file] });
-      expect(await findKubelet(fake.node)).toEqual({
-        kind: 'running',
-        pid: '42',
-        kubelet: { endpoint, source: { kind: 'config', file } },
-      });
+      expect(await findKubelet(fake.node)).toMatchObject(running(endpoint, { kind: 'config', file }));
     }
+  });
+
+  test('the drop-in that is read last', async () => {
+    fake.put('proc/42/root/etc/kubelet.yaml', sets('file'));
+    fake.put('proc/42/root/etc/drop-ins/1.conf', sets('one'));
+    fake.put('proc/42/root/etc/drop-ins/2.conf', sets('two'));
+    fake.unit({ commandLine: ['kubelet', '--config', '/etc/kubelet.yaml', '--config-dir', '/etc/drop-ins'] });
+    const file = '/etc/drop-ins/2.conf';
+    expect(await findKubelet(fake.node)).toMatchObject(running('unix:///two.sock', { kind: 'drop-in', file }));
   });
 
   test('kubelet’s default without flag and file', async () => {
     fake.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: ""\n'));
-    for (const [commandLine, source] of [
-      [['kubelet', '--config=/etc/kubelet.yaml'], { kind: 'default', file: '/etc/kubelet.yaml' }],
-      [['kubelet'], { kind: 'default' }],
-    ] as const) {
+    for (const commandLine of [['kubelet', '--config=/etc/kubelet.yaml'], ['kubelet']]) {
       fake.unit({ commandLine });
-      expect(await findKubelet(fake.node)).toEqual({
-        kind: 'running',
-        pid: '42',
-        kubelet: { endpoint: 'unix:///run/containerd/containerd.sock', source },
-      });
+      expect(await findKubelet(fake.node)).toMatchObject(
+        running('unix:///run/containerd/containerd.sock', { kind: 'default' }),
+      );
     }
   });
 
-  test('an unclear source if the file is missing or is no KubeletConfiguration', async () => {
-    fake.unit({ commandLine: ['kubelet', '--config=/etc/kubelet.yaml'] });
-    expect(await findKubelet(fake.node)).toMatchObject({
-      kind: 'unclear',
-      why: expect.stringContaining('ENOENT') as string,
-    });
-    for (const [text, why] of [
-      ['kind: Pod\n', '/etc/kubelet.yaml is not a KubeletConfiguration'],
-      [config('containerRuntimeEndpoint: 7\n'), '/etc/kubelet.yaml: containerRuntimeEndpoint is not a string'],
-    ] as const) {
-      fake.put('proc/42/root/etc/kubelet.yaml', text);
-      expect(await findKubelet(fake.node)).toEqual({ kind: 'unclear', why });
-    }
+  test('the drop-ins of k3s, whose process has kubelet inside and hides its flags', async () => {
+    const file = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf';
+    fake.process(42, 'k3s-server');
+    fake.put(`proc/42/root/${file}`, sets('k3s'));
+    fake.unit({ commandLine: ['/usr/local/bin/k3s server'] });
+    expect(await findKubelet(fake.node)).toMatchObject(running('unix:///k3s.sock', { kind: 'drop-in', file }));
   });
+
+  test('the kubelet that the main process of a unit has started, as RKE2 does', async () => {
+    fake.unit({ commandLine: ['/usr/local/bin/rke2 server'] });
+    fake.process(42, 'rke2');
+    fake.process(7, 'kubelet', { parent: 6 });
+    fake.process(43, 'kubelet', { parent: 42 });
+    fake.put('proc/7/cmdline', 'kubelet\0--container-runtime-endpoint=unix:///other.sock\0');
+    fake.put('proc/43/cmdline', 'kubelet\0--config-dir=/etc/drop-ins\0');
+    fake.put('proc/43/root/etc/drop-ins/1.conf', sets('child'));
+    expect(await findKubelet(fake.node)).toMatchObject(running('unix:///child.sock', { kind: 'drop-in' }));
+  });
+});
+
+test('the source is unclear if a file is missing or is no KubeletConfiguration, and doctor still gets the chain', async () => {
+  fake.unit({ commandLine: ['kubelet', '--config=/etc/kubelet.yaml'] });
+  expect(await findKubelet(fake.node)).toMatchObject({
+    kind: 'unclear',
+    why: expect.stringContaining('ENOENT') as string,
+  });
+  for (const [text, why] of [
+    ['kind: Pod\n', '/etc/kubelet.yaml is not a KubeletConfiguration'],
+    [config('containerRuntimeEndpoint: 7\n'), '/etc/kubelet.yaml: containerRuntimeEndpoint is not a string'],
+  ] as const) {
+    fake.put('proc/42/root/etc/kubelet.yaml', text);
+    expect(await findKubelet(fake.node)).toMatchObject({ kind: 'unclear', why, chain: { endpoint: undefined } });
+  }
+});
+
+test('each place is described in the order in which kubelet reads it, and the one that wins is marked', async () => {
+  fake.put('proc/42/root/k/config.yaml', sets('file'));
+  fake.put('proc/42/root/k/instance-config.yaml', 'containerRuntimeEndpoint: unix:///next.sock\n');
+  fake.put('proc/42/root/d/1.conf', config('maxPods: 9\n'));
+  fake.unit({ commandLine: ['kubelet', '--config=/k/config.yaml', '--config-dir=/d'] });
+  const chainOf = (found: KubeletFound) => ('kubelet' in found ? found.kubelet.chain : undefined)!;
+  expect(chainLines(chainOf(await findKubelet(fake.node)))).toEqual([
+    'the default of kubelet: unix:///run/containerd/containerd.sock',
+    '/k/config.yaml: unix:///file.sock (wins)',
+    '/d/1.conf: not set',
+    '/k/instance-config.yaml: unix:///next.sock (kubeadm applies it at its next upgrade)',
+  ]);
 });
 
 test('a stopped kubelet and a missing unit are reported', async () => {
@@ -78,15 +115,4 @@ test('a stopped kubelet and a missing unit are reported', async () => {
 test('an error of systemctl is thrown', async () => {
   fake.systemctl('echo "Failed to connect to bus" >&2; exit 1');
   await expect(findKubelet(fake.node)).rejects.toThrow('systemctl: Failed to connect to bus');
-});
-
-test('the last occurrence of a flag counts', () => {
-  expect(flagOf(['kubelet', '--a=1', '--a', '2', '--ab=3'], '--a')).toBe('2');
-  expect(flagOf(['kubelet', '--a=x=y'], '--a')).toBe('x=y');
-  expect(flagOf(['kubelet', '--a'], '--a')).toBeUndefined();
-});
-
-test('a file that is no KubeletConfiguration is an error', () => {
-  expect(() => endpointIn('kind: [', 'f')).toThrow();
-  expect(() => endpointIn('', 'f')).toThrow('f is not a KubeletConfiguration');
 });

@@ -37,7 +37,8 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(withEndpoint(json, OURS, 'f')).toBe(json.replace(CONTAINERD, OURS));
     const without = JSON.stringify({ kind: 'KubeletConfiguration', maxPods: 9 });
     expect(JSON.parse(withEndpoint(without, OURS, 'f'))).toEqual({
-      ...{ kind: 'KubeletConfiguration', maxPods: 9 },
+      kind: 'KubeletConfiguration',
+      maxPods: 9,
       containerRuntimeEndpoint: OURS,
     });
     expect(() => withEndpoint(json, undefined, 'f')).toThrow('unsupported layout, expected lines');

@@ -43,12 +43,15 @@ test('check kubelet reports whether kubelet uses the shim', async () => {
   fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
   expect(await found('kubelet')).toMatchObject({
     result: 'warning',
-    found: 'uses unix:///run/containerd/containerd.sock, not the shim (flag)',
+    found: 'uses unix:///run/containerd/containerd.sock, not the shim (set by --container-runtime-endpoint)',
     remedy: `set --container-runtime-endpoint=unix://${fake.node.listen}`,
   });
   for (const address of [`unix://${fake.node.listen}`, `unix:${fake.node.listen}`, fake.node.listen]) {
     fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({ result: 'ok', found: 'uses the shim (flag)' });
+    expect(await found('kubelet')).toMatchObject({
+      result: 'ok',
+      found: 'uses the shim (set by --container-runtime-endpoint)',
+    });
   }
   fake.unit({ state: 'inactive' });
   expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });

@@ -10,13 +10,14 @@ beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
 /** Fakes a kubelet whose configuration has this endpoint, and systemd's properties of each of the shim's units. */
-function node(endpoint: string, units = 'ActiveState=inactive\nUnitFileState=disabled'): void {
+function node(endpoint: string, units = 'ActiveState=inactive\nUnitFileState=disabled', fragment = ''): void {
   fake.put(
     'bin/systemctl',
     `#!/bin/sh
 case "$*" in
 *LoadState*) printf 'LoadState=loaded\\nActiveState=active\\nMainPID=42\\n' ;;
 *UnitFileState*) printf '${units.replaceAll('\n', '\\n')}\\n' ;;
+*FragmentPath*) echo 'FragmentPath=${fragment}' ;;
 *) exit 9 ;;
 esac
 `,
@@ -75,6 +76,7 @@ test('installing is rejected without systemd and without a running kubelet', asy
 
 test('uninstalling starts with kubelet and ends with the program', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
+  fake.put('from/systemd/cri-resize-shim.service', '');
   fake.put('units/cri-resize-shim.service', '');
   fake.put('to/dist/resizectl.js', '');
   expect(await textsOf(planUninstall(fake.site()))).toEqual([
@@ -83,6 +85,28 @@ test('uninstalling starts with kubelet and ends with the program', async () => {
     `remove ${fake.at('units/cri-resize-shim.service')}`,
     `remove ${fake.at('to')}`,
   ]);
+});
+
+test('a package and an installation of resizectl leave each other alone', async () => {
+  const [own, packaged] = [fake.at('units/cri-resize-shim.service'), '/usr/lib/systemd/system/cri-resize-shim.service'];
+  const state = 'ActiveState=active\nUnitFileState=enabled';
+  fake.put('units/cri-resize-shim.service', '');
+  fake.put('to/dist/resizectl.js', '');
+  // As resizectl of the package, whose folder has no units.
+  node(`unix://${fake.node.listen}`, state, own);
+  for (const plan of [planInstall, planUninstall])
+    await expect(plan(fake.site())).rejects.toMatchObject({
+      name: 'Refusal',
+      message: `the units in ${fake.at('units')} belong to an installation of resizectl, not to the package`,
+    });
+  node(`unix://${fake.node.listen}`, state, packaged);
+  expect(await textsOf(planUninstall(fake.site()))).toEqual([
+    expect.stringContaining(`set unix://${fake.node.containerd} in `),
+    expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
+  ]);
+  // As any other.
+  fake.put('from/systemd/cri-resize-shim.service', '');
+  await expect(planUninstall(fake.site())).rejects.toThrow('the units of the shim belong to a package');
 });
 
 test('installing keeps an existing configuration unless another one is given', async () => {

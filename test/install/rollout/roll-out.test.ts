@@ -112,6 +112,82 @@ describe('an installation', () => {
   });
 });
 
+describe('a kubelet that no longer uses the shim', () => {
+  const past = { state: 'past', note: 'kubelet is configured to use unix:///c.sock, not the shim' } as const;
+  const shim = { state: 'shim', note: 'kubelet is configured to use the shim' } as const;
+  const unknown = { state: 'unknown', note: '' } as const;
+
+  test('is reported once, and so is its return; nothing is installed unless that is wanted', async () => {
+    let drift: typeof past | typeof shim = shim;
+    let looks = 0;
+    const node = cluster.node('a', { drift: () => ((looks += 1), drift) });
+    await installed(node.start());
+    drift = past;
+    await until(() => cluster.api.eventReasons().includes('a: ShimDrift'));
+    const seen = looks;
+    await until(() => looks > seen + 5);
+    drift = shim;
+    await until(() => cluster.api.eventReasons().includes('a: ShimDriftEnded'));
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled', 'a: ShimDrift', 'a: ShimDriftEnded']);
+    expect(cluster.api.events.slice(1)).toMatchObject([
+      { type: 'Warning', note: past.note, action: 'Watch', regarding: { kind: 'Node', name: 'a' } },
+      { type: 'Normal', note: shim.note },
+    ]);
+    expect(cluster.work).toEqual(['a: install', 'a: install 0']);
+    expect(node.isReady).toBe(true);
+  });
+
+  test('gets the shim again in the turn of its node, but not a second time at once', async () => {
+    let drift: typeof past | typeof shim = shim;
+    const install = (): typeof done => ((drift = shim), done);
+    const node = cluster.node('a', { drift: () => drift, install, repairsDrift: true });
+    await installed(node.start());
+    node.isInstalled = false;
+    drift = past;
+    await until(() => cluster.work.length === 4);
+    await installed(node);
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled', 'a: ShimDrift', 'a: ShimInstalled']);
+    expect(cluster.api.holders.filter((holder) => holder === 'a')).not.toEqual([]);
+    // Another program writes its endpoint again.
+    node.isInstalled = false;
+    drift = past;
+    await until(() => cluster.api.eventReasons().filter((reason) => reason === 'a: ShimDrift').length === 2);
+    const looks = node.looks;
+    await until(() => node.looks > looks + 5);
+    expect(cluster.work).toHaveLength(4);
+  });
+
+  test('is repaired again when the pause is over', async () => {
+    const node = cluster.node('a', { drift: () => past, repairsDrift: true }, { retry: 100 });
+    const install = (): void => void (node.isInstalled = false);
+    node.start();
+    await until(() => (install(), cluster.work.length >= 6));
+  });
+
+  test('is no drift if only one look finds it, or if kubelet does not run', async () => {
+    const drifts = [shim, past, shim, past, unknown, past, unknown, unknown, shim, shim];
+    const node = cluster.node('a', { drift: () => drifts.shift() ?? shim, repairsDrift: true });
+    await installed(node.start());
+    await until(() => drifts.length === 0 && node.looks > 15);
+    expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled']);
+    expect(cluster.work).toHaveLength(2);
+  });
+
+  test('is looked for again after an error, which is logged once', async () => {
+    let isBroken = true;
+    const broken = (): never => {
+      throw new Error('no procfs');
+    };
+    const node = cluster.node('a', { drift: () => (isBroken ? broken() : past) });
+    await installed(node.start());
+    await until(() => node.looks > 5);
+    isBroken = false;
+    await until(() => cluster.api.eventReasons().includes('a: ShimDrift'));
+    const lines = node.messages.filter((line) => line.startsWith('kubelet’s endpoint') || line.includes('no procfs'));
+    expect(lines).toEqual(["kubelet's endpoint cannot be read: no procfs"]);
+  });
+});
+
 describe('a turn', () => {
   test('is renewed while it lasts, so that no other node takes it', async () => {
     // More than twice the duration of the Lease.

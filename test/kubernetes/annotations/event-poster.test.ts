@@ -7,8 +7,8 @@ import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { EventPoster } from '../../../src/kubernetes/annotations/event-poster.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { QuickClock, eventually } from '../../support/fake-clock.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 
 const event = (note: string): PodEvent => ({
   pod: { uid: 'uid-web', namespace: 'shop', name: 'web' },
@@ -19,7 +19,7 @@ const event = (note: string): PodEvent => ({
 
 describe('the event poster', () => {
   let folder: string;
-  let server: ApiServer;
+  let server: FakeApiServer;
   let poster: EventPoster;
   let stop: AbortController;
   let posting: Promise<void>;
@@ -27,14 +27,14 @@ describe('the event poster', () => {
 
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'events-'));
-    server = await new ApiServer().reserve();
+    server = await new FakeApiServer().reserve();
     const kubeconfig = server.kubeconfig(join(folder, 'config'));
     stop = new AbortController();
     log = [];
     poster = new EventPoster({
       api: apiOf(() => openConnection(kubeconfig)),
       nodeName: 'node-1',
-      clock: new QuickClock(),
+      clock: new FakeQuickClock(),
       random: () => 0,
       log: { ...noLog, warn: ({ error }: LogFields, text) => void log.push(`${text} ${error as string}`) },
     });

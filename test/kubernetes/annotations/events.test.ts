@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type PodEvent, eventBody } from '../../../src/kubernetes/annotations/events.ts';
+import { type NodeEvent, type PodEvent, eventBody, namespaceOf } from '../../../src/kubernetes/annotations/events.ts';
 import type { PostedEvent } from '../../support/kubernetes/fake-api-server.ts';
 
 const event = (note: string, name = 'web'): PodEvent => ({
@@ -45,5 +45,19 @@ describe('a pod event', () => {
     const { note } = eventBody(event('ä'.repeat(1000)), 'node-1') as PostedEvent;
     expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
     expect(note).toMatch(/^ä{500,}\.\.\.$/);
+  });
+});
+
+test('M3: an event of the node is about it as kubelet’s own are, so that kubectl describe node finds it', () => {
+  const bypassed: NodeEvent = { node: 'node-1', reason: 'ShimBypassed', note: 'from then to now', at: 0 };
+  expect(namespaceOf(bypassed)).toBe('default');
+  expect(eventBody(bypassed, 'node-1')).toMatchObject({
+    metadata: { namespace: 'default', name: expect.stringMatching(/^node-1\.[0-9a-f]{16}$/) as string },
+    reportingController: 'cri-resize-shim',
+    action: 'Bypass',
+    type: 'Warning',
+    reason: 'ShimBypassed',
+    regarding: { apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'node-1' },
+    note: 'from then to now',
   });
 });

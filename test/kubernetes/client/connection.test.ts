@@ -5,17 +5,17 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf, readText } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { wordsOf } from '../../../src/kubernetes/client/errors.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 
 let folder: string;
 let config: string;
-let server: ApiServer;
+let server: FakeApiServer;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'connection-'));
   config = join(folder, 'config');
-  server = await new ApiServer().start();
+  server = await new FakeApiServer().start();
 });
 afterEach(async () => {
   await server.stop();
@@ -81,11 +81,11 @@ describe('a TLS connection', () => {
   const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
 
   test('is made only to a server that the kubeconfig trusts', async () => {
-    const secure = await new ApiServer({ server: ours! }).start();
+    const secure = await new FakeApiServer({ server: ours! }).start();
     secure.kubeconfig(config);
     expect(await list()).toBe(LIST);
     const text = readFileSync(config, 'utf8');
-    const impostor = await new ApiServer({ server: other! }).start();
+    const impostor = await new FakeApiServer({ server: other! }).start();
     writeFileSync(config, text.replace(secure.url, impostor.url));
     expect(await errorText()).toMatch(/^(DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN)$/);
     await impostor.stop();
@@ -93,7 +93,7 @@ describe('a TLS connection', () => {
   });
 
   test('uses the client certificate of the kubeconfig', async () => {
-    const secure = await new ApiServer({ server: ours!, client: client! }).start();
+    const secure = await new FakeApiServer({ server: ours!, client: client! }).start();
     const file = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);
       return join(folder, name);

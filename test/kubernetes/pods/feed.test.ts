@@ -9,13 +9,13 @@ import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
 import { Reach } from '../../../src/kubernetes/pods/reach.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
-import { QuickClock, eventually } from '../../support/fake-clock.ts';
+import { FakeApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
 let folder: string;
-let server: ApiServer;
-let clock: QuickClock;
+let server: FakeApiServer;
+let clock: FakeQuickClock;
 let reach: Reach;
 let log: string[];
 /** The calls to the audience, and the pods that follow from them. */
@@ -50,8 +50,8 @@ const audience: PodAudience = {
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'feed-'));
-  server = await new ApiServer().reserve();
-  clock = new QuickClock();
+  server = await new FakeApiServer().reserve();
+  clock = new FakeQuickClock();
   log = [];
   calls = [];
   pods = new Map();

@@ -6,12 +6,12 @@ import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { QuickClock, eventually } from '../../support/fake-clock.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 
 let folder: string;
-let server: ApiServer;
-let clock: QuickClock;
+let server: FakeApiServer;
+let clock: FakeQuickClock;
 let store: AllocatableStore;
 let log: string[];
 let stop: AbortController;
@@ -19,8 +19,8 @@ let fed: Promise<void>;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'node-feed-'));
-  server = await new ApiServer().start();
-  clock = new QuickClock();
+  server = await new FakeApiServer().start();
+  clock = new FakeQuickClock();
   store = new AllocatableStore();
   log = [];
   stop = new AbortController();

@@ -49,6 +49,7 @@ beforeAll(async () => {
       counted: createCounters().families,
       readiness: () => Promise.resolve(readiness),
       bypass: () => ({ start: 1000, end: undefined }),
+      endpoint: () => 'shim',
       node: () => ({ pods: 5, volumes: { count: 3, size: 0, used: 0 }, unfinished: [], foresight: true }),
       connections: () => 1,
       overview: () => Promise.resolve(overview),

@@ -41,6 +41,15 @@ describe('a row of the table', () => {
     ]);
   });
 
+  test('has no fault where a side is to have no such field, and fails where it has one', () => {
+    const wanted = [{ field: 'up: answer', direct: undefined, shim: 'REASON', reason: 'only the shim has the call' }];
+    const answered = up({ 'up: answer': 'REASON' });
+    expect(faultsOf(row({ wanted }), up(), answered)).toEqual([]);
+    expect(faultsOf(row({ wanted }), answered, answered)).toEqual([
+      'up: answer: REASON direct, expected (absent) (only the shim has the call)',
+    ]);
+  });
+
   test('fails where both sides have timed out', () => {
     const waited = up({ 'up: reached': 'timed out' });
     expect(faultsOf(row(), waited, waited)).toEqual(['up: reached: timed out on both sides']);

@@ -48,7 +48,7 @@ function unexpected({ expected, wanted = [] }: Row, bySide: Readonly<Record<Side
     sides
       .filter(
         ([side]) =>
-          reached(labelOf(one.field)) in bySide[side] && ![one[side]].flat().includes(bySide[side][one.field] ?? ''),
+          reached(labelOf(one.field)) in bySide[side] && !allowed(one[side]).includes(bySide[side][one.field]),
       )
       .map(([side, where]) => {
         const reason = one.reason === undefined ? '' : ` (${one.reason})`;

@@ -2,10 +2,13 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { EntryLimits } from '../../../src/kubelet/checkpoint.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { assertNoRestart } from '../../../src/resize/admission/kubelet-containers.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
-import type { Limits, SpecContainer } from '../../../src/sandbox/index.ts';
+import { decode, encode } from '../../../src/runtime/index.ts';
+import { type Limits, type SpecContainer, readDeclaredPod } from '../../../src/sandbox/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
 
@@ -137,9 +140,87 @@ describe('the resizePolicy in the spec', () => {
     expect(runtime.limitOf(0)).toBe(150 * MiB);
   });
 
+  test('a volume is resized with any policy of its containers', async () => {
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const state = await readDeclaredPod(runtime.context, pod, []);
+    expect(state.declared?.containers.map(({ resizePolicy }) => resizePolicy?.memory)).toContain('RestartContainer');
+    const volumes = new Map([['cache', { kind: 'absolute' as const, size: mi(10) }]]);
+    expect(() => assertNoRestart(pod, state, { pod: {}, containers: new Map(), volumes })).not.toThrow();
+  });
+
   test('a pod without a spec has none', async () => {
     runtime.specs.clear();
     await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
     expect(runtime.limitOf(1)).toBe(250 * MiB);
+  });
+});
+
+describe('A8: a limit on swap that kubelet derives from the memory request (LimitedSwap)', () => {
+  /** kubelet sets it as a key of `unified`, which the runtime stores. */
+  const storedSwap = (swap: string): void =>
+    runtime.wrapResponder('ContainerStatus', async (request, obey) => {
+      const { status, info } = decode('ContainerStatusResponse', await obey(request));
+      const linux = { memory_limit_in_bytes: BigInt(100 * MiB), unified: { 'memory.swap.max': swap } };
+      return encode('ContainerStatusResponse', { status: { ...status, resources: { linux } }, info });
+    });
+  const admitted = (requests: Readonly<Record<string, EntryLimits>>): void =>
+    void runtime.allocated.set('uid-1', {
+      containers: new Map(Object.keys(requests).map((name) => [name, {}])),
+      pod: undefined,
+      requests: { containers: new Map(Object.entries(requests)), pod: undefined },
+      isComplete: true,
+    });
+  const requesting = (mebibytes: number) =>
+    resize({ c0: { memory: mi(150) } }, { memoryRequests: { containers: { c0: mi(mebibytes) } } });
+
+  test('a change of the request is rejected, as by kubelet', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    await expect(requesting(60)).rejects.toMatchObject({
+      code: 9,
+      reason: 'SWAP_NOT_RESIZABLE',
+      message: expect.stringContaining(
+        'container c0 of pod default/web: kubelet has derived its limit on swap',
+      ) as string,
+      context: { container: 'c0', pod: 'default/web', found: String(64 * MiB) },
+    });
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+  });
+
+  test('a new limit and the present request are applied', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    await requesting(50);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test.each([
+    ['no swap', '0', { c0: { memory: mi(50) } }],
+    ['all swap, which kubelet does not set', 'max', { c0: { memory: mi(50) } }],
+    ['a request that kubelet does not tell', String(64 * MiB), {}],
+  ])('with %s any request is applied', async (_, swap, requests) => {
+    storedSwap(swap);
+    admitted(requests);
+    await requesting(60);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('a change that needs a restart says so', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    runtime.specs.set('uid-1', {
+      containers: [
+        {
+          ...{ name: 'c0', kind: 'app', limits: {}, requests: {} },
+          resizePolicy: { cpu: 'NotRequired', memory: 'RestartContainer' },
+        },
+      ],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    });
+    await expect(requesting(60)).rejects.toMatchObject({ reason: 'RESTART_REQUIRED' });
   });
 });

@@ -230,6 +230,17 @@ describe('A5: what does not fit next to the other pods', () => {
   });
 });
 
+test('a pod that is removed while its resize is admitted leaves no record', async () => {
+  const { registry, admitted } = runtime.context;
+  runtime.wrapResponder('ListContainers', async (listed, obey) => {
+    const containers = await obey(listed);
+    registry.forgetPod(SANDBOX);
+    return containers;
+  });
+  await resize({ ...requesting({ memory: 400 }), containers: new Map() });
+  expect([admitted.uids, registry.pods]).toEqual([[], []]);
+});
+
 test('what cannot be read rejects nothing', async () => {
   rmSync(join(runtime.procRoot, 'meminfo'));
   rmSync(join(runtime.procRoot, 'stat'));

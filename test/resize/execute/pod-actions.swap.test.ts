@@ -6,7 +6,7 @@ import { bytes } from '../../../src/core/quantities/index.ts';
 import { actionsFor } from '../../../src/resize/execute/pod-actions.ts';
 import type { Step } from '../../../src/resize/model/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Steps that lower a memory limit of what has memory in swap. */
 
@@ -20,7 +20,7 @@ beforeEach(async () => {
   runtime.makePod(text(200), [200 * MiB]);
   mkdirSync(join(runtime.procRoot, 'sys/vm'), { recursive: true });
   writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${512 * 1024} kB\n`);
-  const store = new StoringRuntime(runtime);
+  const store = new FakeStoringRuntime(runtime);
   store.create(0, { memory_limit_in_bytes: BigInt(200 * MiB), unified: { 'memory.swap.max': 'max' } });
   for (const cgroup of ['/kubepods', '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.swap.max', 'max');
   for (const cgroup of ['/kubepods/pod1', CONTAINER]) {

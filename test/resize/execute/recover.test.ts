@@ -243,7 +243,9 @@ describe('a resize whose rollback fails', () => {
         name: `c${index}`,
       });
     runtime.describeContainer(crashed, {
-      ...{ metadata: { name: 'c1' }, state: 2, exit_code: 1 },
+      metadata: { name: 'c1' },
+      state: 2,
+      exit_code: 1,
       resources: { linux: { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n } },
     });
     await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });

@@ -117,7 +117,7 @@ describe('the usage of the pod was reported by the runtime', () => {
     expect(isThrough()).toBe(true);
   });
 
-  test('it does not count for the next hold', async () => {
+  test('a report during an earlier hold does not count for the next one', async () => {
     node.admitAll('a', { a: 48, pod: 48 });
     await node.pass(500);
     const isThrough = calls('cadvisor');

@@ -7,7 +7,7 @@ import type { PodEntry } from '../../../src/kubelet/index.ts';
 import type { DecreaseReport } from '../../../src/resize/foresight/decrease.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory decreases that kubelet has admitted on a node with LimitedSwap, and the update with which kubelet applies them. */
 
@@ -16,12 +16,12 @@ const text = (count: number): string => String(count * MiB);
 const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 let uid: string;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(200), [200 * MiB]);
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
   mkdirSync(join(runtime.procRoot, 'sys/vm'), { recursive: true });
   writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${512 * 1024} kB\n`);
   for (const cgroup of ['/kubepods', '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.swap.max', 'max');
@@ -63,7 +63,7 @@ const entry = (limit: number, request?: number): PodEntry => ({
 });
 
 /** kubelet admits a limit of 80 MiB. Returns what is reported: that usage is brought below it, or why it is deferred. */
-async function foreseen(request: { readonly before?: number; readonly after?: number }): Promise<DecreaseReport> {
+async function reportOf(request: { readonly before?: number; readonly after?: number }): Promise<DecreaseReport> {
   const { decreaseReclaimer } = runtime.context;
   runtime.actuated.set(uid, entry(200, request.before));
   runtime.allocated.set(uid, entry(80, request.after));
@@ -90,21 +90,21 @@ const applied = (swap: number): Promise<unknown> => {
 describe('A8: a pending decrease of a container that may swap', () => {
   test('counts its free swap where the request stays below the limit: so does the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
-    expect(await foreseen({ before: 40, after: 40 })).toMatchObject({ state: 'InProgress' });
+    expect(await reportOf({ before: 40, after: 40 })).toMatchObject({ state: 'InProgress' });
     await runtime.context.decreaseReclaimer.release(uid);
     expect(await applied(64)).toBe('RECLAIM_TIMEOUT');
   });
 
   test('counts the swap that a lower request leaves it: so does the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
-    expect(await foreseen({ before: 40, after: 20 })).toMatchObject({ state: 'InProgress' });
+    expect(await reportOf({ before: 40, after: 20 })).toMatchObject({ state: 'InProgress' });
     await runtime.context.decreaseReclaimer.release(uid);
     expect(await applied(32)).toBe('RECLAIM_TIMEOUT');
   });
 
   test('counts no more than the swap that a lower request leaves it', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
-    expect(await foreseen({ before: 40, after: 10 })).toMatchObject({
+    expect(await reportOf({ before: 40, after: 10 })).toMatchObject({
       state: 'Deferred',
       reason: 'MEMORY_NOT_RECLAIMABLE',
     });
@@ -113,7 +113,7 @@ describe('A8: a pending decrease of a container that may swap', () => {
 
   test('counts no swap where the limit becomes the request: kubelet then sets memory.swap.max to 0', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
-    expect(await foreseen({ before: 80, after: 80 })).toMatchObject({
+    expect(await reportOf({ before: 80, after: 80 })).toMatchObject({
       state: 'Deferred',
       reason: 'MEMORY_NOT_RECLAIMABLE',
     });
@@ -122,7 +122,7 @@ describe('A8: a pending decrease of a container that may swap', () => {
 
   test('is deferred above the usage and below usage and swap together: kubelet would try, and the update fail', async () => {
     create({ swapMax: 64, anon: 60, swapped: 40 });
-    const report = await foreseen({ before: 80, after: 80 });
+    const report = await reportOf({ before: 80, after: 80 });
     expect(report).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect(report.message).toContain(`and ${40 * MiB} in swap above its limit`);
     expect(await applied(0)).toBe('MEMORY_NOT_RECLAIMABLE');
@@ -130,6 +130,6 @@ describe('A8: a pending decrease of a container that may swap', () => {
 
   test('counts no swap where the requests are not known', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
-    expect(await foreseen({})).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(await reportOf({})).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
   });
 });

@@ -91,8 +91,11 @@ describe('the info of a pod', () => {
 
   test('has only the desired value and the reason after a rejection', async () => {
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
-      ...{ 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '4' },
-      ...{ 'memory.stat': `anon ${90 * MiB}\n`, 'memory.current': String(90 * MiB) },
+      'memory.max': String(100 * MiB),
+      'cpu.max': '10000 100000',
+      'cpu.weight': '4',
+      'memory.stat': `anon ${90 * MiB}\n`,
+      'memory.current': String(90 * MiB),
     });
     await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     const { state, lastError, containers } = await info();

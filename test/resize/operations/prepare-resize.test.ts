@@ -80,11 +80,14 @@ describe('a limit above that of a cgroup above the pod', () => {
   test('is rejected otherwise, for a container and for the pod', async () => {
     inAnother(500);
     await expect(web.resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
-      ...{ code: 9, reason: 'EXCEEDS_NODE', context: { found: String(500 * MiB) } },
+      code: 9,
+      reason: 'EXCEEDS_NODE',
+      context: { found: String(500 * MiB) },
       message: `container c0: memory.max ${600 * MiB} is more than ${500 * MiB}: cgroup /workloads allows no more`,
     });
     await expect(web.resize(desired({}, { pod: { memory: mi(501) } }))).rejects.toMatchObject({
-      ...{ reason: 'EXCEEDS_NODE', message: expect.stringContaining('pod default/web: memory.max') as string },
+      reason: 'EXCEEDS_NODE',
+      message: expect.stringContaining('pod default/web: memory.max') as string,
     });
     await expect(web.resize(desired({}, { pod: { memory: mi(500) } }), { dryRun: true })).resolves.toBeDefined();
   });
@@ -112,7 +115,8 @@ describe('a resource request above the limit', () => {
     await expect(fits({ c0: {} }, memory(101))).rejects.toThrow(message);
     await expect(fits({ c0: { shares: 104 } })).rejects.toThrow('containers["c0"].requests.cpu: "102m"');
     await expect(fits({}, { memoryRequests: { pod: mi(301), containers: {} } })).rejects.toMatchObject({
-      ...{ code: 3, reason: 'INVALID_VALUE' },
+      code: 3,
+      reason: 'INVALID_VALUE',
       context: { field: 'resources.requests.memory' },
     });
   });
@@ -134,7 +138,10 @@ describe('a resize of a container of another kind', () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.context.registry.learnContainer({ containerId: init, sandboxId: SANDBOX, name: 'init' });
     runtime.describeContainer(init, {
-      ...{ metadata: { name: 'init' }, state, created_at: -20n, finished_at: -10n },
+      metadata: { name: 'init' },
+      state,
+      created_at: -20n,
+      finished_at: -10n,
       resources: { linux: limits },
     });
   };
@@ -159,7 +166,8 @@ describe('a resize of a container of another kind', () => {
     lists(2);
     kubeletKnows('c0', 'c1');
     await expect(web.resize(desired({ init: { memory: mi(80) }, c0: { memory: mi(80) } }))).rejects.toMatchObject({
-      ...{ code: 9, reason: 'INIT_CONTAINER_ENDED' },
+      code: 9,
+      reason: 'INIT_CONTAINER_ENDED',
       context: { container: 'init' },
     });
     expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
@@ -171,7 +179,8 @@ describe('a resize of a container of another kind', () => {
     // c2 waits for it.
     kubeletKnows('c0', 'c1', 'c2');
     await expect(web.resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
-      ...{ code: 9, reason: 'INIT_CONTAINER_NOT_RESIZABLE' },
+      code: 9,
+      reason: 'INIT_CONTAINER_NOT_RESIZABLE',
       context: { container: 'init' },
     });
   });
@@ -181,7 +190,8 @@ describe('a resize of a container of another kind', () => {
     lists(1);
     kubeletKnows('c0', 'c1');
     await expect(web.resize(desired({ init: { memory: mi(80) } }))).rejects.toMatchObject({
-      ...{ code: 9, reason: 'EPHEMERAL_CONTAINER_NOT_RESIZABLE' },
+      code: 9,
+      reason: 'EPHEMERAL_CONTAINER_NOT_RESIZABLE',
       context: { container: 'init' },
     });
   });

@@ -36,6 +36,17 @@ describe('ResizePod', () => {
     expect([before.memory, after.memory]).toEqual([300 * MiB, 400 * MiB]);
   });
 
+  test('leaves nothing of a pod that is removed meanwhile', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { registry } = runtime.context;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      registry.forgetPod(SANDBOX);
+      return obey(request);
+    });
+    await web.resize(desired({ c0: { memory: mi(150) } }, { pod: { shares: cpuShares(200) } }));
+    expect(registry.pods).toEqual([]);
+  });
+
   test('moves memory between containers: lowers one before it raises the other, and leaves the pod limit', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps } = await web.resize(desired({ c0: { memory: mi(180) }, c1: { memory: mi(120) } }));

@@ -56,7 +56,7 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
-  test('and counted each time, but logged once for each container and reason', async () => {
+  test('each request is counted, and logged once for each container and reason', async () => {
     runtime.makePod('a lot', [100 * MiB]);
     await updates.update(50 * MiB);
     await updates.update(60 * MiB);

@@ -86,13 +86,13 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
   });
 
-  test('is undone when the runtime fails', async () => {
+  test('is rolled back when the runtime fails', async () => {
     const failing = update(everything, undefined, () => Promise.reject(new Error('the runtime says no')));
     await expect(failing).rejects.toThrow(/^the runtime says no$/);
     expect(found()).toEqual(AT_FIRST);
   });
 
-  test('is undone after a crash, except what another program has written since', async () => {
+  test('is rolled back after a crash, except what another program has written since', async () => {
     const pod = (await runtime.context.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
@@ -112,7 +112,7 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     ['0-10:2/4', '0-1,4-5,8-9'],
     ['all', '0-8191'],
     ['2-N', '2-8191'],
-  ])('a cpuset written as %s is undone after a crash: the kernel prints it as %s', async (to, printed) => {
+  ])('a cpuset written as %s is rolled back after a crash: the kernel prints it as %s', async (to, printed) => {
     const pod = (await runtime.context.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-unified', key: 'cpuset.cpus', from: '0', to },

@@ -15,7 +15,10 @@ const one = (
   limit: number | undefined,
   more: Partial<DeclaredContainer> = {},
 ): DeclaredContainer => ({
-  ...{ name, id: name, kind, state: 'running' },
+  name,
+  id: name,
+  kind,
+  state: 'running',
   limits: limit === undefined ? {} : { memory: mi(limit) },
   ...more,
 });

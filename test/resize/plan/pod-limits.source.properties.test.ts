@@ -15,7 +15,7 @@ import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 // What holds without the pod's spec, on 30,000 random pods: kubelet knows more of a pod than the shim sees.
 
 /** A container as kubelet knows it. */
-interface Known {
+interface KnownContainer {
   readonly name: string;
   readonly kind: ContainerKind;
   readonly limit: Bytes;
@@ -30,7 +30,7 @@ const apps = fc.array(
   fc.record({
     kind: fc.constant('app' as const),
     limit: size,
-    state: fc.constantFrom<Known['state'][]>('running', 'running', 'ended', 'failed', 'created', 'declared'),
+    state: fc.constantFrom<KnownContainer['state'][]>('running', 'running', 'ended', 'failed', 'created', 'declared'),
   }),
   { minLength: 1, maxLength: 4 },
 );
@@ -39,7 +39,7 @@ const apps = fc.array(
 const pods = fc
   .record({ inits, apps, slack: fc.constantFrom(0, 0, 64 * MiB), ephemeral: fc.boolean() })
   .map(({ inits: before, apps: after, slack, ephemeral }) => {
-    const containers: Known[] = [
+    const containers: KnownContainer[] = [
       ...before.map((one, at) => {
         const state = one.kind === 'init' ? ('ended' as const) : ('running' as const);
         return { ...one, name: `i${at}`, state };
@@ -50,7 +50,7 @@ const pods = fc
   });
 
 /** The pod limit that kubelet sets. */
-const limitOf = (containers: readonly Known[]): number =>
+const limitOf = (containers: readonly KnownContainer[]): number =>
   kubeletLimit(
     containers.map(({ kind, limit }) => ({ kind, amount: limit })),
     Infinity,
@@ -62,7 +62,7 @@ type Pod = typeof pods extends fc.Arbitrary<infer Value> ? Value : never;
 
 /** What the shim sees of a pod: what kubelet of some release has written down, or the runtime's containers alone. */
 function seenBy(view: View, { containers, ephemeral }: Pod): DeclaredPod {
-  const debuggers: Known[] = ephemeral
+  const debuggers: KnownContainer[] = ephemeral
     ? [{ name: 'debugger', kind: 'ephemeral', limit: bytes(0), state: 'running' }]
     : [];
   const created = [...containers, ...debuggers].filter(({ state }) => state !== 'declared');
@@ -99,7 +99,7 @@ function stateOf(view: View, pod: Pod): PodState {
   };
 }
 
-const sumOf = (containers: readonly Known[]): number => containers.reduce((sum, { limit }) => sum + limit, 0);
+const sumOf = (containers: readonly KnownContainer[]): number => containers.reduce((sum, { limit }) => sum + limit, 0);
 
 test.each(['1.36', '1.35', 'runtime'] as const)(
   'as %s tells: no update takes the pod limit from its containers',
@@ -112,7 +112,8 @@ test.each(['1.36', '1.35', 'runtime'] as const)(
         const { memory = pod.podLimit } = podLimitsFor(stateOf(view, pod), [{ id: 'a0', memory: to }]);
         if (memory === 'max') throw new Error('the limit of the pod is gone');
         // The runtime does not tell of what was not created, and may not tell an init container from one that is done.
-        const isSeen = ({ state }: Known): boolean => view !== 'runtime' || !['declared', 'ended'].includes(state);
+        const isSeen = ({ state }: KnownContainer): boolean =>
+          view !== 'runtime' || !['declared', 'ended'].includes(state);
         if (memory < pod.podLimit) expect(memory, 'lowered').toBeGreaterThanOrEqual(limitOf(then.filter(isSeen)));
         const counted = then.filter((one) => one.kind !== 'init' && isSeen(one));
         expect(memory, 'the sum').toBeGreaterThanOrEqual(sumOf(counted));

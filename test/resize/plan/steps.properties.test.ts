@@ -110,11 +110,11 @@ describe('the message of a failed property', () => {
       [
         'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
         '  c0: memory 16Mi, cpu 1000/100000',
-        'target: memory max',
-        '  c0: memory max',
+        'target: memory 32Mi',
+        '  c0: memory 32Mi',
         'steps:',
-        '  pod memory.max 16Mi -> max',
-        '  container c0 memory.max 16Mi -> max',
+        '  pod memory.max 16Mi -> 32Mi',
+        '  container c0 memory.max 16Mi -> 32Mi',
       ].join('\n'),
     );
   });

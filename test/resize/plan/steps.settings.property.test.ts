@@ -6,6 +6,7 @@ import { plan } from '../../../src/resize/plan/steps.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { Case, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
+import { setUp, setup } from '../../support/resize/kubelet-pods.ts';
 import { MiB, NO_VOLUMES, podState, containerChanges } from '../../support/resize/pods.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 
@@ -59,7 +60,7 @@ test('each container ends with the swap and the settings of its target, and with
   });
 });
 
-test('undone from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
+test('rolled back from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
   holds(10_000, withSettings, ({ state, states, steps }) => {
     expectWithin(states, 'derived');
     expect(isDeepStrictEqual(undone(states.at(-1)!, steps).at(-1), state)).toBe(true);
@@ -89,5 +90,32 @@ test('what a target names goes along with an update of memory, changed or not: t
 test('the same target again has no steps', () => {
   holds(10_000, withSettings, ({ target, end }) => {
     expect(plan(end, target)).toEqual([]);
+  });
+});
+
+/** A resize of a pod with what kubelet derives from limits and requests, which follows the new limits. */
+const setUpByKubelet: fc.Arbitrary<Case> = fc
+  .record({ state: podState, wanted: containerChanges, kubelet: setup })
+  .map(({ state: bare, wanted, kubelet }) => {
+    const state: PodState = { ...bare, containers: setUp(bare.containers, kubelet) };
+    const targets = wanted(state).map((limits): ContainerLimits => {
+      const place = state.containers.findIndex(({ id }) => id === limits.id);
+      const [then] = setUp([{ ...state.containers[place]!, ...limits }], {
+        ...kubelet,
+        parts: kubelet.parts.slice(place),
+      });
+      return { ...limits, ...(then?.settings && { settings: then.settings }) };
+    });
+    return new Case(state, { ...podLimitsFor(state, targets), containers: targets, call: 'none', volumes: NO_VOLUMES });
+  });
+
+test('what kubelet derives from a memory limit changes in the same update', () => {
+  holds(6000, setUpByKubelet, ({ states, state, end }) => {
+    const textOf = ({ memory, settings }: LiveContainer): string => `${memory}, high ${settings?.['memory.high']}`;
+    for (const [index, before] of state.containers.entries()) {
+      const ends = [before, end.containers[index]!].map(textOf);
+      const found = states.map(({ containers }) => textOf(containers[index]!)).find((text) => !ends.includes(text));
+      if (found !== undefined) expect.fail(`${found} is neither of ${ends.join(' and ')}`);
+    }
   });
 });

@@ -54,7 +54,7 @@ describe('the history of a pod', () => {
     const first = await completed();
     const { id } = await queue.deferred();
     const events = async (withHistory: boolean): Promise<unknown[]> => {
-      const watch = queue.resizes.watch(undefined, withHistory);
+      const watch = queue.resizes.watch(undefined, { withHistory });
       watch.push({ resize: 'end', pod: web, requester: { kind: 'api' }, at: 0, what: { kind: 'step' } as never });
       const seen: string[] = [];
       for await (const event of watch as AsyncIterable<ResizeEvent>) {

@@ -132,6 +132,22 @@ describe('the bounds of a queue', () => {
     ]);
   });
 
+  test('limit the watchers of one client, so that it leaves some to the others', () => {
+    queue = new ResizeQueue({ watchers: 8 });
+    const taken = (owner?: string): number => {
+      for (let count = 0; ; count += 1)
+        try {
+          queue.resizes.watch(undefined, { owner });
+        } catch (error) {
+          expect(error).toMatchObject({ code: 8, reason: 'TOO_MANY_WATCHERS' });
+          return count;
+        }
+    };
+    expect([taken('process 7'), taken('process 8'), taken('process 7'), taken('process 9')]).toEqual([4, 2, 0, 1]);
+    // The last one is left to the shim itself.
+    expect(taken()).toBe(1);
+  });
+
   test('limit the watchers, and the unread events of each watcher', async () => {
     queue = new ResizeQueue({ watchers: 1, unreadEvents: 3 });
     const slow = queue.resizes.watch();

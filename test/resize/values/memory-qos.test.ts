@@ -7,7 +7,7 @@ import { describeStep } from '../../../src/resize/model/step.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory QoS: what kubelet has derived from limits and requests is scaled by a ResizePod, and what somebody set stays. */
 
@@ -20,14 +20,14 @@ const high = (request: number, limit: number, factor = 0.9): string =>
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(256), [128 * MiB, 128 * MiB]);
   runtime.writeFile('/kubepods/pod1', 'memory.min', '0');
   runtime.writeFile('/kubepods/pod1', 'memory.low', '0');
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
 });
 afterEach(() => runtime.close());
 
@@ -265,7 +265,8 @@ describe('memory.min and memory.low', () => {
 
 describe('an init container that runs, with a sidecar before it and the app container after it', () => {
   const amounts = (limit: number, request: number) => ({
-    ...{ limits: { memory: mi(limit) }, requests: { memory: mi(request) } },
+    limits: { memory: mi(limit) },
+    requests: { memory: mi(request) },
     resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' } as const,
   });
   beforeEach(() => {
@@ -275,7 +276,11 @@ describe('an init container that runs, with a sidecar before it and the app cont
         { name: 'c0', kind: 'init', ...amounts(128, 64) },
         { name: 'web', kind: 'app', ...amounts(100, 50) },
       ],
-      ...{ limits: {}, requests: {}, qosClass: 'Burstable', priority: 0, volumes: new Map() },
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
     });
     create({ 'memory.high': high(64, 128), 'memory.low': text(64) });
     // kubelet: the init container with the sidecar before it, which is more than sidecar and app container.
@@ -319,7 +324,7 @@ describe('a resize that does not end', () => {
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(128));
   });
 
-  test('is undone in every derived value', async () => {
+  test('is rolled back in every derived value', async () => {
     const before = [found(), podFile('memory.low'), podFile('memory.max')];
     const failing = resize(
       { limit: mi(256), request: 96 },

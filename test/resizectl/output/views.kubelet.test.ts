@@ -19,7 +19,7 @@ const pod: WirePod = {
   values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
 };
 
-test('a pod is described with the values that kubelet wants, and why they are deferred', () => {
+test('a pod is described with the pending resize of kubelet, and why they are deferred', () => {
   const text = podDescription({
     ...pod,
     kubelet: {
@@ -30,11 +30,11 @@ test('a pod is described with the values that kubelet wants, and why they are de
     },
   });
   expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 100Mi are in use/m);
-  expect(text).toMatch(/kubelet wants:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
-  expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('kubelet wants'));
+  expect(text).toMatch(/Pending kubelet resize:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
+  expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('Pending kubelet resize'));
 });
 
-test('a pod is described without kubelet if kubelet wants no change', () => {
+test('a pod is described without a pending resize if kubelet has none', () => {
   expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
 });
 

@@ -10,7 +10,11 @@ function values(cpu: string, memory: string): WireValues {
   return {
     limits: { cpu, memory },
     requests: { cpu: '', memory: '' },
-    ...{ cpu_max: '', memory_max: '', cpu_shares: 0, cpu_weight: 0, memory_used_bytes: 12_897_485 },
+    cpu_max: '',
+    memory_max: '',
+    cpu_shares: 0,
+    cpu_weight: 0,
+    memory_used_bytes: 12_897_485,
   };
 }
 
@@ -21,8 +25,15 @@ const podValues = (memory: string, size: number): WirePodValues => ({
 });
 
 const resize: WireResize = {
-  ...{ id: 'f00', pod: { sandbox_id: ids[0]!, uid: 'u', namespace: 'default', name: 'web' }, state: 'COMPLETED' },
-  ...{ reason: '', message: '', steps: [], created: span, changed: span, tries: 1 },
+  id: 'f00',
+  pod: { sandbox_id: ids[0]!, uid: 'u', namespace: 'default', name: 'web' },
+  state: 'COMPLETED',
+  reason: '',
+  message: '',
+  steps: [],
+  created: span,
+  changed: span,
+  tries: 1,
 };
 
 describe('views of resizectl', () => {

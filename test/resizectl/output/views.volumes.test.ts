@@ -4,14 +4,20 @@ import type { WirePodValues, WireValues } from '../../../src/api/wire/messages.t
 
 const nothing = { cpu: '', memory: '' };
 const values: WireValues = {
-  ...{ limits: { cpu: '1', memory: '128Mi' }, requests: nothing, cpu_max: '', memory_max: '' },
-  ...{ cpu_shares: 0, cpu_weight: 0, memory_used_bytes: 0 },
+  limits: { cpu: '1', memory: '128Mi' },
+  requests: nothing,
+  cpu_max: '',
+  memory_max: '',
+  cpu_shares: 0,
+  cpu_weight: 0,
+  memory_used_bytes: 0,
 };
 const withVolume = (more: Partial<WirePodValues['volumes'][number]>): string =>
   podText({
     identity: { sandbox_id: 's', uid: 'u', namespace: 'default', name: 'web' },
     values: {
-      ...{ pod: values, containers: [] },
+      pod: values,
+      containers: [],
       volumes: [{ name: 'cache', size_bytes: 160 * 1024 ** 2, used_bytes: 0, policy: '160Mi', ...more }],
     },
   });

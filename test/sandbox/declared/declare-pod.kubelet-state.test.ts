@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { decode } from '../../../src/runtime/index.ts';
-import { DeclaringRuntime, EXITED, MiB, PRE_STOP, RUNNING, lines } from '../../support/declaring-runtime.ts';
+import { FakeDeclaringRuntime, EXITED, MiB, PRE_STOP, RUNNING, lines } from '../../support/fake-declaring-runtime.ts';
 
-let given: DeclaringRuntime;
+let given: FakeDeclaringRuntime;
 beforeEach(async () => {
-  given = await DeclaringRuntime.start();
+  given = await FakeDeclaringRuntime.start();
 });
 afterEach(() => given.close());
 

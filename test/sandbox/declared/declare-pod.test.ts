@@ -5,11 +5,19 @@ import { decode } from '../../../src/runtime/index.ts';
 import { type DeclaredPod, qosOfCgroup } from '../../../src/sandbox/declared/index.ts';
 import type { PodSpecs } from '../../../src/sandbox/index.ts';
 import { SANDBOX } from '../../support/fake-runtime.ts';
-import { CREATED, DeclaringRuntime, EXITED, MiB, PRE_STOP, RUNNING, lines } from '../../support/declaring-runtime.ts';
+import {
+  CREATED,
+  FakeDeclaringRuntime,
+  EXITED,
+  MiB,
+  PRE_STOP,
+  RUNNING,
+  lines,
+} from '../../support/fake-declaring-runtime.ts';
 
-let given: DeclaringRuntime;
+let given: FakeDeclaringRuntime;
 beforeEach(async () => {
-  given = await DeclaringRuntime.start();
+  given = await FakeDeclaringRuntime.start();
 });
 afterEach(() => given.close());
 

@@ -21,7 +21,10 @@ function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
   return sorted.map((end, index) => bytes.subarray(sorted[index - 1] ?? 0, end));
 }
 
-function reading(onFrame?: (reader: FrameReader) => void): { reader: FrameReader; seen: SeenFrame[] } {
+function reading(
+  onFrame?: (reader: FrameReader) => void,
+  turnCost?: number,
+): { reader: FrameReader; seen: SeenFrame[] } {
   const seen: SeenFrame[] = [];
   const reader = new FrameReader((read) => {
     seen.push({
@@ -31,7 +34,7 @@ function reading(onFrame?: (reader: FrameReader) => void): { reader: FrameReader
       payload: Buffer.from(read.buffer.subarray(read.payload, read.end)),
     });
     onFrame?.(reader);
-  });
+  }, turnCost);
   return { reader, seen };
 }
 
@@ -47,6 +50,30 @@ describe('frame reader', () => {
           for (const chunk of cut(bytes, places)) reader.push(chunk);
           expect(seen).toEqual(sent.map((one) => ({ ...one, payload: Buffer.from(one.payload) })));
           expect(reader.pending).toBe(0);
+        },
+      ),
+    );
+  });
+
+  test('returns the same frames if it pauses, and no more at a time than they may cost', () => {
+    fc.assert(
+      fc.property(
+        fc.array(anyFrame, { maxLength: 12 }),
+        fc.array(fc.nat(40_000), { maxLength: 5 }),
+        fc.integer({ min: 1, max: 20 }),
+        (sent, places, turnCost) => {
+          const { reader, seen } = reading(undefined, turnCost);
+          const bytes = Buffer.concat(sent.map(({ type, flags, id, payload }) => frame(type, flags, id, payload)));
+          for (const chunk of cut(bytes, places)) {
+            const before = seen.length;
+            reader.push(chunk);
+            // One frame more may have begun in the chunk before.
+            expect(seen.length - before).toBeLessThanOrEqual(turnCost + 1);
+            chunk.fill(0xdb);
+          }
+          while (reader.paused) reader.resume();
+          expect(seen).toEqual(sent.map((one) => ({ ...one, payload: Buffer.from(one.payload) })));
+          expect([reader.stopped, reader.pending]).toEqual([false, 0]);
         },
       ),
     );

@@ -9,9 +9,11 @@ import {
   PREFACE,
   RESPONSE,
   SETTINGS,
+  data,
   fieldsOf,
   goawayOf,
   headers,
+  message,
   openProxy,
   request,
   settings,
@@ -27,7 +29,7 @@ const messageOf = (proxy: ReturnType<typeof openProxy>): string | undefined =>
   fieldsOf(proxy.client.take().find(({ type }) => type === HEADERS)!)['grpc-message'];
 
 describe('L2: a client that has connected', () => {
-  test('and sends nothing is disconnected at the handshake timeout', () => {
+  test('a client that sends nothing is disconnected at the handshake timeout', () => {
     const proxy = startProxy();
     vi.advanceTimersByTime(LIMITS.handshakeTimeout - 1);
     expect(proxy.client.destroyed).toBe(false);
@@ -36,7 +38,7 @@ describe('L2: a client that has connected', () => {
     expect(proxy.events).toEqual(['refused handshake']);
   });
 
-  test('and uses HTTP/2 may be idle for days, as kubelet is', () => {
+  test('a client that uses HTTP/2 may be idle for days, as kubelet is', () => {
     const proxy = openProxy();
     vi.advanceTimersByTime(7 * 86_400_000);
     expect([proxy.client.ended, proxy.client.destroyed, proxy.events]).toEqual([false, false, []]);
@@ -52,11 +54,23 @@ describe('L2: a client that has connected', () => {
 });
 
 describe('a call whose backend goes away', () => {
-  test('ends with the words of grpc-go’s client', () => {
+  test.each([
+    ['/pass/A', false],
+    ['/pass/A', true],
+    ['/amend/A', false],
+    ['/amend/A', true],
+    ['/each/A', false],
+    ['/each/A', true],
+  ])('ends with the words of grpc-go’s client: %s, response begun: %s', (path, begun) => {
     const proxy = openProxy();
-    proxy.client.send(headers(1, request('/pass/A'), true));
+    proxy.client.send(headers(1, request(path), true));
+    if (begun) proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(9)).subarray(0, 7)));
     proxy.backend.events.closed(undefined);
-    expect(messageOf(proxy)).toBe('error reading from server: EOF');
+    const last = proxy.client
+      .take()
+      .filter(({ type, id }) => type === HEADERS && id === 1)
+      .at(-1);
+    expect(fieldsOf(last!)).toMatchObject({ 'grpc-status': '14', 'grpc-message': 'error reading from server: EOF' });
   });
 });
 

@@ -89,6 +89,21 @@ export function setProperties(unit: string, properties: readonly Property[]): vo
   callManager('SetUnitProperties', 'sba(sv)', [unit, 'true', ...array(properties)]);
 }
 
+/** Settings of a cgroup that kubelet does not have here, and their properties. */
+const SETTINGS = {
+  'memory.low': 'MemoryLow',
+  'memory.min': 'MemoryMin',
+  'memory.high': 'MemoryHigh',
+  'memory.swap.max': 'MemorySwapMax',
+} as const;
+
+/** Changes a setting of a cgroup as another program does: on its unit as well where systemd owns it. */
+export function writeSetting(folder: string, file: keyof typeof SETTINGS, value: number | 'max'): void {
+  const property = value === 'max' ? NO_LIMIT : String(value);
+  if (isSystemdNode) setProperties(unitOf(folder), [[SETTINGS[file], 't', property]]);
+  writeFileSync(join(folder, file), String(value));
+}
+
 const array = (properties: readonly Property[]): string[] => [String(properties.length), ...properties.flat()];
 
 function callManager(method: string, signature: string, values: readonly string[]): void {

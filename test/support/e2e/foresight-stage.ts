@@ -27,8 +27,8 @@ interface Status {
   readonly state?: string;
   readonly lastError?: { readonly reason: string; readonly message: string };
   readonly decrease?: { readonly state: string; readonly message: string; readonly reclaimedBytes: number };
-  readonly pod: { readonly kubeletWants?: object; readonly actual?: object };
-  readonly containers: Readonly<Record<string, { readonly kubeletWants?: object }>>;
+  readonly pod: { readonly pending?: object; readonly actual?: object };
+  readonly containers: Readonly<Record<string, { readonly pending?: object }>>;
 }
 /** How a process of the container fills memory: page cache, and memory that cannot be reclaimed. */
 export const CASES: {

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { parseAllDocuments } from 'yaml';
 import type { CriClient } from '../cri/client.ts';
 import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
-import type { ClusterApi } from '../kubernetes/fake-cluster-api.ts';
+import type { FakeClusterApi } from '../kubernetes/fake-cluster-api.ts';
 
 /** The part of the DaemonSet that the test reads. */
 interface Template {
@@ -49,7 +49,7 @@ export const image = `docker.io/library/${container.image}`;
 export const STAGING = '/var/lib/cri-resize-shim-installer';
 
 export interface PodSettings {
-  readonly api: ClusterApi;
+  readonly api: FakeClusterApi;
   readonly nodeName: string;
   /** The content of the ConfigMap. */
   readonly config?: string;
@@ -182,7 +182,9 @@ function mounts(folder: string, { api, config = '' }: PodSettings): readonly obj
   };
   return [
     ...container.volumeMounts.map(({ name, mountPath, readOnly = false }) => ({
-      ...{ host_path: sourceOf(name), container_path: mountPath, readonly: readOnly },
+      host_path: sourceOf(name),
+      container_path: mountPath,
+      readonly: readOnly,
     })),
     {
       host_path: join(folder, 'account'),

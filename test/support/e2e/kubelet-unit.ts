@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { expect } from 'vitest';
@@ -9,6 +9,7 @@ export const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 export const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 export const CONFIG = '/var/lib/kubelet/config.yaml';
 const LOG = '/run/stand-in-kubelet.log';
+const PROGRAM = '/run/kubelet';
 /** Holds the endpoint with which the stand-in does not start. */
 export const REFUSES = '/run/stand-in-kubelet-refuses';
 export const SETTINGS = '/etc/cri-resize-shim/config.yaml';
@@ -27,7 +28,10 @@ maxPods: 110
 
 export async function startKubelet(...flags: readonly string[]): Promise<void> {
   writeFileSync(CONFIG, kubeletConfig);
-  const command = [process.execPath, resolve('dist/tools/stand-in-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
+  // The shim finds kubelet by the name of its process.
+  rmSync(PROGRAM, { force: true });
+  symlinkSync(process.execPath, PROGRAM);
+  const command = [PROGRAM, resolve('dist/tools/stand-in-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
   writeFileSync(
     UNIT,
     `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\nRestartSec=1\n`,

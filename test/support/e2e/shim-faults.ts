@@ -1,5 +1,5 @@
 import { chmodSync, cpSync, rmSync, writeFileSync } from 'node:fs';
-import { SETTINGS } from './kubelet-unit.ts';
+import { FLAGS } from './kubelet-unit.ts';
 
 /** Ways in which an installed shim fails to start. */
 
@@ -37,8 +37,14 @@ export function replaced(path: string, content: string | undefined): Pick<Fault,
   };
 }
 
+/** An invalid configuration file does not do this: the shim then forwards every call. */
+export const invalidFlag: Fault = {
+  title: 'an invalid flag',
+  ...replaced(FLAGS, 'CRI_RESIZE_SHIM_FLAGS=--no-such-flag\n'),
+};
+
 export const faults: readonly Fault[] = [
-  { title: 'an invalid configuration', ...replaced(SETTINGS, 'unknownKey: 1\n') },
+  invalidFlag,
   { title: 'a missing Node', ...replaced(NODE, undefined) },
   { title: 'a broken Node', ...replaced(NODE, '\x7fELF broken') },
   { title: 'a corrupt program file', ...replaced(PROGRAM, 'import {') },

@@ -1,14 +1,18 @@
-// The part of kubelet that an exchange of the runtime affects. systemd starts it. It dials the endpoint of its flag or
-// its configuration, lists pods every second, and writes the result of each call as a line of JSON with time, endpoint,
+// The part of kubelet that an exchange of the runtime affects. systemd starts it. It dials the endpoint of its flag, the
+// last drop-in that sets it, or its configuration, lists pods every second, and writes the result of each call as a line of JSON with time, endpoint,
 // and pods or error.
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { Client, credentials } from '@grpc/grpc-js';
 
 const [log = '', refuses = '', ...flags] = process.argv.slice(2);
 const flag = (name: string): string | undefined =>
   flags.findLast((word) => word.startsWith(`--${name}=`))?.slice(name.length + 3);
-const config = flag('config');
-const written = config && /^containerRuntimeEndpoint: *"?([^\s"]+)/m.exec(readFileSync(config, 'utf8'))?.[1];
+const [config, configDir] = [flag('config'), flag('config-dir')];
+const names = configDir === undefined ? [] : readdirSync(configDir).filter((name) => name.endsWith('.conf'));
+const dropIns = names.toSorted().map((name) => `${configDir}/${name}`);
+const written = [config, ...dropIns]
+  .map((file) => file && /^containerRuntimeEndpoint: *"?([^\s"]+)/m.exec(readFileSync(file, 'utf8'))?.[1])
+  .findLast((found) => found !== undefined);
 const endpoint = flag('container-runtime-endpoint') ?? written ?? 'unix:///run/containerd/containerd.sock';
 const note = (entry: object): void =>
   appendFileSync(log, `${JSON.stringify({ time: Date.now(), endpoint, ...entry })}\n`);

@@ -47,7 +47,7 @@ interface Change {
  * Replaces the Kubernetes API server: it lists pods of a node in pages, watches them, and accepts events, for clients
  * with the rights of deploy/rbac.yaml.
  */
-export class ApiServer {
+export class FakeApiServer {
   readonly token = 'hunter2-token';
   readonly asked: Asked[] = [];
   readonly events: PostedEvent[] = [];

@@ -38,7 +38,7 @@ const PATH =
 const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update' };
 
 /** Replaces the Kubernetes API server: nodes, one Lease that is written as if by many clients, and events. */
-export class ClusterApi {
+export class FakeClusterApi {
   readonly token = 'installer-token';
   readonly calls: Call[] = [];
   readonly events: PostedEvent[] = [];
@@ -92,7 +92,9 @@ export class ClusterApi {
   kubeconfig(path: string): string {
     const cluster = { server: `http://${this.advertised}:${this.port}`, 'insecure-skip-tls-verify': true };
     const config = {
-      ...{ apiVersion: 'v1', kind: 'Config', 'current-context': 'test' },
+      apiVersion: 'v1',
+      kind: 'Config',
+      'current-context': 'test',
       contexts: [{ name: 'test', context: { cluster: 'test', user: 'test' } }],
       clusters: [{ name: 'test', cluster }],
       users: [{ name: 'test', user: { token: this.token } }],

@@ -24,7 +24,9 @@ export class FakeInstallNode {
     stateFolder: join(this.folder, 'state'),
     programFolder: this.folder,
     programSpace: 1024 * 1024,
+    flagsFile: join(this.folder, 'etc/flags'),
     kubeletUnit: 'kubelet.service',
+    kubeletFiles: [join(this.folder, 'kubelet/*.*')],
     procRoot: join(this.folder, 'proc'),
     systemdFolder: join(this.folder, 'systemd'),
     proxyProgram: join(this.folder, 'systemd'),
@@ -37,6 +39,15 @@ export class FakeInstallNode {
   constructor() {
     for (const name of ['cgroup', 'proc', 'systemd', 'bin']) mkdirSync(join(this.folder, name));
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
+    this.process(42, 'kubelet');
+  }
+
+  /** Puts a process into the fake procfs. Its root is a folder of its own. */
+  process(pid: number, name: string, { parent = 1, startTime = 1000 } = {}): void {
+    this.put(`proc/${pid}/comm`, `${name}\n`);
+    this.put(`proc/${pid}/stat`, `${pid} (${name}) S ${parent} ${'0 '.repeat(17)}${startTime} 0 0\n`);
+    this.put(`proc/${pid}/status`, `Name:\t${name}\nNSpid:\t${pid}\n`);
+    mkdirSync(join(this.folder, `proc/${pid}/root`), { recursive: true });
   }
 
   /** Returns the path of a file in the folder. */

@@ -4,8 +4,10 @@ import { join } from 'node:path';
 import type { CommandResult, Host } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
 import { contextOf } from '../../../src/install/rollout/context.ts';
-import { type RolloutContext, keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
-import { ClusterApi } from './fake-cluster-api.ts';
+import type { Drift } from '../../../src/endpoint/index.ts';
+import { keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
+import type { RolloutContext } from '../../../src/install/rollout/rollout-context.ts';
+import { FakeClusterApi } from './fake-cluster-api.ts';
 
 /** The results of the work on a fake node. */
 export interface Behaviour {
@@ -13,6 +15,9 @@ export interface Behaviour {
   readonly uninstall?: () => CommandResult;
   readonly look?: CommandResult;
   readonly kubeletStart?: () => number;
+  /** Whether kubelet uses the shim. */
+  readonly drift?: () => Drift;
+  readonly repairsDrift?: boolean;
 }
 
 export const done: CommandResult = { code: 0, lines: [] };
@@ -21,7 +26,7 @@ const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 /** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
 export class FakeCluster {
   readonly folder = mkdtempSync(join(tmpdir(), 'cluster-'));
-  readonly api = new ClusterApi();
+  readonly api = new FakeClusterApi();
   /** The work that was done on hosts, in order. */
   readonly work: string[] = [];
   readonly nodes: FakeNode[] = [];
@@ -48,6 +53,8 @@ export class FakeCluster {
 
 export class FakeNode {
   readonly messages: string[] = [];
+  /** How often the pod has looked at kubelet. */
+  looks = 0;
   isInstalled = false;
   isReady = false;
   /** Whether the program is on the host. */
@@ -74,7 +81,13 @@ export class FakeNode {
       unstage: () => Promise.resolve(void (this.isStaged = false)),
       turns: { ...parts.turns, random: () => 0 },
       markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
-      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, ...times },
+      drift: () =>
+        new Promise((resolve) => {
+          this.looks += 1;
+          resolve(behaviour.drift?.() ?? { state: 'shim', note: '' });
+        }),
+      repairsDrift: behaviour.repairsDrift ?? false,
+      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, ...times },
     };
   }
 

@@ -115,7 +115,7 @@ export class TestApi {
     this.registry = new Registry(backend);
     this.learn(web);
     this.registry.learnContainer({ containerId: app, sandboxId: web.sandboxId, name: 'app' });
-    const bounds = { watchers: 2, unreadEvents: 50 };
+    const bounds = { watchers: 3, unreadEvents: 50 };
     this.resizes = createResizes({ core: this.core, clock: this.clock, store: new FakeStore(), bounds });
     this.registry.watch({
       podAdded: () => undefined,

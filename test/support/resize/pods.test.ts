@@ -89,3 +89,32 @@ test('the random pods declare containers of every kind in every state, with and 
     ]),
   );
 });
+
+test('the random pods have what each configuration of kubelet derives, also where it is nothing', () => {
+  const seen = new Set<string>();
+  holds(4000, any, ({ state: { containers, memory, cpu } }) => {
+    for (const { settings = {}, memory: limit, cpu: own } of containers) {
+      for (const [file, text] of Object.entries(settings))
+        seen.add(`${file} ${text === '0' ? 'none' : text === 'max' ? 'max' : 'set'}`);
+      if (limit === 'max' && own.quota === 'max') seen.add(`no limits, ${settings['memory.high'] ?? 'no memory.high'}`);
+    }
+    if (memory === 'max' && cpu.quota === 'max') seen.add('a pod without limits');
+  });
+  expect([...seen]).toEqual(
+    expect.arrayContaining([
+      'memory.high set',
+      'memory.high max',
+      'memory.min none',
+      'memory.min set',
+      'memory.low none',
+      'memory.low set',
+      'memory.swap.max none',
+      'memory.swap.max set',
+      'cpuset.cpus set',
+      // BestEffort.
+      'no limits, max',
+      'no limits, no memory.high',
+      'a pod without limits',
+    ]),
+  );
+});

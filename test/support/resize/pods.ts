@@ -10,6 +10,7 @@ import {
 } from '../../../src/core/quantities/index.ts';
 import type { Amounts } from '../../../src/sandbox/index.ts';
 import { type Counted, declaration, declaredPod, kubeletLimit } from './declared-pods.ts';
+import { setUp, setup } from './kubelet-pods.ts';
 import type { LiveContainer, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
@@ -82,8 +83,9 @@ export const podState: fc.Arbitrary<PodState> = fc
     overhead,
     sizes: fc.array(volumeSize, { maxLength: 3 }),
     declares: fc.option(declaration, { nil: undefined, freq: 2 }),
+    kubelet: setup,
   })
-  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes, declares }) => {
+  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes, declares, kubelet }) => {
     const containers = asked.map(
       ({ shares: known, ...limits }, index): LiveContainer => ({
         id: `c${index}`,
@@ -107,7 +109,10 @@ export const podState: fc.Arbitrary<PodState> = fc
       ...pod,
       memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MiB, PAGE))),
       cpu: { quota: quota === Infinity ? ('max' as const) : microseconds(quota), period: PERIOD },
-      containers: containers.map((entry) => ({ ...entry, memory: inPages(entry.memory) })),
+      containers: setUp(
+        containers.map((entry) => ({ ...entry, memory: inPages(entry.memory) })),
+        kubelet,
+      ),
     };
   });
 

@@ -16,7 +16,7 @@ import { execa } from 'execa';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
 import { errnoOf } from '../../../tools/download/errors.ts';
-import { ApiServer } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeBackend, RawClient } from '../../support/daemon/fake-backend.ts';
 import { Program } from '../../support/daemon/daemon-program.ts';
 import { madeExecutable } from './made.ts';
@@ -108,7 +108,7 @@ async function backend(): Promise<string> {
 
 describe('the daemon of the single executable', () => {
   test('serves metrics and watches annotations if its configuration file enables them', async () => {
-    const server = await new ApiServer().start();
+    const server = await new FakeApiServer().start();
     open.push(() => server.stop());
     const socketPath = join(folder, 'shim/metrics.sock');
     const config = join(folder, 'config.yaml');

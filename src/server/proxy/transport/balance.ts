@@ -7,19 +7,19 @@ const OWN_BACKLOG_LIMIT = 1_048_576;
 
 /**
  * Pauses and resumes transports, so that the proxy reads from no side faster than the others take the data.
- * @param readClient whether the client is to be read at all
+ * @param reads whether each side is to be read at all
  */
 export function balance(
   client: Transport,
   backend: Transport | undefined,
   locals: Iterable<Transport>,
-  readClient: boolean,
+  reads: { readonly client: boolean; readonly backend: boolean },
 ): void {
   const { backlog } = client;
   const forClient = backlog <= BACKLOG_LIMIT;
-  let fromClient = readClient && backlog <= OWN_BACKLOG_LIMIT;
+  let fromClient = reads.client && backlog <= OWN_BACKLOG_LIMIT;
   if (backend !== undefined) {
-    setReading(backend, forClient && backend.backlog <= OWN_BACKLOG_LIMIT);
+    setReading(backend, reads.backend && forClient && backend.backlog <= OWN_BACKLOG_LIMIT);
     fromClient &&= backend.backlog <= BACKLOG_LIMIT;
   }
   for (const local of locals) {

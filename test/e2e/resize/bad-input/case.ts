@@ -33,7 +33,9 @@ export const FAILED_PRECONDITION = 9;
 
 export const invalid = (...says: string[]): Refused => refused(INVALID_ARGUMENT, 'INVALID_VALUE', ...says);
 export const refused = (code: number, reason: string, ...says: string[]): Refused => ({
-  ...{ by: 'shim', code, reason },
+  by: 'shim',
+  code,
+  reason,
   says,
 });
 export const passedOn: PassedOn = { by: 'runtime' };

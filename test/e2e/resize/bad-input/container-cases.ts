@@ -15,7 +15,9 @@ const call = 'UpdateContainerResources';
 
 /** Resources of one container, by default `a`. */
 const of = (name: string, linux: object, answer: Refused | PassedOn, container = 'a'): BadCase => ({
-  ...{ name, call, answer },
+  name,
+  call,
+  answer,
   request: ({ pod }) => ({ container_id: pod.id(container), linux }),
 });
 
@@ -106,7 +108,9 @@ const ids: readonly BadCase[] = [
   ['empty', ''],
   ['with a path', '../../etc'],
 ].map(([name, container_id]) => ({
-  ...{ name: `an id ${name}`, call, answer: passedOn },
+  name: `an id ${name}`,
+  call,
+  answer: passedOn,
   request: () => ({ container_id, linux: raising }),
 }));
 
@@ -137,32 +141,44 @@ const refusedByRuntime: readonly BadCase[] = [
 
 const shapes: readonly BadCase[] = [
   {
-    ...{ name: 'an over-long id', call, answer: invalid('container_id', 'ffff') },
+    name: 'an over-long id',
+    call,
+    answer: invalid('container_id', 'ffff'),
     request: () => ({ container_id: 'f'.repeat(100_000), linux: raising }),
   },
   {
-    ...{ name: 'both linux and windows', call, answer: invalid('container a of pod default/web', 'windows', 'linux') },
+    name: 'both linux and windows',
+    call,
+    answer: invalid('container a of pod default/web', 'windows', 'linux'),
     request: ({ pod }) => ({ container_id: pod.id('a'), linux: limits(64), windows: { cpu_shares: 5 } }),
   },
   { name: 'no resources', call, answer: passedOn, request: ({ pod }) => ({ container_id: pod.id('a') }) },
   { name: 'an empty message', call, answer: passedOn, request: () => Buffer.alloc(0) },
   {
-    ...{ name: 'an ambiguous prefix', call, answer: passedOn },
+    name: 'an ambiguous prefix',
+    call,
+    answer: passedOn,
     request: ({ ambiguous }) => ({ container_id: ambiguous.container, linux: raising }),
   },
   { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.id('a')) },
   { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },
   { name: 'nested groups', call, answer: passedOn, request: nested },
   {
-    ...{ name: 'a million keys of unified', call, answer: invalid(call, 'bytes') },
+    name: 'a million keys of unified',
+    call,
+    answer: invalid(call, 'bytes'),
     request: ({ pod }) => withEntries(1_000_000, pod.id('a'), [2, 9]),
   },
   {
-    ...{ name: 'a hundred thousand annotations', call, answer: invalid(call, 'bytes') },
+    name: 'a hundred thousand annotations',
+    call,
+    answer: invalid(call, 'bytes'),
     request: ({ pod }) => withEntries(100_000, pod.id('a'), [4]),
   },
   {
-    ...{ name: 'ten thousand keys of unified', call, answer: invalid('unified', '"key0"') },
+    name: 'ten thousand keys of unified',
+    call,
+    answer: invalid('unified', '"key0"'),
     request: ({ pod }) => withEntries(10_000, pod.id('a'), [2, 9]),
   },
 ];

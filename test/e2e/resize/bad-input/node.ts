@@ -77,7 +77,11 @@ export async function startNode(): Promise<BadInputNode> {
     containers.push(...extra.slice(-1));
   }
   return {
-    ...{ shim, cri, direct, api, pod },
+    shim,
+    cri,
+    direct,
+    api,
+    pod,
     implementsPodUpdate: await implementsPodUpdate(direct),
     bareSandboxes: sandboxes.slice(1),
     ambiguous: { pod: shared(sandboxes) ?? '', container: shared(containers) ?? '' },

@@ -18,7 +18,9 @@ const MEMORY = 'memory_limit_in_bytes';
 const NAME = 'pod default/web';
 
 const of = (name: string, request: object, answer: Refused | PassedOn): BadCase => ({
-  ...{ name, call, answer },
+  name,
+  call,
+  answer,
   request: ({ pod }) => ({ pod_sandbox_id: pod.sandboxId, ...request }),
 });
 
@@ -50,14 +52,18 @@ const annotation = (name: string, value: string): BadCase =>
   );
 
 const id = (name: string, pod_sandbox_id: string): BadCase => ({
-  ...{ name: `an id ${name}`, call, isForwardedIfImplemented: true },
+  name: `an id ${name}`,
+  call,
+  isForwardedIfImplemented: true,
   request: () => ({ pod_sandbox_id, resources: { [MEMORY]: 256 * MiB } }),
   answer: refused(NOT_FOUND, 'UNKNOWN_POD', pod_sandbox_id.slice(0, 40)),
 });
 
 /** A runtime that does not implement the call answers these when the shim asks for the status of the pod. */
 const asStatus = (name: string, idOf: (node: Parameters<BadCase['request']>[0]) => string): BadCase => ({
-  ...{ name, call, isForwardedIfImplemented: true },
+  name,
+  call,
+  isForwardedIfImplemented: true,
   request: (node) => ({ pod_sandbox_id: idOf(node), resources: { [MEMORY]: 256 * MiB } }),
   answer: {
     by: 'runtime',
@@ -110,18 +116,23 @@ export const podCases: readonly BadCase[] = [
   id('with a path', '../../etc'),
   {
     ...id('over-long', 'f'.repeat(100_000)),
-    ...{ answer: invalid('pod_sandbox_id', 'ffff'), isForwardedIfImplemented: false },
+    answer: invalid('pod_sandbox_id', 'ffff'),
+    isForwardedIfImplemented: false,
   },
   asStatus('an empty id', () => ''),
   asStatus('an ambiguous prefix', ({ ambiguous }) => ambiguous.pod),
   {
-    ...{ name: 'a pod without its own cgroup', call, answer: passedOn },
+    name: 'a pod without its own cgroup',
+    call,
+    answer: passedOn,
     request: ({ bareSandboxes }) => ({ pod_sandbox_id: bareSandboxes[0], resources: { [MEMORY]: 256 * MiB } }),
   },
   { name: 'truncated', call, answer: passedOn, request: ({ pod }) => truncated(pod.sandboxId) },
   { name: 'no protobuf', call, answer: passedOn, request: () => NO_PROTOBUF },
   {
-    ...{ name: 'a hundred thousand annotations', call, answer: invalid(call, 'bytes') },
+    name: 'a hundred thousand annotations',
+    call,
+    answer: invalid(call, 'bytes'),
     request: ({ pod }) => withEntries(100_000, pod.sandboxId, [4]),
   },
 ];

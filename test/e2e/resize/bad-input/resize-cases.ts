@@ -13,7 +13,9 @@ import { type BadInputNode, MiB } from './node.ts';
 const call = 'ResizePod';
 
 const of = (name: string, request: object, answer: Refused): BadCase => ({
-  ...{ name, call, answer },
+  name,
+  call,
+  answer,
   request: ({ pod }) => ({ pod: { sandbox_id: pod.sandboxId }, ...request }),
 });
 
@@ -48,7 +50,9 @@ const unknown = (name: string): BadCase =>
   container(name, refused(INVALID_ARGUMENT, 'UNKNOWN_CONTAINER', 'pod default/web', name));
 
 const pod = (name: string, ref: object | ((node: BadInputNode) => object), answer: Refused): BadCase => ({
-  ...{ name, call, answer },
+  name,
+  call,
+  answer,
   request: (node) => ({
     pod: typeof ref === 'function' ? (ref as (of: BadInputNode) => object)(node) : ref,
     resources: { limits: { memory: '256Mi' } },
@@ -142,7 +146,9 @@ export const resizeCases: readonly BadCase[] = [
   { name: 'no protobuf', call, answer: invalid('ResizePodRequest'), request: () => NO_PROTOBUF },
   { name: 'an empty message', call, answer: invalid('pod'), request: () => Buffer.alloc(0) },
   {
-    ...{ name: 'a hundred thousand containers', call, answer: invalid('ResizePodRequest', 'bytes') },
+    name: 'a hundred thousand containers',
+    call,
+    answer: invalid('ResizePodRequest', 'bytes'),
     request: ({ pod: { sandboxId } }) => withEntries(100_000, sandboxId, [3]),
   },
 ];

@@ -78,16 +78,16 @@ describe('the info of a pod with a pending kubelet resize', () => {
   const info = () => podInfo(runtime.context, SANDBOX);
   const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
-  test('has the values that kubelet wants next to the actual ones', async () => {
+  test('has the pending values of kubelet next to the actual ones', async () => {
     await makePod([192, 64], [96, 64]);
     expect(await info()).toMatchObject({
-      pod: { kubeletWants: wants(160), actual: { 'memory.max': String(256 * MiB) } },
-      containers: { c0: { kubeletWants: wants(96) } },
+      pod: { pending: wants(160), actual: { 'memory.max': String(256 * MiB) } },
+      containers: { c0: { pending: wants(96) } },
     });
-    expect((await info()).containers['c1']?.kubeletWants).toBeUndefined();
+    expect((await info()).containers['c1']?.pending).toBeUndefined();
     await update(0, 96);
     runtime.actuated.set('uid-1', entry(96, 64));
-    expect((await info()).pod.kubeletWants).toBeUndefined();
+    expect((await info()).pod.pending).toBeUndefined();
   });
 
   test('has the pod limit that kubelet 1.36 computes with an ended init container', async () => {
@@ -110,7 +110,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     });
     runtime.allocated.set('uid-1', listsInit(entry(96, 64)));
     runtime.actuated.set('uid-1', listsInit(entry(192, 64)));
-    expect((await info()).pod).toMatchObject({ kubeletWants: wants(160) });
+    expect((await info()).pod).toMatchObject({ pending: wants(160) });
   });
 
   test('is Deferred with the figures while memory cannot be reclaimed, and Completed after that', async () => {

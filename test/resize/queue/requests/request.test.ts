@@ -102,7 +102,7 @@ describe('an invalid ResizePod request', () => {
     [
       { cache: '64Mo' },
       'INVALID_ANNOTATION',
-      'volumes["cache"]: "64Mo": want 256Mi, 50%, 50%/<container>, follow or fixed',
+      'volumes["cache"]: "64Mo": expected 256Mi, 50%, 50%/<container>, follow or fixed',
     ],
     [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume cannot have no size'],
   ])('is rejected with field and value: volumes %o', (volumes, reason, message) => {

@@ -41,7 +41,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('it is an error without a message', () => {
+  test('an error without a message is forwarded as received', () => {
     const proxy = proxyWithCall();
     const answer = headers(1, [...RESPONSE, { name: 'grpc-status', value: '5' }], true);
     proxy.backend.send(answer);

@@ -64,7 +64,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('but not such frames of a call that is forwarded unread', () => {
+  test('frames of one byte of a call that is forwarded unread do not count', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A')));
     for (let sent = 0; sent < 200; sent += 1)

@@ -8,7 +8,7 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** A memory limit below the anonymous memory in use: it fits where that memory can go to swap, and stays there. */
 
@@ -18,11 +18,11 @@ const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(200), [200 * MiB]);
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
   mkdirSync(join(runtime.procRoot, 'sys/vm'), { recursive: true });
   writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${64 * 1024} kB\n`);
   for (const cgroup of ['/kubepods', '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.swap.max', 'max');

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ReferenceEncoder } from '../../../support/http2/reference-hpack.ts';
+import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
 import {
   END_HEADERS,
   END_STREAM,
@@ -9,7 +9,7 @@ import {
   openProxy,
   parseFrames,
   request,
-} from '../../../support/http2/wire.ts';
+} from '../../support/http2/wire.ts';
 
 const MiB = 1_048_576;
 const STREAMS = 400;

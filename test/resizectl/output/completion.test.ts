@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { commandTexts } from '../../../src/resizectl/command-table.ts';
-import { completionScript } from '../../../src/resizectl/commands/completion.ts';
+import { completionScript } from '../../../src/resizectl/output/completion.ts';
 
 describe('completionScript', () => {
   /** Returns what bash offers for these words, with a fake `resizectl` that lists two pods. */

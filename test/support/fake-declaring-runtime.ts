@@ -23,11 +23,11 @@ interface Given {
 }
 
 /** A runtime whose containers, with kubelet's state and a spec, say what a pod declares. */
-export class DeclaringRuntime {
+export class FakeDeclaringRuntime {
   private constructor(readonly runtime: FakeRuntime) {}
 
-  static async start(): Promise<DeclaringRuntime> {
-    return new DeclaringRuntime(await FakeRuntime.start());
+  static async start(): Promise<FakeDeclaringRuntime> {
+    return new FakeDeclaringRuntime(await FakeRuntime.start());
   }
 
   close(): Promise<void> {
@@ -42,7 +42,12 @@ export class DeclaringRuntime {
         // The backend lists them in any order.
         containers: containers
           .map(({ name, state, labels = {}, annotations = {} }, index) => ({
-            ...{ id: ids[index]!, pod_sandbox_id: SANDBOX, metadata: { name }, state, labels, annotations },
+            id: ids[index]!,
+            pod_sandbox_id: SANDBOX,
+            metadata: { name },
+            state,
+            labels,
+            annotations,
             created_at: BigInt(index + 1),
           }))
           .reverse(),
@@ -50,7 +55,9 @@ export class DeclaringRuntime {
     );
     for (const [index, { name, state, limit = 0, milliCpu = 0, exitCode = 0 }] of containers.entries())
       this.runtime.describeContainer(ids[index]!, {
-        ...{ metadata: { name }, state, exit_code: exitCode },
+        metadata: { name },
+        state,
+        exit_code: exitCode,
         resources: {
           linux: {
             memory_limit_in_bytes: BigInt(limit * MiB),

@@ -6,7 +6,7 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { StoringRuntime } from '../../support/storing-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 const MiB = 1024 * 1024;
 const mi = (count: number): bigint => BigInt(count * MiB);
@@ -20,12 +20,12 @@ const all = ['memory.max', 'memory.swap.max', 'memory.high', 'memory.low', 'cpus
 const read = (): string[] => all.map((file) => runtime.read(`${containerId(0)}/${file}`));
 
 let runtime: FakeRuntime;
-let store: StoringRuntime;
+let store: FakeStoringRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(text(300), [100 * MiB, 200 * MiB]);
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  store = new StoringRuntime(runtime);
+  store = new FakeStoringRuntime(runtime);
   const limits = { cpu_quota: 10_000n, cpu_period: 100_000n };
   store.create(0, { ...limits, memory_limit_in_bytes: mi(100), memory_swap_limit_in_bytes: mi(164) }, files);
   store.create(1, { ...limits, memory_limit_in_bytes: mi(200) });
@@ -124,7 +124,7 @@ describe('A8: every field of an update', () => {
     expect(store.asked).toEqual([]);
   });
 
-  test('that fails midway is undone', async () => {
+  test('that fails midway is rolled back', async () => {
     const before = read();
     const failing = update(everything, async () => {
       await apply(everything);
@@ -140,7 +140,7 @@ describe('A8: every field of an update', () => {
     ['memory.high', 'max'],
     ['memory.low', '0'],
     ['cpuset.cpus', '0-3'],
-  ])('%s that the kernel does not have: the call fails, and all of it is undone', async (file, old) => {
+  ])('%s that the kernel does not have: the call fails, and all of it is rolled back', async (file, old) => {
     const failing = update(everything, async () => {
       await apply(everything);
       runtime.writeFile(CGROUP, file, old);
@@ -161,7 +161,7 @@ describe('A8: every field of an update', () => {
     expect(runtime.warnings).toContainEqual(expect.objectContaining({ files: 'memory.swap.max, hugetlb.2MB.max' }));
   });
 
-  test('without limits that fails midway is undone, though it does not wait for the pod', async () => {
+  test('without limits that fails midway is rolled back, though it does not wait for the pod', async () => {
     const linux: Linux = { cpuset_cpus: '0-1', unified: { 'memory.high': text(90) } };
     const failing = update(linux, async () => {
       await apply(linux);
@@ -211,7 +211,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
   };
   const linux: Linux = { ...everything, cpu_quota: 0n, cpu_period: 0n };
 
-  test('is undone in every field', async () => {
+  test('is rolled back in every field', async () => {
     await cutOff();
     await apply(linux);
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));

@@ -5,7 +5,7 @@ import { type FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
  * A runtime with a store, as containerd has it: an update is merged into what is stored, and all of that is written to the cgroup, swap
  * before memory and `unified` last, as runc does. Memory without swap means no swap.
  */
-export class StoringRuntime {
+export class FakeStoringRuntime {
   readonly #runtime: FakeRuntime;
   readonly #stored = new Map<string, Messages['LinuxContainerResources']>();
   /** The updates that the shim has asked for. */

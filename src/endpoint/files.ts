@@ -1,0 +1,64 @@
+import { lstat, open, readdir } from 'node:fs/promises';
+import type { Dirent } from 'node:fs';
+import { constants } from 'node:fs';
+
+/** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
+export const LONGEST_FILE = 1024 * 1024;
+/** Files and folders below `--config-dir`. */
+export const MOST_ENTRIES = 4096;
+
+/** Reads a small regular file. Rejects for anything else: a FIFO would never end. @param path where to read it @param file for errors */
+export async function readSmall(path: string, file: string): Promise<string> {
+  const opened = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stat = await opened.stat();
+    if (!stat.isFile()) throw new Error(`${file} is not a regular file`);
+    if (stat.size > LONGEST_FILE) throw new Error(`${file} is longer than ${LONGEST_FILE} bytes`);
+    return await opened.readFile('utf8');
+  } finally {
+    await opened.close();
+  }
+}
+
+/**
+ * Lists the drop-ins of `--config-dir` in the order in which kubelet merges them, relative to the folder. kubelet walks the folder with
+ * filepath.WalkDir: entries in the order of the bytes of their names, subfolders in their place, symbolic links not followed to folders.
+ * It takes every entry that is no folder and whose name ends with `.conf` (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+ * A folder that is itself a symbolic link is walked only with a slash at its end: WalkDir begins with Lstat.
+ * @param folder where to read it
+ */
+export async function dropInsIn(folder: string): Promise<readonly string[]> {
+  if (!(await lstat(folder)).isDirectory()) return [];
+  const found: string[] = [];
+  let seen = 0;
+  const walk = async (inside: string): Promise<void> => {
+    for (const entry of await entriesOf(`${folder}/${inside}`)) {
+      seen += 1;
+      if (seen > MOST_ENTRIES) throw new Error(`${folder} has more than ${MOST_ENTRIES} entries`);
+      const path = `${inside}${entry.name}`;
+      if (entry.isDirectory()) await walk(`${path}/`);
+      else if (isDropInName(entry.name)) found.push(path);
+    }
+  };
+  await walk('');
+  return found;
+}
+
+async function entriesOf(folder: string): Promise<readonly Dirent[]> {
+  return (await readdir(folder, { withFileTypes: true })).toSorted((one, other) => compareNames(one.name, other.name));
+}
+
+/** As filepath.Ext in Go: `.conf` alone is a drop-in too. */
+const isDropInName = (name: string): boolean => name.endsWith('.conf');
+
+const compareNames = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+/** Compares two drop-ins, relative to their folder, in the order in which kubelet merges them. The later one is greater. */
+export function compareDropIns(one: string, other: string): number {
+  const [names, others] = [one.split('/'), other.split('/')];
+  for (const [index, name] of names.entries()) {
+    const order = compareNames(name, others[index] ?? '');
+    if (order !== 0) return order;
+  }
+  return names.length - others.length;
+}

@@ -1,0 +1,130 @@
+import { readFile, readdir, readlink } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { errnoOf } from '../core/errors/index.ts';
+import type { KubeletView } from './chain.ts';
+import { type EndpointFlags, endpointFlagsOf } from './command-line.ts';
+
+/** A kubelet that runs. */
+export interface KubeletProcess {
+  readonly pid: number;
+  /** Differs between two processes that have the same pid one after the other. */
+  readonly startTime: string;
+  readonly flags: EndpointFlags;
+  readonly view: KubeletView;
+}
+
+/**
+ * The folder of drop-ins of k3s, which has its kubelet inside its own process and overwrites its own command line (proctitle.SetProcTitle
+ * in pkg/cli/server). It starts kubelet with `--config-dir` alone (kubeletArgsAndConfig in pkg/daemons/agent/agent_linux.go, since 1.32).
+ */
+export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
+
+const K3S = /^k3s(?:-server|-agent)?$/;
+/** The names of the processes that are, or have inside, a kubelet. */
+const KUBELET = /^(?:kubelet|kubelite|k3s|k3s-server|k3s-agent)$/;
+
+/**
+ * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet themselves, below
+ * their own unit. Rejects if the process has ended.
+ * @param procRoot mount point of procfs
+ */
+export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
+  if (K3S.test(await nameOf(procRoot, mainPid)) || (await nameOf(procRoot, mainPid)) === 'kubelet')
+    return processOf(procRoot, mainPid);
+  const child = await childCalledKubelet(procRoot, mainPid);
+  return processOf(procRoot, child ?? mainPid);
+}
+
+/**
+ * Finds the kubelet of this node among all processes; undefined if there is none. Processes of other PID namespaces, such as those of a
+ * kubelet in a container, do not count.
+ * @param procRoot mount point of procfs
+ */
+export async function findKubeletProcess(procRoot: string): Promise<KubeletProcess | undefined> {
+  for (const pid of await pidsIn(procRoot)) {
+    try {
+      if (!KUBELET.test(await nameOf(procRoot, pid)) || !(await isOfOurNamespace(procRoot, pid))) continue;
+      return await processOf(procRoot, pid);
+    } catch (error) {
+      if (!hasEnded(error)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** Whether a process that was found before still runs. */
+export async function stillRuns(procRoot: string, { pid, startTime }: KubeletProcess): Promise<boolean> {
+  try {
+    return (await startTimeOf(procRoot, pid)) === startTime;
+  } catch (error) {
+    if (hasEnded(error)) return false;
+    throw error;
+  }
+}
+
+async function processOf(procRoot: string, pid: number): Promise<KubeletProcess> {
+  const startTime = await startTimeOf(procRoot, pid);
+  const words = (await readFile(`${procRoot}/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
+  const flags = endpointFlagsOf(words);
+  const isEmbedded = K3S.test(basename(words[0]?.split(' ', 1)[0] ?? '')) && flags.configDir === undefined;
+  return {
+    pid,
+    startTime,
+    flags: isEmbedded ? { ...flags, configDir: K3S_DROP_INS } : flags,
+    view: { root: await rootOf(procRoot, pid), cwd: `${procRoot}/${pid}/cwd` },
+  };
+}
+
+/** The path of a process's root, or our own root where the kernel does not let us look (ptrace(2), access mode checking): the shim's unit lacks CAP_SYS_PTRACE. */
+async function rootOf(procRoot: string, pid: number): Promise<string> {
+  const root = `${procRoot}/${pid}/root`;
+  try {
+    await readlink(root);
+    return root;
+  } catch (error) {
+    if (['EACCES', 'EPERM'].includes(errnoOf(error) ?? '')) return '';
+    // A folder, in tests.
+    if (errnoOf(error) === 'EINVAL') return root;
+    throw error;
+  }
+}
+
+const nameOf = async (procRoot: string, pid: number): Promise<string> =>
+  (await readFile(`${procRoot}/${pid}/comm`, 'utf8')).trimEnd();
+
+/** The fields of proc_pid_stat(5) after the name, which may have spaces and parentheses. */
+async function statOf(procRoot: string, pid: number): Promise<readonly string[]> {
+  const text = await readFile(`${procRoot}/${pid}/stat`, 'utf8');
+  return text.slice(text.lastIndexOf(')') + 2).split(' ');
+}
+
+/** Fields 4 and 22 of proc_pid_stat(5): the parent, and the start in ticks since the boot. */
+const PARENT = 1;
+const START_TIME = 19;
+
+const startTimeOf = async (procRoot: string, pid: number): Promise<string> =>
+  (await statOf(procRoot, pid))[START_TIME] ?? '';
+
+async function childCalledKubelet(procRoot: string, parent: number): Promise<number | undefined> {
+  for (const pid of await pidsIn(procRoot)) {
+    try {
+      if ((await nameOf(procRoot, pid)) !== 'kubelet') continue;
+      if (Number((await statOf(procRoot, pid))[PARENT]) === parent) return pid;
+    } catch (error) {
+      if (!hasEnded(error)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** NSpid has one number for each PID namespace from that of procfs to that of the process (proc_pid_status(5)). */
+async function isOfOurNamespace(procRoot: string, pid: number): Promise<boolean> {
+  const status = await readFile(`${procRoot}/${pid}/status`, 'utf8');
+  const [, pids = ''] = /^NSpid:\s*(.*)$/m.exec(status) ?? [];
+  return pids.trim().split(/\s+/).length === 1;
+}
+
+const pidsIn = async (procRoot: string): Promise<readonly number[]> =>
+  (await readdir(procRoot)).filter((name) => /^\d+$/.test(name)).map(Number);
+
+const hasEnded = (error: unknown): boolean => ['ENOENT', 'ESRCH'].includes(errnoOf(error) ?? '');

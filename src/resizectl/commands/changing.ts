@@ -1,0 +1,55 @@
+import { parseDuration } from '../../config/index.ts';
+import { type ChangesResult, type Plan, Refusal, applyChanges, probeChanges } from '../../install/node/index.ts';
+import { Exit } from '../command-table.ts';
+import { UsageError } from '../output/index.ts';
+import type { Context, InstallOptions } from './context.ts';
+
+const exits: Readonly<Record<ChangesResult, Exit>> = {
+  done: Exit.done,
+  undone: Exit.infeasible,
+  'undo failed': Exit.undoFailed,
+};
+
+const DEFAULT_TIMEOUT_MS = 60_000;
+
+/** Returns the value of --timeout in milliseconds. Throws UsageError. */
+export function timeoutOf(timeout: string | undefined): number {
+  const timeoutMs = timeout === undefined ? DEFAULT_TIMEOUT_MS : parseDuration(timeout);
+  if (timeoutMs !== undefined && timeoutMs > 0) return timeoutMs;
+  throw new UsageError(`--timeout: invalid duration ${JSON.stringify(timeout)}: expected a duration such as 30s or 2m`);
+}
+
+/**
+ * Makes the changes of a plan, or prints them. An interrupt rolls them back. Returns the exit code.
+ * @param planOf throws Refusal; its signal aborts on an interrupt
+ */
+export async function changing(
+  { print }: Pick<Context, 'print'>,
+  { dryRun }: Pick<InstallOptions, 'dryRun'>,
+  planOf: (signal: AbortSignal) => Promise<Plan>,
+): Promise<Exit> {
+  const ending = new AbortController();
+  const end = (signal: NodeJS.Signals): void => ending.abort(new Error(`interrupted by ${signal}`));
+  // A closed pipe (`| head`) must not end the process half way.
+  process.stdout.removeAllListeners('error').on('error', () => undefined);
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  for (const signal of signals) process.on(signal, end);
+  try {
+    const printLine = (line: string): void => print(`${line}\n`);
+    const { changes, already } = await planOf(ending.signal);
+    for (const line of already) printLine(`already: ${line}`);
+    if (dryRun === true) {
+      for (const { description } of changes) printLine(`would: ${description}`);
+    }
+    const problems = await probeChanges(changes);
+    if (problems.length > 0)
+      throw new UsageError(`nothing was changed, because this is not possible: ${problems.join('; ')}`);
+    if (dryRun === true) return Exit.done;
+    return exits[await applyChanges(changes, printLine, ending.signal)];
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.remedy}`, { cause: error });
+  } finally {
+    for (const signal of signals) process.off(signal, end);
+  }
+}

@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from '../../../src/core/quantities/sizes.ts';
+
+test('a size is exact in the largest unit that leaves a whole number', () => {
+  expect([0, 1000, 1024, 2 ** 20 * 1280, 2 ** 30, 2 ** 40].map(exactSize)).toEqual([
+    '0',
+    '1000',
+    '1Ki',
+    '1280Mi',
+    '1Gi',
+    '1Ti',
+  ]);
+});
+
+test('a size is rounded to one decimal in the largest unit that it reaches', () => {
+  expect([0, 1023, 1536, 2 ** 20 * 12.34, 2 ** 40].map(roundedSize)).toEqual(['0', '1023', '1.5Ki', '12.3Mi', '1Ti']);
+  expect([0, 1536, 2 ** 30].map(roundedSizeWithUnit)).toEqual(['0 B', '1.5 KiB', '1 GiB']);
+});
+
+test('a duration has milliseconds below a second, and seconds from there on', () => {
+  expect([0.12, 45.6, 3400].map(roundedDuration)).toEqual(['0.1 ms', '46 ms', '3.4 s']);
+});
