@@ -136,9 +136,7 @@ export async function perform(
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnAboutExcess(parts, pod, state, target);
     const ms = round(performance.now() - start);
-    const { uid, namespace, name } = pod.metadata;
-    const about = { pod: pod.sandboxId, uid, namespace, name };
-    parts.log.info({ ...about, ms, steps: records.map(forLog) }, 'pod resized');
+    parts.log.info({ ...podFields(pod), ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
@@ -316,6 +314,14 @@ function assertVolumesFit(
     );
   }
 }
+
+/** The log fields of a pod. */
+const podFields = ({ sandboxId: pod, metadata: { uid, namespace, name } }: PodDescription) => ({
+  pod,
+  uid,
+  namespace,
+  name,
+});
 
 const forLog = ({ step, at, ms }: StepRecord): Readonly<Record<string, string | number>> => ({
   step: describeStep(step),
