@@ -40,7 +40,10 @@ async function main(): Promise<void> {
   const endpoint = process.env.CONTAINER_RUNTIME_ENDPOINT ?? 'unix:///run/containerd/containerd.sock';
   await importImages();
   say('starting the shim in front of containerd');
-  const shim = await ShimProcess.start({ endpoint });
+  const isKept = process.argv.includes('--keep');
+  // Where resizectl looks for it.
+  const args = isKept ? ['--resize-listen', '/run/cri-resize-shim/resize.sock'] : [];
+  const shim = await ShimProcess.start({ endpoint, args });
   const cri = new CriClient(shim.address);
   const { runtime_name, runtime_version } = await cri.version();
   say(`${runtime_name} ${runtime_version} answers through ${shim.address}`);
@@ -67,7 +70,7 @@ async function main(): Promise<void> {
     oomKills: pod.oomKills(),
   };
   log.close();
-  if (process.argv.includes('--keep')) {
+  if (isKept) {
     say(`the pod keeps running: crictl --runtime-endpoint ${shim.address} ps`);
     print(report, json);
     shim.leave();

@@ -5,6 +5,7 @@ import {
   type ContainerdRelease,
   containerdReleases,
   detectHost,
+  greetingShell,
   prepareNode,
   runInNode,
   runOnHost,
@@ -17,6 +18,13 @@ interface Flags {
   readonly keep?: true;
   readonly containerd: ContainerdRelease;
 }
+
+const greeting = [
+  'The pod and the shim keep running. Try:',
+  '  resizectl get pods -o wide',
+  '  resizectl resize demo writer.memory=300Mi volume.scratch=50%',
+  '  resizectl describe pod demo',
+];
 
 const say = (text: string): void => void process.stderr.write(`demo: ${text}\n`);
 
@@ -34,7 +42,7 @@ async function main(): Promise<number> {
     .opts<Flags>();
   const inside = [process.execPath, join(dirname(fileURLToPath(import.meta.url)), 'demo-inside.js')];
   const command = [...inside, ...(flags.json ? ['--json'] : []), ...(flags.keep ? ['--keep'] : [])];
-  const line = flags.keep ? ['/bin/sh', '-c', '"$@" && exec /bin/sh -i', 'sh', ...command] : command;
+  const line = flags.keep ? greetingShell(greeting, command) : command;
   const host = await detectHost();
   const choice = { containerd: flags.containerd, runtime: 'runc' } as const;
   if (host.usable) {

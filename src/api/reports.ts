@@ -4,10 +4,12 @@ import type {
   WirePod,
   WirePodIdentity,
   WirePodValues,
+  WireRequester,
   WireResize,
   WireSpan,
   WireState,
   WireStep,
+  WireSummary,
   WireValues,
 } from './wire/index.ts';
 import {
@@ -15,9 +17,11 @@ import {
   type KnownValues,
   type PendingKubeletResize,
   type ActualValues,
+  type HistoryEntry,
   type MemoryRequests,
   type PodDirectory,
   type PodView,
+  type Requester,
   type Resize,
   type ResizeEvent,
   type ResizeState,
@@ -29,6 +33,7 @@ import {
   formatCpuMax,
   formatMemory,
   formatShares,
+  historyEntry,
   policyText,
 } from '../resize/index.ts';
 import type { DeclaredPod, PodIdentity, PodState } from '../sandbox/index.ts';
@@ -62,6 +67,8 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
     changedAt,
     tries,
     nextTryAt,
+    requester,
+    changes,
   } = resize;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   return {
@@ -77,6 +84,9 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
     ...(before === undefined ? {} : { before: stateReport(before, memoryRequests?.before, name) }),
     ...(after === undefined ? {} : { after: stateReport(after, memoryRequests?.after, name) }),
     ...(nextTryAt === undefined ? {} : { next_try: spanOf(nextTryAt) }),
+    requester: requesterReport(requester),
+    changes: [...changes],
+    rolled_back: historyEntry(resize).isRolledBack,
   };
 }
 
@@ -103,26 +113,36 @@ export function dryRunReport(
   };
 }
 
-export function eventReport({ resize, pod, at, what }: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
-  const about = { resize_id: resize, pod: identityReport(pod), time: spanOf(at) };
+export function eventReport(event: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
+  const { resize, pod, requester, at, what } = event;
+  const about = {
+    resize_id: resize,
+    pod: identityReport(pod),
+    time: spanOf(at),
+    requester: requesterReport(requester),
+  };
   if (what.kind === 'step') {
     return { ...about, step: stepReport(what.record, (id) => nameOf(pod.sandboxId, id)) };
   }
-  const { state, reason = '', message = '' } = what;
-  return { ...about, state: { state: states[state], reason, message } };
+  const { state, reason = '', message = '', changes, isRolledBack, count } = what;
+  const change = { state: states[state], reason, message, changes: [...changes], rolled_back: isRolledBack, count };
+  return { ...about, state: change };
 }
 
 export interface PodReportParts {
   readonly pod: PodIdentity;
   /** The pod's values, or why they cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
-  readonly newest: Resize | undefined;
+  /** The last resizes, the newest first. */
+  readonly history: readonly HistoryEntry[];
   readonly memory: MemoryRequests;
   readonly nameOf: NameOf;
 }
 
-export function podReport({ pod, view, newest, memory, nameOf }: PodReportParts): WirePod {
-  const last = newest === undefined ? {} : { last_resize: summaryOf(newest) };
+export function podReport({ pod, view, history, memory, nameOf }: PodReportParts): WirePod {
+  const summaries = history.map(summaryOf);
+  const [newest] = summaries;
+  const last = { ...(newest && { last_resize: newest }), history: summaries };
   if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
   const { limits, containers, volumes, lastError, outcome, kubelet, declared } = view;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
@@ -217,7 +237,35 @@ function knownLimits({ memory, cpu, weight, shares }: PodLimits): WireValues {
   };
 }
 
-const summaryOf = ({ id, state, reason = '', message = '' }: Resize) => ({ id, state: states[state], reason, message });
+const summaryOf = (entry: HistoryEntry): WireSummary => {
+  const { id, state, reason = '', message = '', requester, changes, isRolledBack, createdAt, changedAt, count } = entry;
+  return {
+    id,
+    state: states[state],
+    reason,
+    message,
+    requester: requesterReport(requester),
+    changes: [...changes],
+    rolled_back: isRolledBack,
+    created: spanOf(createdAt),
+    changed: spanOf(changedAt),
+    count,
+  };
+};
+
+const kinds = {
+  kubelet: 'KUBELET',
+  'cri-client': 'CRI_CLIENT',
+  api: 'API',
+  annotation: 'ANNOTATION',
+  shim: 'SHIM',
+} as const satisfies Readonly<Record<Requester['kind'], string>>;
+
+const requesterReport = ({ kind, process }: Requester): WireRequester => ({
+  kind: kinds[kind],
+  process: process?.name ?? '',
+  pid: process?.pid ?? 0,
+});
 
 function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): WirePodValues {
   const unknown = { memoryUsed: undefined, weight: undefined };

@@ -17,6 +17,7 @@ import {
   type EndedCall,
   type RawServer,
   SessionLimit,
+  SessionPeers,
   callFields,
   codeFor,
   createRawServer,
@@ -51,6 +52,7 @@ export interface ResizeServerParts extends ServiceParts {
 export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   const { path: socket, log, counters } = parts;
   const { server, budget } = createRawServer(counters, API_LIMITS);
+  const peers = new SessionPeers(server);
   const limit = new SessionLimit(server, API_LIMITS.connections, tooManyConnections(socket, log, counters));
   const endedOf =
     (path: string) =>
@@ -70,7 +72,8 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
-    accept: (connection, peer) => limit.accept(peer, () => injector.injectConnection(connection)),
+    accept: (connection, peer) =>
+      limit.accept(peer, () => peers.accept(peer, () => injector.injectConnection(connection))),
     async close(graceMs) {
       const cut = new AbortController();
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));

@@ -4,10 +4,17 @@ import type { ReadinessReport } from '../observe/index.ts';
 import { healthCheck, healthPath } from './health.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
 import { readRequestedPod, readPodRef, readRequest, readTerms } from './requests.ts';
-import { type CallTrace, type RawUnaryHandler, deadlineOf } from '../grpc/index.ts';
+import { type CallTrace, type RawUnaryHandler, clientOf, deadlineOf } from '../grpc/index.ts';
 import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './wire/index.ts';
 import type { Clock } from '../core/concurrency/index.ts';
-import type { PodDirectory, Resize, ResizeEvent, ResizeWatch, Resizes } from '../resize/index.ts';
+import {
+  type PodDirectory,
+  type Resize,
+  type ResizeEvent,
+  type ResizeWatch,
+  type Resizes,
+  apiRequester,
+} from '../resize/index.ts';
 import type { PodIdentity } from '../sandbox/index.ts';
 
 export interface ServiceParts {
@@ -33,7 +40,7 @@ export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnary
   const { resizes } = parts;
   return new Map([
     [healthPath, healthCheck(parts.readiness)],
-    handler('ResizePod', (request, call, trace) => resizePod(parts, request, deadlineOf(call), trace)),
+    handler('ResizePod', (request, call, trace) => resizePod(parts, request, call, trace)),
     handler('GetPod', ({ pod }, _, trace) => getPod(parts, pod, trace)),
     handler('ListPods', () => listPods(parts)),
     handler('GetResize', ({ id }, _, trace) => {
@@ -58,20 +65,25 @@ function handler<Name extends Method>(name: Name, answer: Answer<Name>): [string
 async function resizePod(
   parts: ServiceParts,
   request: Requests['ResizePodRequest'],
-  callDeadline: number,
+  call: ServerUnaryCall<Buffer, Buffer>,
   trace: CallTrace,
 ): Promise<Responses['ResizePodResponse']> {
   const { resizes, pods, clock } = parts;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
   const pod = await findPod(pods, request.pod, trace);
-  const deadline = Math.min(callDeadline, clock.now() + timeoutMs);
+  const deadline = Math.min(deadlineOf(call), clock.now() + timeoutMs);
   if (dryRun) {
     const outcome = await resizes.dryRun(pod, asked, deadline);
     return { resize: dryRunReport(pod, outcome, clock.wallTime(), pods.containerName) };
   }
   try {
-    const resize = await resizes.resize(pod, asked, { defer, timeoutMs, deadline });
+    const resize = await resizes.resize(pod, asked, {
+      defer,
+      timeoutMs,
+      deadline,
+      requester: apiRequester(clientOf(call)),
+    });
     Object.assign(trace.fields, { resize: resize.id, state: resize.state });
     return { resize: reportOf(parts, resize) };
   } catch (error) {
@@ -112,7 +124,7 @@ async function reportPod(parts: ServiceParts, pod: PodIdentity): Promise<WirePod
 const storedOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
   pod,
   nameOf: pods.containerName,
-  newest: resizes.newestOf(pod.sandboxId),
+  history: resizes.historyOf(pod.sandboxId),
   memory: resizes.memoryRequestsOf(pod.sandboxId),
 });
 
@@ -140,9 +152,9 @@ export async function watchResizes(
   owner: string | undefined,
   trace: CallTrace,
 ): Promise<ResizeWatch> {
-  const { pod } = readRequest('WatchResizesRequest', request);
+  const { pod, history } = readRequest('WatchResizesRequest', request);
   const sandboxId = pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId;
-  return parts.resizes.watch(sandboxId, owner);
+  return parts.resizes.watch(sandboxId, { owner, withHistory: history });
 }
 
 /** Encodes an event for WatchResizes. */

@@ -5,6 +5,7 @@ import {
   type NewestValues,
   type PodDirectory,
   type PodRank,
+  type ResizeHistory,
   type ResizePod,
   type ResizeStore,
   Resizes,
@@ -23,6 +24,8 @@ export interface PodResizesParts {
   readonly specs: PodSpecs;
   /** The order of all requests, those of the CRI included. */
   readonly newest: NewestValues;
+  /** All resizes, those of the CRI included. */
+  readonly history: ResizeHistory;
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -50,10 +53,11 @@ export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 
 }
 
 export function createPodResizes(parts: PodResizesParts): PodResizes {
-  const { registry, backend, resizePod, describePod, store, newest, log, counters } = parts;
+  const { registry, backend, resizePod, describePod, store, newest, history, log, counters } = parts;
   const rankOf = (pod: PodIdentity): PodRank => podRank(parts, pod);
   const random = Math.random;
-  const resizes = new Resizes({ resizePod, store, newest, rankOf, clock: systemClock, random, log, counters });
+  const order = { newest, history, rankOf };
+  const resizes = new Resizes({ resizePod, store, ...order, clock: systemClock, random, log, counters });
   registry.watch({
     podAdded: () => undefined,
     podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),

@@ -89,12 +89,13 @@ function podResizesOf(
   context: ResizeContext,
   { journal, log, counters }: { readonly journal: PodJournal; readonly log: Log; readonly counters: Counters },
 ): PodResizes {
-  const { registry, backend, newest, specs } = context;
+  const { registry, backend, newest, history, specs } = context;
   return createPodResizes({
     registry,
     backend,
     store: storeIn(journal),
     newest,
+    history,
     specs,
     log,
     counters,

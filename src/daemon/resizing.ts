@@ -55,7 +55,7 @@ export function noResizing({ passed, connections, problems }: Outside): Resizing
     },
     readiness,
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
-    overview: () => Promise.resolve({ pods: [], recent: [] }),
+    overview: () => Promise.resolve({ pods: [], recent: [], history: [] }),
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
     endpointChanged: () => undefined,

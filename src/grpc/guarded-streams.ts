@@ -4,7 +4,7 @@ import { bufferUsed } from '../core/memory/index.ts';
 import { ENCODING_HEADER, isEncoding } from './decompress.ts';
 import { GRPC_LIMITS } from './limits.ts';
 import { REQUESTS_FULL, type ServerBudget } from './server-budget.ts';
-import { addOwner } from './session-owner.ts';
+import { addOwner, notePeer } from './session-owner.ts';
 
 /** How long the client has for reading the status of a refused call before its stream is reset. */
 const RESET_DELAY_MS = 100;
@@ -23,6 +23,7 @@ interface StreamListener {
  *   method) even if the client has reset it in the same read. That throws in an event listener, which would end the process.
  * - Limits the bytes of requests that wait for their end, over all clients.
  * - Leaves decompression to {@link serveUnary}.
+ * - Says which process a call comes from.
  * - Adds the client to each call ({@link addOwner}).
  */
 export function guardStreams(server: Server, budget: ServerBudget): void {
@@ -37,6 +38,7 @@ export function guardStreams(server: Server, budget: ServerBudget): void {
     const sendTrailers = stream.sendTrailers.bind(stream);
     stream.sendTrailers = (...of) => contained(stream, () => sendTrailers(...of));
     moveEncoding(headers);
+    notePeer(headers, stream.session);
     addOwner(headers, stream.session);
     limitRequest(stream, budget);
     contained(stream, () => handle(interceptors, stream, headers));

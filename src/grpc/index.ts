@@ -2,6 +2,8 @@
 export { callFields } from './call-fields.ts';
 export { deadlineOf, inBackend, onBehalfOf } from './call.ts';
 export type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
+export { SessionPeers, clientOf } from './session-owner.ts';
+export type { ClientProcess } from './session-owner.ts';
 export { type Crowd, crowdOf, roomFor, tooManyConnections } from './connection-room.ts';
 export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';

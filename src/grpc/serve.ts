@@ -2,6 +2,7 @@ import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, st
 import { steadyNow } from '../core/concurrency/index.ts';
 import type { Log } from '../observe/index.ts';
 import { type CallTrace, type RawStreamHandler, type RawUnaryHandler, deadlineOf } from './call.ts';
+import { takePeer } from './session-owner.ts';
 import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
 import type { ServerBudget } from './server-budget.ts';
 import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
@@ -70,6 +71,7 @@ export function withinBudget<Result>(
 ): Promise<Result> {
   // Noted now: the system's time may change while the call waits.
   deadlineOf(call);
+  takePeer(call);
   const [encoding] = call.metadata.get(ENCODING_HEADER);
   return budget.run(() =>
     budget.holding(call.request.length, async () => {

@@ -14,7 +14,7 @@ import {
 } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
 import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
-import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes } from './history/index.ts';
+import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes, ResizeHistory } from './history/index.ts';
 import type { PodJournal } from './journal/index.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
 import { type PodLifecycleParts, forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
@@ -31,6 +31,8 @@ export interface ResizeContext {
   readonly policies: VolumePolicies;
   /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
+  /** The last resizes, from any requester. */
+  readonly history: ResizeHistory;
   /** The order of all requests that set a pod's values. */
   readonly newest: NewestValues;
   /** One transaction at a time for a pod, by sandbox id. */
@@ -101,6 +103,11 @@ export function createResizeContext({
     ...given,
     policies: new VolumePolicies({ follow: volumesFollow, declared: declaredVolumes(registry, specs) }),
     outcomes: new PodOutcomes(counters),
+    history: new ResizeHistory({
+      log,
+      isKnown: (sandboxId) => registry.knownPod(sandboxId) !== undefined,
+      nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
+    }),
     newest: new NewestValues(),
     // A section under the lock must not find memory.high as a hold has lowered it.
     lock: new KeyedLock((sandboxId) => releaseHold(context, sandboxId)),
@@ -144,7 +151,14 @@ const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: str
 type WatchParts = PodLifecycleParts &
   Pick<
     ResizeContext,
-    'growthTimers' | 'outcomes' | 'newest' | 'pendingPodLimits' | 'decreaseReclaimer' | 'admitted' | 'cgroups'
+    | 'growthTimers'
+    | 'outcomes'
+    | 'history'
+    | 'newest'
+    | 'pendingPodLimits'
+    | 'decreaseReclaimer'
+    | 'admitted'
+    | 'cgroups'
   >;
 
 /** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
@@ -161,6 +175,7 @@ function watchRegistry(context: WatchParts): void {
       context.growthTimers.delete(sandboxId);
       context.policies.forget(sandboxId);
       context.outcomes.forget(sandboxId);
+      context.history.forget(sandboxId);
       context.newest.forget(sandboxId);
       context.pendingPodLimits.delete(sandboxId);
       const { uid } = pod.metadata;

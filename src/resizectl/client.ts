@@ -7,6 +7,8 @@ type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize'
 
 /** Deadline of calls that the shim answers from memory, in milliseconds. */
 const ANSWER_MS = 30_000;
+/** A call that takes longer is reported, in milliseconds. */
+const SLOW_MS = 5000;
 
 /** The stream of WatchResizes. */
 export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
@@ -19,8 +21,17 @@ export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
 export class ResizeClient {
   readonly #client: Client;
 
-  /** @param endpoint absolute path of the socket */
-  constructor(readonly endpoint: string) {
+  readonly #onSlow: (call: string, seconds: number) => void;
+
+  /**
+   * @param endpoint absolute path of the socket
+   * @param onSlow called when a call has not been answered for 5 s
+   */
+  constructor(
+    readonly endpoint: string,
+    onSlow: (call: string, seconds: number) => void = () => undefined,
+  ) {
+    this.#onSlow = onSlow;
     this.#client = new Client(`unix:${endpoint}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': 16 * 1024 * 1024,
       'grpc.enable_retries': 0,
@@ -43,7 +54,9 @@ export class ResizeClient {
 
   /** Calls a method with encoded bytes, and returns the encoded response. */
   raw(path: string, request: Buffer, timeoutMs = ANSWER_MS): Promise<Buffer> {
-    return new Promise((resolve, reject) => {
+    const name = path.slice(path.lastIndexOf('/') + 1);
+    const slow = setTimeout(() => this.#onSlow(name, SLOW_MS / 1000), SLOW_MS);
+    const answer = new Promise<Buffer>((resolve, reject) => {
       const deadline = wallTime() + timeoutMs;
       this.#client.makeUnaryRequest(
         path,
@@ -55,10 +68,12 @@ export class ResizeClient {
         (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error)),
       );
     });
+    return answer.finally(() => clearTimeout(slow));
   }
 
-  watch(pod?: Requests['WatchResizesRequest']['pod']): Watch {
-    const request = encodeRequest('WatchResizesRequest', pod === undefined ? {} : { pod });
+  /** @param history whether the last states of stored resizes come first */
+  watch(pod?: Requests['WatchResizesRequest']['pod'], history = false): Watch {
+    const request = encodeRequest('WatchResizesRequest', { ...(pod && { pod }), history });
     const stream: ClientReadableStream<Buffer> = this.#client.makeServerStreamRequest(
       pathOf('WatchResizes'),
       identity,

@@ -20,6 +20,8 @@ export interface ArgumentText {
 export interface CommandText {
   /** `get pods` */
   readonly name: CommandName;
+  /** Other words for the last word of the name. */
+  readonly aliases?: readonly string[];
   readonly arguments: readonly ArgumentText[];
   readonly options: readonly OptionText[];
   readonly summary: string;
@@ -65,19 +67,24 @@ export const programText = {
 
 export const defaultEndpoint = 'unix:///run/cri-resize-shim/resize.sock';
 export const defaultKubeletUnit = 'kubelet.service';
-export const outputs = ['table', 'json', 'yaml', 'name'] as const;
-export type Output = (typeof outputs)[number];
+export const outputs = ['table', 'wide', 'json', 'yaml', 'name'] as const;
+/** `wide` is a table with more columns. */
+export type Output = Exclude<(typeof outputs)[number], 'wide'>;
 
 export const globalOptions: readonly OptionText[] = [
   { flags: '--endpoint <ADDRESS>', description: `Socket of the resize API (default ${defaultEndpoint}).` },
   {
     flags: '-o, --output <FORMAT>',
-    description: 'Output format: a table for people, json or yaml for programs, or the names of pods only.',
+    description:
+      'Output format: a table for people (wide: with more columns), json or yaml for programs, or the names of pods only.',
     choices: outputs,
   },
+  { flags: '-n, --namespace <NAMESPACE>', description: 'Only pods of this namespace (default: those of all).' },
+  { flags: '-A, --all-namespaces', description: 'Pods of all namespaces, which is the default.' },
 ];
 
 const pod: ArgumentText = { form: '<POD>', description: 'the pod', completes: 'pods' };
+const pods: ArgumentText = { form: '<POD...>', description: 'the pods', completes: 'pods' };
 const podOrAll: ArgumentText = { form: '[POD]', description: 'only this pod', completes: 'pods' };
 const changes: ArgumentText = { form: '<CHANGE...>', description: 'new limits, requests or volume sizes' };
 
@@ -128,29 +135,34 @@ const configFile: ArgumentText = {
 export const commandTexts: readonly CommandText[] = [
   {
     name: 'get pods',
-    arguments: [],
+    aliases: ['po'],
+    arguments: [{ form: '[POD...]', description: 'only these pods', completes: 'pods' }],
     options: [],
     summary: 'list the pods of this node with their limits and usage',
     description: [],
     examples: [
       ['resizectl get pods', 'one line per pod'],
+      ['resizectl get po -n default web db -o wide', 'these pods, with who asked for their last resize'],
       ['resizectl get pods -o json | jq .pods[].identity', 'JSON for programs'],
     ],
   },
   {
     name: 'get pod',
-    arguments: [pod],
+    arguments: [pods],
     options: [],
-    summary: 'show one pod and its containers',
+    summary: 'show pods and their containers',
     description: [],
     examples: [['resizectl get pod default/web', 'limits and usage of the pod, its containers and its volumes']],
   },
   {
     name: 'describe pod',
-    arguments: [pod],
+    aliases: ['pods', 'po'],
+    arguments: [pods],
     options: [],
-    summary: 'show all details of one pod',
-    description: ['Includes the last requested, admitted and applied values, and the result of the last resize.'],
+    summary: 'show all details of pods',
+    description: [
+      'Includes the last requested, admitted and applied values, and the last resizes: who asked, what changed, and the outcome.',
+    ],
     examples: [['resizectl describe pod web', '']],
   },
   {
@@ -194,17 +206,26 @@ export const commandTexts: readonly CommandText[] = [
     options: [],
     summary: 'print the states and steps of resizes as they happen',
     description: [
-      'First prints the state of each unfinished resize, then new events, until interrupted. With -o json, prints one object per line.',
+      'First prints the last resizes, from any requester: kubelet and other clients of the CRI, the resize API, or annotations. Then prints new events, until interrupted. With -o json, prints one object per line.',
     ],
     examples: [['resizectl events -o json', 'for programs']],
   },
   {
     name: 'cancel',
-    arguments: [{ form: '<ID>', description: 'the id of a resize, as printed by resize and events' }],
+    arguments: [
+      {
+        form: '<ID-OR-POD>',
+        description: 'the id of a resize, or its beginning as printed by events; or a pod',
+        completes: 'pods',
+      },
+    ],
     options: [],
-    summary: 'cancel a deferred resize',
+    summary: 'cancel a deferred resize, or all of a pod',
     description: ['A resize that is in progress is finished or rolled back, and not retried.'],
-    examples: [],
+    examples: [
+      ['resizectl cancel 1f3c9a2b', ''],
+      ['resizectl cancel default/web', 'all deferred resizes of this pod'],
+    ],
   },
   {
     name: 'doctor',

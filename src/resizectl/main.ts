@@ -13,12 +13,19 @@ function printError(error: unknown, endpoint: string): Exit {
   return exit;
 }
 
+/** Says what a call waits for. */
+function sayWaiting(call: string, seconds: number): void {
+  process.stderr.write(`resizectl: no answer to ${call} for ${seconds} s, still waiting\n`);
+}
+
 async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exit> {
-  const { command, args, options, output, endpoint } = invocation;
-  const client = new ResizeClient(socketPath('--endpoint', endpoint));
+  const { command, args, options, endpoint, output, isWide, namespace } = invocation;
+  const client = new ResizeClient(socketPath('--endpoint', endpoint), sayWaiting);
   const context: Context = {
     client,
     output,
+    isWide,
+    namespace,
     print: (text) => void process.stdout.write(text),
     printError: (error) => void printError(error, endpoint),
   };
@@ -37,6 +44,8 @@ void start();
 
 /** Never rejects. */
 async function start(): Promise<void> {
+  // The name that the history shows for this client; otherwise it is that of Node's main thread.
+  process.title = 'resizectl';
   let endpoint = '';
   try {
     const invocation = parseCommandLine(process.argv.slice(2));

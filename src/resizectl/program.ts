@@ -23,6 +23,10 @@ export type Invocation =
       readonly options: CommandOptions;
       readonly endpoint: string;
       readonly output: Output;
+      /** Whether tables have more columns. */
+      readonly isWide: boolean;
+      /** Undefined: pods of all namespaces. */
+      readonly namespace: string | undefined;
     }
   | { readonly ask: 'print'; readonly text: string };
 
@@ -90,10 +94,14 @@ function groupOf(program: Command, groups: Map<string, Command>, name: string, w
   return group;
 }
 
-interface Given {
-  readonly options: CommandOptions;
-  readonly endpoint: string;
-  readonly output: Output;
+type Given = Omit<Extract<Invocation, { ask: 'run' }>, 'ask' | 'command' | 'args'>;
+
+/** The global options and those of a command. */
+interface AllOptions extends CommandOptions {
+  readonly endpoint?: string;
+  readonly output?: Output | 'wide';
+  readonly namespace?: string;
+  readonly allNamespaces?: boolean;
 }
 
 function commandOf(
@@ -103,15 +111,21 @@ function commandOf(
   onParsed: (args: readonly string[], given: Given) => void,
 ): Command {
   const command = configured(new Command(name), write).summary(text.summary).description(paragraphs(text));
+  command.aliases(text.aliases ?? []);
   for (const { form, description } of text.arguments) command.argument(form, description);
   for (const option of text.options) command.addOption(optionOf(option));
   return command.action(() => {
     const {
       endpoint = defaultEndpoint,
-      output = 'table',
+      output: format = 'table',
+      namespace,
+      allNamespaces = false,
       ...options
-    } = command.optsWithGlobals<CommandOptions & { endpoint?: string; output?: Output }>();
-    onParsed(command.args, { options, endpoint, output });
+    } = command.optsWithGlobals<AllOptions>();
+    if (allNamespaces && namespace !== undefined)
+      throw new UsageError(`-n ${namespace} and -A exclude each other: one namespace, or all`);
+    const isWide = format === 'wide';
+    onParsed(command.args, { options, endpoint, output: isWide ? 'table' : format, isWide, namespace });
   });
 }
 

@@ -17,8 +17,8 @@ export interface ClientConnectionsOptions {
   readonly serve: (client: Socket, options: ConnectionOptions) => ServedConnection;
   /** Absolute path of the backend's socket. */
   readonly backendPath: string;
-  /** Opens a connection to the local server. */
-  readonly connectLocal: () => Duplex;
+  /** Opens a connection to the local server, for a client of this process. */
+  readonly connectLocal: (peer: number | undefined) => Duplex;
   readonly interception: Interception;
   /** Refuses a client connection: there are too many. */
   readonly refuse: (client: Socket) => void;
@@ -54,6 +54,7 @@ export interface ClientConnections {
 export function createClientConnections({
   serve,
   backendPath,
+  connectLocal,
   onBackend,
   refuse,
   peerOf,
@@ -73,7 +74,7 @@ export function createClientConnections({
         refuse(client);
         return;
       }
-      const connection = serve(client, { ...options, connectBackend });
+      const connection = serve(client, { ...options, connectBackend, connectLocal: () => connectLocal(peer) });
       connections.set(connection, peer);
       void connection.closed.finally(() => connections.delete(connection));
       if (closing) connection.shutdown();

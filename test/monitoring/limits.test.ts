@@ -23,7 +23,7 @@ async function listening(limits?: MonitoringLimits): Promise<MonitoringServer> {
       endpoint: () => 'unknown',
       overview: () => {
         asked += 1;
-        return Promise.resolve({ pods: [], recent: [] });
+        return Promise.resolve({ pods: [], recent: [], history: [] });
       },
       log: noLog,
     },

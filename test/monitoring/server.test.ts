@@ -20,7 +20,7 @@ let port: number;
 beforeEach(async () => {
   readiness = () => Promise.resolve({ ready: true, checks: [{ name: 'backend', ready: true, says: 'connected' }] });
   counters = createCounters();
-  overview = () => Promise.resolve({ pods: [], recent: [] });
+  overview = () => Promise.resolve({ pods: [], recent: [], history: [] });
   logged = [];
   server = createMonitoringServer(
     {

@@ -21,11 +21,16 @@ describe('parseCommandLine', () => {
       ...{
         options: { defer: true, timeout: '5s' },
         output: 'json',
+        isWide: false,
+        namespace: undefined,
         endpoint: 'unix:///run/cri-resize-shim/resize.sock',
       },
     });
     expect(parseCommandLine(['--endpoint', '/run/x.sock', 'get', 'pod', 'web'])).toMatchObject({
       ...{ command: 'get pod', args: ['web'], output: 'table', endpoint: '/run/x.sock' },
+    });
+    expect(parseCommandLine(['get', 'po', '-n', 'default', 'web', 'db', '-o', 'wide'])).toMatchObject({
+      ...{ command: 'get pods', args: ['web', 'db'], output: 'table', isWide: true, namespace: 'default' },
     });
     expect(parseCommandLine(['events'])).toMatchObject({ command: 'events', args: [] });
   });
@@ -36,8 +41,9 @@ describe('parseCommandLine', () => {
     [['get', 'nodes'], /unknown command 'get nodes': expected get pods or get pod$/],
     [['scale', 'web'], /unknown command 'scale'/],
     [['resize', 'web'], /missing required argument 'CHANGE'/],
-    [['get', 'pod', 'a', 'b'], /too many arguments/],
-    [['get', 'pods', '-o', 'xml'], /'xml' is invalid. Allowed choices are table, json, yaml, name/],
+    [['watch', 'a', 'b'], /too many arguments/],
+    [['get', 'pods', '-n', 'default', '-A'], /-n default and -A exclude each other/],
+    [['get', 'pods', '-o', 'xml'], /'xml' is invalid. Allowed choices are table, wide, json, yaml, name/],
     [['get', 'pods', '--defer'], /unknown option '--defer'/],
   ])('rejects %j', (argv, message) => {
     expect(usage(() => parseCommandLine(argv))).toMatch(message);

@@ -157,7 +157,28 @@ const recent: readonly RecentResize[] = [
   }),
 ];
 
-export const fakeOverview: Overview = { pods, recent };
+/** As the history has them: one that was applied, one that kubelet repeats. */
+const history: Overview['history'] = [
+  {
+    ...{ id: 'f00', pod: { sandboxId: ids[0]!, uid: 'u', namespace: 'default', name: 'lowered' }, state: 'Deferred' },
+    requester: { kind: 'kubelet', process: { pid: 812, name: 'kubelet' } },
+    ...{ reason: 'MEMORY_NOT_RECLAIMABLE', message: '300Mi are in use that cannot be reclaimed', isRolledBack: false },
+    changes: [{ value: 'container app memory', from: '1Gi', to: '256Mi' }],
+    ...{ createdAt: Date.UTC(2026, 0, 2, 3, 4, 5), changedAt: Date.UTC(2026, 0, 2, 3, 4, 5), count: 3 },
+  },
+  {
+    ...{ id: 'f01', pod: { sandboxId: ids[0]!, uid: 'u', namespace: 'default', name: 'grown' }, state: 'Completed' },
+    requester: { kind: 'cri-client', process: { pid: 4711, name: 'crictl' } },
+    ...{ reason: undefined, message: undefined, isRolledBack: false },
+    changes: [
+      { value: 'pod memory', from: '512Mi', to: '1Gi' },
+      { value: 'container app memory', from: '384Mi', to: '768Mi' },
+    ],
+    ...{ createdAt: Date.UTC(2026, 0, 2, 3, 4, 4), changedAt: Date.UTC(2026, 0, 2, 3, 4, 4), count: 1 },
+  },
+];
+
+export const fakeOverview: Overview = { pods, recent, history };
 
 /** Pods and resizes that most nodes have: short names, no failures. */
-export const typicalOverview: Overview = { pods: pods.slice(0, 2), recent: recent.slice(0, 2) };
+export const typicalOverview: Overview = { pods: pods.slice(0, 2), recent: recent.slice(0, 2), history: [] };

@@ -42,7 +42,7 @@ export interface Requests {
   };
   GetPodRequest: { pod: WirePodRef | null };
   ListPodsRequest: object;
-  WatchResizesRequest: { pod: WirePodRef | null };
+  WatchResizesRequest: { pod: WirePodRef | null; history: boolean };
   GetResizeRequest: { id: string };
   CancelResizeRequest: { id: string };
 }
@@ -105,6 +105,32 @@ export interface WireReason {
   message: string;
 }
 
+/** Who asked for a resize. */
+export interface WireRequester {
+  kind: 'KIND_UNSPECIFIED' | 'KUBELET' | 'CRI_CLIENT' | 'API' | 'ANNOTATION' | 'SHIM';
+  process: string;
+  pid: number;
+}
+
+/** The change of one value. */
+export interface WireChange {
+  value: string;
+  from: string;
+  to: string;
+}
+
+/** A resize in the history of a pod. An older shim sends the first fields only. */
+export interface WireSummary extends WireReason {
+  id: string;
+  state: WireState;
+  requester?: WireRequester;
+  changes?: WireChange[];
+  rolled_back?: boolean;
+  created?: WireSpan;
+  changed?: WireSpan;
+  count?: number;
+}
+
 export interface WireResize extends WireReason {
   id: string;
   pod: WirePodIdentity;
@@ -116,12 +142,18 @@ export interface WireResize extends WireReason {
   changed: WireSpan;
   tries: number;
   next_try?: WireSpan;
+  /** Absent from a dry run, and from an older shim. */
+  requester?: WireRequester;
+  changes?: WireChange[];
+  rolled_back?: boolean;
 }
 
 export interface WirePod {
   identity: WirePodIdentity;
   values?: WirePodValues;
-  last_resize?: WireReason & { id: string; state: WireState };
+  last_resize?: WireSummary;
+  /** Absent from an older shim. */
+  history?: WireSummary[];
   last_error?: WireReason;
   unreadable?: WireReason;
   desired?: WirePodValues;
@@ -151,7 +183,8 @@ export interface Responses {
     resize_id: string;
     pod: WirePodIdentity;
     time: WireSpan;
-    state?: WireReason & { state: WireState };
+    requester?: WireRequester;
+    state?: WireReason & { state: WireState; changes?: WireChange[]; rolled_back?: boolean; count?: number };
     step?: WireStep;
   };
   GetResizeResponse: { resize: WireResize };

@@ -3,6 +3,7 @@
  * it to a gRPC status.
  */
 export { isServiceError } from './service-error.ts';
+export { suggestion } from './suggestion.ts';
 
 /** gRPC status codes of the shim's own errors, by their numbers on the wire. */
 export const Code = {

@@ -204,7 +204,8 @@ export class AnnotationRequests implements PodAudience {
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
     const { resizes, clock } = this.#parts;
     try {
-      const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS };
+      const requester = { kind: 'annotation' } as const;
+      const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS, requester };
       this.#own.reached(await resizes.resize(pod, requestFor(volumes), terms));
       return undefined;
     } catch (error) {

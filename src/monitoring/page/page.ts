@@ -8,7 +8,14 @@ import { Html, html } from './html.ts';
 import { stepText } from './step.ts';
 import { style } from './style.ts';
 import { timeline } from './timeline.ts';
-import type { ActualValues, Overview, PodSummary, RecentResize } from '../../resize/index.ts';
+import {
+  type ActualValues,
+  type HistoryEntry,
+  type Overview,
+  type PodSummary,
+  type RecentResize,
+  requesterText,
+} from '../../resize/index.ts';
 
 /** Allows only the style: no scripts, images, fonts, frames or forms. */
 const policy = [
@@ -44,7 +51,7 @@ export function pageAnswer(parts: PageParts): Answer {
 }
 
 function pageOf({ version, readiness, overview, now }: PageParts): Html {
-  const { pods, recent } = overview;
+  const { pods, recent, history } = overview;
   const failing = readiness.checks.filter(({ ready }) => !ready);
   const sorted = [...pods].sort((a, b) => (fullName(a.pod) < fullName(b.pod) ? -1 : 1));
   return html`<!doctype html>
@@ -55,7 +62,7 @@ function pageOf({ version, readiness, overview, now }: PageParts): Html {
 ${failing.length === 0 ? stateLine(readiness) : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
 <main><h2>Pods</h2>
 ${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
-<h2>Resizes</h2>
+${history.length === 0 ? '' : html`<h2>History</h2>${historyTable(history)}`}<h2>Resizes</h2>
 ${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`}
 </main></body></html>
 `;
@@ -87,6 +94,17 @@ function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, loo
   const width = Math.round(share * 1000) / 10;
   const bar = html`<svg viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="${width} %"><rect class="track" width="100" height="4"/><rect class="used" width="${width}" height="4"/></svg>`;
   return html`<dt>${name}</dt><dd>${text}</dd><dd class="bar ${look}${share > 0.95 ? ' full' : ''}">${bar}</dd>`;
+}
+
+const historyTable = (history: readonly HistoryEntry[]): Html =>
+  html`<table><tr><th>time</th><th>pod</th><th>by</th><th>changes</th><th>outcome</th></tr>${history.map(historyRow)}</table>`;
+
+function historyRow(entry: HistoryEntry): Html {
+  const { pod, requester, state, reason, message, changes, isRolledBack, changedAt, count } = entry;
+  const values = changes.map(({ value, from, to }) => `${value} ${from === '' ? '?' : from} → ${to}`).join(', ');
+  const outcome = `${state}${isRolledBack ? ', rolled back' : ''}${count > 1 ? `, ${count} times` : ''}`;
+  const why = reason === undefined ? '' : `: ${reason}: ${message ?? ''}`;
+  return html`<tr><td class="dim">${new Date(changedAt).toISOString()}</td><td>${pod.namespace}/${pod.name}</td><td>${requesterText(requester)}</td><td>${values}</td><td${reason === undefined ? '' : new Html(' class="bad"')}>${outcome}${why}</td></tr>`;
 }
 
 function resizeCard(resize: RecentResize): Html {

@@ -19,6 +19,7 @@ svg { display: block; width: 100%; } .bar svg { height: 0.5rem; margin-bottom: 0
 path { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; } path.area { stroke: none; fill: var(--use); opacity: 0.5; }
 .pod { stroke: var(--pod); } .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
 path.size { stroke: var(--volume); stroke-dasharray: 5 3; }
+table { border-collapse: collapse; font-size: 0.85rem; } th, td { text-align: left; vertical-align: top; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); }
 ul { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1rem; font-size: 0.85rem; }
 li svg { display: inline-block; vertical-align: middle; width: 1.4rem; height: 0.6rem; margin: 0 0.3rem 0 0; border: 0; }
 li rect.area { fill: var(--use); } ol { padding-left: 1.4rem; font-size: 0.85rem; } ol .dim { white-space: nowrap; }

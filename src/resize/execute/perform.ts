@@ -18,7 +18,6 @@ import {
   type StepRecord,
   compareLimits,
   describeStep,
-  directionOf,
   knownOf,
 } from '../model/index.ts';
 import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
@@ -122,6 +121,7 @@ export async function perform(
         applied(record) {
           parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
+          parts.outcomes.stepped(pod.sandboxId, record);
           onStep?.(record);
         },
         rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
@@ -129,14 +129,14 @@ export async function perform(
     );
   };
   const values = valuesOf(target, container);
-  parts.outcomes.setDirection(pod.sandboxId, directionOf(values, knownOf(state)));
+  parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, asked));
   const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
     journalled(parts, pod, stepsToJournal(steps, asked), sizes, { run, mayArrive: () => mayArrive() }),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnAboutExcess(parts, pod, state, target);
     const ms = round(performance.now() - start);
-    parts.log.info({ pod: pod.sandboxId, uid: pod.metadata.uid, ms, steps: records.map(forLog) }, 'pod resized');
+    parts.log.info({ ...podFields(pod), ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
@@ -146,11 +146,15 @@ function stepsToJournal(steps: readonly Step[], asked: ContainerStep | undefined
   const lowers = asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0;
   // The runtime's call alone is not journalled, unless the shim lowers memory.high for it.
   if (!lowers && steps.every(({ kind }) => kind === 'runtime')) return [];
-  return steps.flatMap((step): Step[] => {
+  return withAsked(steps, asked);
+}
+
+/** Returns the steps with the changes of the caller's call in place of the call. */
+const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): Step[] =>
+  steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];
     return asked === undefined ? [] : [asked];
   });
-}
 
 interface Running {
   /** Runs the steps. Rejects after their rollback. */
@@ -310,6 +314,14 @@ function assertVolumesFit(
     );
   }
 }
+
+/** The log fields of a pod. */
+const podFields = ({ sandboxId: pod, metadata: { uid, namespace, name } }: PodDescription) => ({
+  pod,
+  uid,
+  namespace,
+  name,
+});
 
 const forLog = ({ step, at, ms }: StepRecord): Readonly<Record<string, string | number>> => ({
   step: describeStep(step),

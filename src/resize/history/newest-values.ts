@@ -1,3 +1,5 @@
+import type { ResizeHistory } from './history.ts';
+
 /** A value of a pod that a request can set, such as `container web, limits.memory`. */
 export type PodField = string;
 
@@ -12,9 +14,10 @@ export function amountField(
 /** Returns the field of a volume's size. */
 export const volumeField = (volume: string): PodField => `volume ${volume}`;
 
-/** What orders the requests of a pod. */
+/** What orders and records the requests of a pod. */
 export interface WritersParts {
   readonly newest: NewestValues;
+  readonly history: ResizeHistory;
 }
 
 /** A request that sets values of a pod. */

@@ -3,7 +3,18 @@ import { ShimError } from '../../core/errors/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
-import { type KnownValues, type ResizeState, explained, failureOf, fitsLater } from '../model/index.ts';
+import {
+  type KnownValues,
+  type ResizeState,
+  type Step,
+  type StepRecord,
+  absolute,
+  directionOf,
+  explained,
+  failureOf,
+  fitsLater,
+} from '../model/index.ts';
+import type { RequestReport } from './request-recorder.ts';
 
 /** The result of all requests for one pod since the start of the shim. */
 export interface PodOutcome {
@@ -17,7 +28,10 @@ export interface PodOutcome {
   readonly state: ResizeState | undefined;
   /** Why the last request failed; undefined when it succeeded. */
   readonly lastError: RequestError | undefined;
-  /** By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. */
+  /**
+   * By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. If the failed
+   * request did not name the volume, which follows a limit, the next success of the pod removes it.
+   */
   readonly volumeErrors: ReadonlyMap<string, RequestError>;
   /** The invalid annotations among those that the pod was created with. */
   readonly annotationErrors: readonly string[];
@@ -28,6 +42,8 @@ export interface RequestError {
   readonly reason: string;
   readonly message: string;
   readonly at: number;
+  /** Whether the request did not name the volume that it failed for. */
+  readonly isDerived?: boolean;
 }
 
 const nothing: PodOutcome = {
@@ -49,6 +65,10 @@ export class PodOutcomes {
   readonly #counters: Pick<Counters, 'resize'>;
   /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
+  /** The volumes that the requests in progress name, by sandbox id. */
+  readonly #named = new Map<string, ReadonlySet<string>>();
+  /** What the requests in progress report to, by sandbox id. */
+  readonly #reports = new Map<string, Partial<RequestReport>>();
 
   constructor(counters: Pick<Counters, 'resize'> = noCounters) {
     this.#counters = counters;
@@ -61,6 +81,7 @@ export class PodOutcomes {
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
     this.#directions.delete(sandboxId);
+    this.#named.delete(sandboxId);
   }
 
   forgetContainer(containerId: string): void {
@@ -78,20 +99,32 @@ export class PodOutcomes {
     this.#pods.set(sandboxId, { ...nothing, annotationErrors });
   }
 
-  /** Runs one request of a pod and records its outcome. Returns and throws what the request does. */
-  async track<Result>(sandboxId: string, request: () => Promise<Result>): Promise<Result> {
+  /**
+   * Runs one request of a pod and records its outcome. Returns and throws what the request does.
+   * @param report what the request changes, and how it ends, is reported to it
+   */
+  async track<Result>(
+    sandboxId: string,
+    request: () => Promise<Result>,
+    report: Partial<RequestReport> = {},
+  ): Promise<Result> {
     this.#directions.delete(sandboxId);
+    this.#reports.set(sandboxId, report);
     try {
       const result = await request();
-      this.#set(sandboxId, { state: 'Completed', lastError: undefined });
+      this.#set(sandboxId, { state: 'Completed', lastError: undefined, ...this.#withoutDerivedErrors(sandboxId) });
       this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
+      report.completed?.();
       return result;
     } catch (error) {
       this.#failed(sandboxId, error);
       this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+      report.failed?.(error);
       throw error;
     } finally {
       this.#directions.delete(sandboxId);
+      this.#named.delete(sandboxId);
+      this.#reports.delete(sandboxId);
     }
   }
 
@@ -99,12 +132,13 @@ export class PodOutcomes {
    * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless another
    * request is in progress.
    */
-  check(sandboxId: string, check: () => void): void {
+  check(sandboxId: string, check: () => void, report: Partial<RequestReport> = {}): void {
     try {
       check();
     } catch (error) {
       if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
       this.#counters.resize(endOf(error), 'unknown');
+      report.failed?.(error);
       throw error;
     }
   }
@@ -114,7 +148,14 @@ export class PodOutcomes {
     this.#set(sandboxId, { state: endOf(error), lastError });
     const volume = error instanceof ShimError ? error.context.volume : undefined;
     if (volume === undefined) return;
-    this.#set(sandboxId, { volumeErrors: new Map([...this.of(sandboxId).volumeErrors, [volume, lastError]]) });
+    const isDerived = this.#named.get(sandboxId)?.has(volume) !== true;
+    const volumeErrors = new Map([...this.of(sandboxId).volumeErrors, [volume, { ...lastError, isDerived }]]);
+    this.#set(sandboxId, { volumeErrors });
+  }
+
+  #withoutDerivedErrors(sandboxId: string): Pick<PodOutcome, 'volumeErrors'> {
+    const errors = [...this.of(sandboxId).volumeErrors];
+    return { volumeErrors: new Map(errors.filter(([, { isDerived }]) => isDerived !== true)) };
   }
 
   #withoutErrors(sandboxId: string, volumes: Iterable<string> = []): Pick<PodOutcome, 'volumeErrors'> {
@@ -123,13 +164,30 @@ export class PodOutcomes {
     return { volumeErrors };
   }
 
-  /** Sets the direction of the request in progress, which {@link track} counts. */
-  setDirection(sandboxId: string, direction: ResizeDirection): void {
-    this.#directions.set(sandboxId, direction);
+  /** Records what the request in progress asks for, and what the pod has: {@link track} counts the direction. */
+  asks(sandboxId: string, desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    const { volumes = new Map<string, VolumePolicy>() } = desired;
+    this.#directions.set(sandboxId, directionOf({ ...desired, volumes: absolute(volumes) }, now));
+    this.#reports.get(sandboxId)?.asks?.(desired, now);
+  }
+
+  /**
+   * Records that a transaction of the request in progress begins.
+   * @param steps with the changes of the caller's own call in place of the call
+   */
+  begins(sandboxId: string, target: KnownValues<Bytes>, now: KnownValues<Bytes>, steps: readonly Step[]): void {
+    this.#directions.set(sandboxId, directionOf(target, now));
+    this.#reports.get(sandboxId)?.begins?.(steps);
+  }
+
+  /** Records that the request in progress has applied a step. */
+  stepped(sandboxId: string, record: StepRecord): void {
+    this.#reports.get(sandboxId)?.stepped?.(record);
   }
 
   /** Records the requested values, once the request is validated. */
   setDesired(sandboxId: string, values: KnownValues<VolumePolicy>): void {
+    this.#named.set(sandboxId, new Set(values.volumes?.keys()));
     this.#set(sandboxId, {
       desired: merged(this.of(sandboxId).desired, values),
       state: 'Proposed',

@@ -31,3 +31,5 @@ export { describeStep } from './step.ts';
 export type { Change, ContainerStep, Step, StepRecord } from './step.ts';
 export { stateAfter } from './target.ts';
 export type { PodTarget, UnifiedChange } from './target.ts';
+export { joinedChanges, requestedChanges, stepChanges } from './value-changes.ts';
+export type { ContainerName, ValueChange } from './value-changes.ts';

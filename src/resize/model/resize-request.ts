@@ -1,6 +1,7 @@
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 import type { StepRecord } from './step.ts';
+import type { ValueChange } from './value-changes.ts';
 import type { Limits, PodState } from '../../sandbox/index.ts';
 
 /** The desired values of a pod, as ResizePod asks for them. Absent values stay as they are. */
@@ -44,6 +45,8 @@ export interface ResizeOptions {
   readonly onAdmitted?: () => void;
   /** Called when the resize has failed after its admission, and other pods may fit because of that. Must not throw. */
   readonly onRoomFreed?: () => void;
+  /** Called when it is known what the request changes, and again when its steps are. Must not throw. */
+  readonly onChanges?: (changes: readonly ValueChange[]) => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;
 }

@@ -5,12 +5,14 @@ import {
   type DeclarePodParts,
   type Registry,
   hasPodCgroup,
+  identityOf,
   limitsByName,
   readDeclaredPod,
   readVolumes,
 } from '../../sandbox/index.ts';
 import { journalVolumes, observeVolumes } from '../volumes/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
+import type { ResizeHistory } from '../history/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
 /** What sizes a pod's volumes. */
@@ -22,6 +24,7 @@ export interface VolumeSizeParts extends RecoverParts, PerformParts, DeclarePodP
   readonly kubelet: KubeletState;
   /** The pending resize of kubelet for each pod, by sandbox id. */
   readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  readonly history: ResizeHistory;
 }
 
 export interface GrowVolumesLaterParts extends VolumeSizeParts {
@@ -80,6 +83,10 @@ function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription): Promise<voi
         : volumeChanges(parts, pod, { state, after: state, pending }).volumes;
     // Not awaited: the creation of the pod must not wait for the disk.
     if (sizes.size === 0) return void journalVolumes(parts, pod);
-    await parts.outcomes.track(pod.sandboxId, () => perform(parts, pod, state, { call: 'none', volumes: sizes }));
+    const grow = async (): Promise<void> => {
+      await perform(parts, pod, state, { call: 'none', volumes: sizes });
+    };
+    const report = parts.history.request(identityOf(pod), { kind: 'shim' });
+    await parts.outcomes.track(pod.sandboxId, grow, report);
   });
 }

@@ -6,6 +6,6 @@ export type { PodLifecycleParts } from './pod-lifecycle.ts';
 export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';
 export { resizePod } from './resize-pod.ts';
 export { updateContainer } from './update-container.ts';
-export type { UpdateContainerParts } from './update-container.ts';
+export type { CallerOf, UpdateContainerParts } from './update-container.ts';
 export { updatePod } from './update-pod.ts';
 export type { UpdatePodParts } from './update-pod.ts';

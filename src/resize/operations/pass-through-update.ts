@@ -14,6 +14,7 @@ import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { forwardUpdate } from './forward-update.ts';
 import { restoreAndLog } from './restore-and-log.ts';
+import type { RequestReport } from '../history/index.ts';
 import { asksSwap, otherValues } from '../values/index.ts';
 
 export interface PassThroughUpdateParts extends ContainerStepParts {
@@ -33,14 +34,36 @@ export async function passThroughUpdate(
   pod: PodDescription,
   request: LinuxContainerResources | null,
   forward: () => Promise<Buffer>,
+  report: RequestReport,
 ): Promise<Buffer> {
   return parts.calls.run(containerId, async () => {
     const known = await valuesNow(parts, containerId, pod, request);
     if (known === undefined) return forward();
-    const { response } = await forwardUpdate(parts, pod, known, forward, undefined);
+    const { response } = await reported(report, known.asked, () =>
+      forwardUpdate(parts, pod, known, forward, undefined),
+    );
     await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
     return response;
   });
+}
+
+/** Records an update that changes the container's CPU request. Others, such as cpusets, are no resizes. */
+async function reported<Result>(
+  report: RequestReport,
+  asked: ContainerStep | undefined,
+  update: () => Promise<Result>,
+): Promise<Result> {
+  const { id, shares } = asked ?? {};
+  if (id === undefined || shares === undefined || shares.from === shares.to) return update();
+  report.begins([{ kind: 'container', id, shares }]);
+  try {
+    const result = await update();
+    report.completed();
+    return result;
+  } catch (error) {
+    report.failed(error);
+    throw error;
+  }
 }
 
 /** Returns the values that the caller does not ask to change. */

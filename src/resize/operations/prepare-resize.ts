@@ -1,5 +1,5 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, suggestion } from '../../core/errors/index.ts';
 import type { CpuShares } from '../../core/quantities/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { Log } from '../../observe/index.ts';
@@ -37,9 +37,7 @@ import {
   type DesiredPod,
   type PodTarget,
   type ResizeOptions,
-  absolute,
   compareLimits,
-  directionOf,
   knownOf,
   stateAfter,
 } from '../model/index.ts';
@@ -96,8 +94,7 @@ export async function prepareResize(
   const wanted = desiredValues(desired, containers);
   if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
   const read = await readDeclaredPod(parts, pod, volumes);
-  const direction = directionOf({ ...wanted, volumes: absolute(desired.volumes) }, knownOf(read));
-  if (!dryRun) parts.outcomes.setDirection(pod.sandboxId, direction);
+  if (!dryRun) parts.outcomes.asks(pod.sandboxId, wanted, knownOf(read));
   observeVolumes(parts, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
@@ -160,7 +157,9 @@ function containerTargets(
     assertResizable(pod, state, name);
     const container = containers.get(name);
     if (container === undefined) {
-      const message = `pod ${podName(pod)} has no container ${name}`;
+      const all = [...containers.keys()];
+      const near = suggestion(name, all);
+      const message = `pod ${podName(pod)} has no container ${name}${near} (it has ${all.length === 0 ? 'none' : all.join(', ')})`;
       const where = { pod: pod.metadata.uid, container: name };
       throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
     }

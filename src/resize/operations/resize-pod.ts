@@ -46,7 +46,8 @@ export async function resizePod(
     return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
   };
   const { outcomes } = parts;
-  return parts.lock.run(id, options.dryRun ? resize : () => outcomes.track(id, resize));
+  const report = parts.history.changes(options.onChanges);
+  return parts.lock.run(id, options.dryRun ? resize : () => outcomes.track(id, resize, report));
 }
 
 /** Calls `undo` if a promise rejects, and rejects as it does. */

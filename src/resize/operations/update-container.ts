@@ -9,7 +9,7 @@ import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits }
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import { failOpen } from './fail-open.ts';
-import type { WritersParts } from '../history/index.ts';
+import { type Requester, type WritersParts, criRequester } from '../history/index.ts';
 import { type Forwarded, followKernel, forwardUpdate } from './forward-update.ts';
 import { passThroughUpdate } from './pass-through-update.ts';
 import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
@@ -23,7 +23,7 @@ import {
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type ContainerStep, type PodTarget, type Step, directionOf, stateAfter } from '../model/index.ts';
+import { type ContainerStep, type PodTarget, type Step, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -40,6 +40,7 @@ import {
   readVolumes,
   storedLimits,
   withExactQuota,
+  identityOf,
 } from '../../sandbox/index.ts';
 import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
@@ -50,12 +51,20 @@ export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestar
 
 type Request = Messages['UpdateContainerResourcesRequest'];
 
+/** The caller of a CRI call. */
+export interface CallerOf {
+  /** In milliseconds by steadyNow; undefined without one. */
+  readonly deadline?: number | undefined;
+  /** Default: a CRI client of which nothing is known. */
+  readonly requester?: Requester;
+}
+
 /**
  * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after it (KEP-1287,
  * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted.
  *
  * @param forward calls the runtime and returns its answer
- * @param deadline the caller's, in milliseconds by steadyNow; undefined without one
+ * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
  * @returns the runtime's answer
  * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT, and
  * what `forward` throws, after the rollback.
@@ -64,7 +73,7 @@ export async function updateContainer(
   parts: UpdateContainerParts,
   request: Request,
   forward: () => Promise<Buffer>,
-  deadline?: number,
+  { deadline, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('container_id', request.container_id);
   const resources = request.linux;
@@ -72,10 +81,11 @@ export async function updateContainer(
   if (found === undefined) return forward();
   const { known, pod } = found;
   const { containerId, name } = known;
-  parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request));
+  const report = parts.history.request(identityOf(pod), requester);
+  parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request), report);
   // Without a limit in the request, the runtime writes the limits again that it has stored.
   if (resources === null || !touchesLimits(resources))
-    return passThroughUpdate(parts, containerId, pod, resources, forward);
+    return passThroughUpdate(parts, containerId, pod, resources, forward, report);
   const slot = { name: containerId, sets: fieldsSet(request) };
   const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
   const update = async (): Promise<Buffer> => {
@@ -83,7 +93,7 @@ export async function updateContainer(
     await parts.newest.applied(pod.sandboxId, writer, criFields(name, resources));
     return response;
   };
-  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update), slot);
+  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update, report), slot);
 }
 
 /** Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. */
@@ -128,8 +138,10 @@ async function forwardToStopped(
   const before = storedLimits(container.resources);
   const response = await forward();
   if (container.state === ContainerState.CREATED) {
-    const stored = (await parts.registry.describeContainer(container.containerId))?.resources;
-    await raisePodLimit(parts, pod, container, before, storedLimits(stored));
+    const after = storedLimits((await parts.registry.describeContainer(container.containerId))?.resources);
+    const valuesOf = (limits = before) => ({ containers: new Map(limits && [[container.containerId, limits]]) });
+    parts.outcomes.asks(pod.sandboxId, valuesOf(after), valuesOf());
+    await raisePodLimit(parts, pod, container, before, after);
   }
   return response;
 }
@@ -187,7 +199,7 @@ async function prepare(
   const desired = { containers: new Map([[container.containerId, wanted]]) };
   parts.outcomes.setDesired(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
-  parts.outcomes.setDirection(pod.sandboxId, directionOf(desired, now));
+  parts.outcomes.asks(pod.sandboxId, desired, now);
   const memory = limits.memoryMax;
   const swapAfter = swapAfterUpdate(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
   if (wanted.memory !== undefined) {

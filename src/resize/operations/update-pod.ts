@@ -17,7 +17,8 @@ import {
   cpuShares,
 } from '../../core/quantities/index.ts';
 import { failOpen } from './fail-open.ts';
-import { type WritersParts, volumeField } from '../history/index.ts';
+import type { CallerOf } from './update-container.ts';
+import { type WritersParts, criRequester, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import {
   addOverhead,
@@ -28,7 +29,7 @@ import {
   validatePodRequest,
   withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, type UnifiedChange, absolute, directionOf, knownOf } from '../model/index.ts';
+import { type PodTarget, type UnifiedChange, knownOf } from '../model/index.ts';
 import { pendingResizeForPod, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -37,6 +38,7 @@ import {
   SWAP_MAX,
   type VolumeState,
   hasPodCgroup,
+  identityOf,
   podCgroup,
   podSubject,
   podWeight,
@@ -60,7 +62,7 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  *
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is answered for with
  *   an empty response once the pod's cgroup is written.
- * @param deadline the caller's, in milliseconds by steadyNow; undefined without one
+ * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
  * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and
  * UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */
@@ -68,14 +70,15 @@ export async function updatePod(
   parts: UpdatePodParts,
   request: Request,
   forward: () => Promise<Buffer>,
-  deadline?: number,
+  { deadline, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('pod_sandbox_id', request.pod_sandbox_id);
   const found = await findPod(parts, request.pod_sandbox_id);
   if (found.kind === 'none') return forwardOrThrow(forward, found.why);
   if (!hasPodCgroup(found.pod)) return forward();
   const { sandboxId } = found.pod;
-  parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request));
+  const report = parts.history.request(identityOf(found.pod), requester);
+  parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request), report);
   const writer = { arrival: parts.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
     // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
@@ -89,7 +92,7 @@ export async function updatePod(
     await parts.newest.applied(sandboxId, writer, [...criFields(undefined, request.resources), ...volumes]);
     return response;
   };
-  return parts.lock.run(sandboxId, () => parts.outcomes.track(sandboxId, update));
+  return parts.lock.run(sandboxId, () => parts.outcomes.track(sandboxId, update, report));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
@@ -152,7 +155,7 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
   const sizes = annotatedSizes(known, volumes, request.annotations);
   parts.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
-  parts.outcomes.setDirection(known.sandboxId, directionOf({ pod: limits, volumes: absolute(sizes) }, knownOf(state)));
+  parts.outcomes.asks(known.sandboxId, { pod: limits, volumes: sizes }, knownOf(state));
   // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);

@@ -1,14 +1,17 @@
 import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
+  askedChanges,
   type CancelReason,
   fieldsOf,
   hasEnded,
+  historyEntry,
   type MemoryRequests,
   type ReadRequest,
   readRequested,
   type Resize,
   type ResizeCounts,
+  stateEvent,
 } from './requests/index.ts';
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
@@ -18,7 +21,7 @@ import type { DeferredRecord } from './records.ts';
 import { Retries } from './retries.ts';
 import { type RankOf, freesRoom } from './retry-order.ts';
 import { hasNewer, removeSuperseded, writerOf } from './superseded.ts';
-import { type ResizeWatchers, stateEvent } from './watchers.ts';
+import type { ResizeWatchers } from './watchers.ts';
 import {
   type ResizeOutcome,
   type ResizePod,
@@ -30,7 +33,7 @@ import {
   passes,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
-import type { NewestValues, Writer } from '../history/index.ts';
+import { type NewestValues, type Requester, type ResizeHistory, type Writer, historyBounds } from '../history/index.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
@@ -39,6 +42,7 @@ export interface ResizeRunnerParts {
   readonly writer: RecordWriter;
   readonly watchers: ResizeWatchers;
   readonly newest: NewestValues;
+  readonly history: ResizeHistory;
   /** The ranks of pods for the order of retries. */
   readonly rankOf: RankOf;
   readonly clock: Clock;
@@ -98,7 +102,7 @@ export class ResizeRunner {
 
   /** Adds a resize in state Proposed. */
   add(
-    given: Pick<Resize, 'id' | 'pod' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>,
+    given: Pick<Resize, 'id' | 'pod' | 'requester' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>,
     order = this.#parts.newest.arrival(),
   ): ActiveResize {
     const active: ActiveResize = {
@@ -108,6 +112,7 @@ export class ResizeRunner {
         reason: undefined,
         message: undefined,
         steps: [],
+        changes: askedChanges(given.asked).slice(0, historyBounds.changes),
         before: undefined,
         after: undefined,
         memoryRequests: undefined,
@@ -125,7 +130,7 @@ export class ResizeRunner {
     };
     this.#count('Proposed');
     this.#table.add(active);
-    this.#watchers.publish(stateEvent(active.resize));
+    this.#publish(active);
     return active;
   }
 
@@ -139,11 +144,20 @@ export class ResizeRunner {
   resume({ id, pod, asked, timeoutMs, createdAt }: DeferredRecord): void {
     // Older than every request of this process, and in their own order.
     const order = (this.#resumed += 1) - Number.MAX_SAFE_INTEGER;
-    const active = this.add({ id, pod, asked, defer: true, timeoutMs, createdAt }, order);
+    const requester = this.#requesterOf(pod, asked);
+    const active = this.add({ id, pod, requester, asked, defer: true, timeoutMs, createdAt }, order);
     this.#defer(active, {
       reason: 'RESTARTED',
       message: 'restored after a restart of the shim; a retry is scheduled',
     });
+  }
+
+  /** The record does not say who asked: volumes with the sizes that the pod's annotations ask for are theirs. */
+  #requesterOf({ sandboxId }: Resize['pod'], { pod, containers, volumes }: Resize['asked']): Requester {
+    const annotated = this.#stored.annotations.of(sandboxId);
+    const isForVolumes = fieldsOf({ pod, containers, volumes: {} }).size === 0;
+    const isTheirs = Object.entries(volumes).every(([name, text]) => annotated[name] === text);
+    return { kind: isForVolumes && isTheirs ? 'annotation' : 'api' };
   }
 
   /** Ends a deferred resize. Of a resize in progress it waits for the attempt, and no other follows. */
@@ -175,12 +189,16 @@ export class ResizeRunner {
 
   /** Runs one attempt. Returns the error, if any; never rejects. */
   async #attempt(active: ActiveResize, deadline: number, onAdmitted?: () => void): Promise<unknown> {
-    const { id, pod, tries } = active.resize;
+    const { id, pod, requester, tries } = active.resize;
     const steps: StepRecord[] = [];
     this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
     const onStep = (record: StepRecord): void => {
       steps.push(record);
-      this.#watchers.publish({ resize: id, pod, at: this.#parts.clock.wallTime(), what: { kind: 'step', record } });
+      const at = this.#parts.clock.wallTime();
+      this.#watchers.publish({ resize: id, pod, requester, at, what: { kind: 'step', record } });
+    };
+    const onChanges = (changes: Resize['changes']): void => {
+      active.resize = { ...active.resize, changes };
     };
     try {
       const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
@@ -191,7 +209,7 @@ export class ResizeRunner {
       };
       const writer = writerOf(active);
       const onRoomFreed = (): void => this.roomFreed();
-      const callbacks = { onStep, stillDesired, onRoomFreed, ...(onAdmitted && { onAdmitted }) };
+      const callbacks = { onStep, onChanges, stillDesired, onRoomFreed, ...(onAdmitted && { onAdmitted }) };
       const options = { dryRun: false, deadline, writer, ...callbacks };
       const outcome = await this.#parts.resizePod(pod.sandboxId, read().desired, options);
       await this.#complete(active, outcome, read().memoryRequests);
@@ -308,7 +326,11 @@ export class ResizeRunner {
     active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.#parts.clock.wallTime() };
     this.#count(state);
     if (hasEnded(state)) this.#table.end(active.resize);
-    this.#watchers.publish(stateEvent(active.resize));
+    this.#publish(active);
+  }
+
+  #publish({ resize }: ActiveResize): void {
+    this.#watchers.publish(stateEvent(this.#parts.history.put(historyEntry(resize))));
   }
 
   #count(state: ResizeState): void {

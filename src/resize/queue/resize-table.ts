@@ -52,6 +52,14 @@ export class ResizeTable {
     return this.#active.get(id)?.resize ?? this.#ended.get(id);
   }
 
+  /** Returns the resize with this id, otherwise those whose id begins with it. An empty id matches none. */
+  matching(id: string): readonly Resize[] {
+    const exact = this.get(id);
+    if (exact !== undefined || id === '') return exact === undefined ? [] : [exact];
+    const all = [...this.allActive.map(({ resize }) => resize), ...this.#ended.values()];
+    return all.filter((resize) => resize.id.startsWith(id));
+  }
+
   newestOf(sandboxId: string): Resize | undefined {
     const id = this.#newest.get(sandboxId);
     return id === undefined ? undefined : this.get(id);

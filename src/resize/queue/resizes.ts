@@ -9,6 +9,9 @@ import {
   type RequestsAround,
   type Resize,
   type ResizeCounts,
+  type ResizeEvent,
+  historyEntry,
+  stateEvent,
 } from './requests/index.ts';
 import { type ActiveResize, ResizeTable } from './resize-table.ts';
 import { RecordWriter } from './record-writer.ts';
@@ -18,8 +21,15 @@ import { StoredValues } from './stored-values.ts';
 import { type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
 import type { ResizeWatch } from './watch.ts';
 import { ResizeWatchers } from './watchers.ts';
-import { type ResizeOutcome, type ResizePod, type ResizeState, failureOf } from '../model/index.ts';
-import { NewestValues } from '../history/index.ts';
+import { type ResizeOutcome, type ResizePod, type ResizeState, type StepRecord, failureOf } from '../model/index.ts';
+import {
+  type HistoryEntry,
+  NewestValues,
+  type Requester,
+  ResizeHistory,
+  apiRequester,
+  requesterText,
+} from '../history/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
@@ -28,6 +38,8 @@ export interface ResizesParts {
   readonly store: ResizeStore;
   /** The order of all requests, those of the CRI included. Default: the resizes alone. */
   readonly newest?: NewestValues;
+  /** All resizes, those of the CRI included. Default: the resizes alone. */
+  readonly history?: ResizeHistory;
   /** The ranks of pods for the order of retries. Default: all are equal. */
   readonly rankOf?: RankOf;
   readonly clock: Clock;
@@ -51,6 +63,11 @@ export interface ResizeBounds {
 
 export const defaultBounds: ResizeBounds = { active: 1024, ended: 256, watchers: 64, unreadEvents: 1024 };
 
+export interface WatchOptions {
+  readonly withHistory?: boolean | undefined;
+  readonly owner?: string | undefined;
+}
+
 export interface ResizeTerms {
   /** Whether the resize is retried when it does not fit yet. */
   readonly defer: boolean;
@@ -58,6 +75,8 @@ export interface ResizeTerms {
   readonly timeoutMs: number;
   /** Deadline of the first attempt, in milliseconds by {@link Clock.now}. */
   readonly deadline: number;
+  /** Who asks, for the history. Default: a client of the API. */
+  readonly requester?: Requester;
 }
 
 /**
@@ -72,9 +91,11 @@ export class Resizes {
   readonly #writer: RecordWriter;
   readonly #watchers: ResizeWatchers;
   readonly #stored: StoredValues;
+  readonly #history: ResizeHistory;
 
   constructor(parts: ResizesParts) {
     const { store, clock, log, resizePod, random, counters, newest = new NewestValues(), rankOf = equalRanks } = parts;
+    this.#history = parts.history ?? new ResizeHistory({ log });
     this.#parts = parts;
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
@@ -88,12 +109,14 @@ export class Resizes {
       writer: this.#writer,
       watchers: this.#watchers,
       newest,
+      history: this.#history,
       rankOf,
       clock,
       random,
       log,
       ...(counters && { counters }),
     });
+    this.#history.onRequest((entry, record) => this.#watchers.publish(requestEvent(entry, record, clock)));
     newest.onApplied(async (sandboxId) => {
       for (const uid of this.#runner.dropSuperseded(sandboxId)) await this.#writer.store(uid);
     });
@@ -109,18 +132,31 @@ export class Resizes {
     return this.#table.allActive.map(({ resize }) => resize.state);
   }
 
-  /** Returns a resize by its id. Throws UNKNOWN_RESIZE. */
+  /** Returns a resize of the queue by its id or the beginning of it. Throws UNKNOWN_RESIZE. */
   get(id: string): Resize {
-    const resize = this.#table.get(id);
-    if (resize !== undefined) return resize;
+    const [found, ...more] = this.#table.matching(id);
+    if (found !== undefined && more.length === 0) return found;
     const asked = id.slice(0, 64);
-    const message = `no resize with id ${JSON.stringify(asked)}: it is unknown or no longer stored`;
-    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_RESIZE, message, { asked });
+    const context = { asked, ...(more.length > 0 && { found: String(more.length + 1) }) };
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_RESIZE, this.#whyUnknown(asked, more.length), context);
+  }
+
+  #whyUnknown(asked: string, more: number): string {
+    if (more > 0) return `${more + 1} resizes have an id that begins with ${JSON.stringify(asked)}: use more of the id`;
+    const request = this.#history.find(asked);
+    return request === undefined
+      ? `no resize with id ${JSON.stringify(asked)}: it is unknown or no longer stored`
+      : `resize ${JSON.stringify(asked)} was a request of ${requesterText(request.requester)}, which has ended: ${request.state}`;
   }
 
   /** Returns the newest resize of a pod; undefined if there is none, or it is no longer stored. */
   newestOf(sandboxId: string): Resize | undefined {
     return this.#table.newestOf(sandboxId);
+  }
+
+  /** Returns the last resizes of a pod, from any requester; the newest first. */
+  historyOf(sandboxId: string): readonly HistoryEntry[] {
+    return this.#history.ofPod(sandboxId);
   }
 
   /** Returns the memory requests that completed resizes have set. */
@@ -176,24 +212,25 @@ export class Resizes {
    * resize in its new state. Rejects with UNKNOWN_RESIZE.
    */
   async cancel(id: string): Promise<Resize> {
-    const active = this.#table.active(id);
+    const active = this.#table.active(this.get(id).id);
     if (active === undefined) return this.get(id);
     await this.#runner.cancel(active);
     return active.resize;
   }
 
   /**
-   * Watches the resizes of one pod, or of all. The events start with the state of each resize that has not ended. Throws
-   * TOO_MANY_WATCHERS or STOPPING.
-   * @param owner the client, which has a share of all watches; undefined for the shim itself
+   * Watches the resizes of one pod, or of all, from any requester. The events start with the state of each resize that has not
+   * ended. Throws TOO_MANY_WATCHERS or STOPPING.
+   * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which has a share of
+   *   all watches, undefined for the shim itself
    */
-  watch(sandboxId?: string, owner?: string): ResizeWatch {
+  watch(sandboxId?: string, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
     if (this.#runner.isStopping) throw stopping();
-    return this.#watchers.add(
-      sandboxId,
-      this.#table.allActive.map(({ resize }) => resize),
-      owner,
-    );
+    const active = new Set(this.#table.allActive.map(({ resize }) => resize.id));
+    const ended = withHistory ? this.#history.all.filter(({ id }) => !active.has(id)) : [];
+    const present = this.#table.allActive.map(({ resize }) => historyEntry(resize));
+    const first = [...ended, ...present].filter(({ pod }) => sandboxId === undefined || pod.sandboxId === sandboxId);
+    return this.#watchers.add(sandboxId, first.map(stateEvent), owner);
   }
 
   /** Ends the deferred resizes of a pod that is gone, and removes its stored values. */
@@ -234,18 +271,23 @@ export class Resizes {
     this.#writer.close();
   }
 
-  #propose(pod: PodIdentity, asked: RequestedPod, { defer, timeoutMs }: ResizeTerms): ActiveResize {
+  #propose(pod: PodIdentity, asked: RequestedPod, terms: ResizeTerms): ActiveResize {
+    const { defer, timeoutMs, requester = apiRequester(undefined) } = terms;
     try {
       if (this.#runner.isStopping) throw stopping();
       if (this.#table.activeCount >= this.#bounds.active) throw tooMany(this.#bounds.active);
       readRequested(asked, this.#stored.requests.of(pod.sandboxId));
     } catch (error) {
       this.#runner.countRejected();
+      const isRefused = error instanceof ShimError && error.code === Code.INVALID_ARGUMENT;
+      // Otherwise the shim has no room for the request, which the client may repeat.
+      if (isRefused) this.#history.request(pod, requester).failed(error);
       throw error;
     }
     return this.#runner.add({
       id: randomUUID(),
       pod,
+      requester,
       asked,
       defer,
       timeoutMs,
@@ -262,5 +304,10 @@ function tooMany(max: number): ShimError {
   const message = `${max} resizes are in progress or deferred, which is the maximum: retry once some of them have ended`;
   return new ShimError(Code.RESOURCE_EXHAUSTED, Reason.TOO_MANY_RESIZES, message, { found: String(max) });
 }
+
+const requestEvent = (entry: HistoryEntry, record: StepRecord | undefined, clock: Clock): ResizeEvent =>
+  record === undefined
+    ? stateEvent(entry)
+    : { ...stateEvent(entry), at: clock.wallTime(), what: { kind: 'step', record } };
 
 const stopping = (): ShimError => new ShimError(Code.UNAVAILABLE, Reason.STOPPING, 'the shim is stopping');

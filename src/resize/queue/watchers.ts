@@ -1,5 +1,5 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import type { Resize, ResizeEvent } from './requests/index.ts';
+import type { ResizeEvent } from './requests/index.ts';
 import { ResizeWatch } from './watch.ts';
 
 /** All watchers: a bounded number, each with a bounded number of unread events. */
@@ -15,16 +15,16 @@ export class ResizeWatchers {
   }
 
   /**
-   * Adds a watcher, whose events start with the states of `present`. An owner has no more watches than it leaves to the others: half of all
+   * Adds a watcher, whose events start with `first`. An owner has no more watches than it leaves to the others: half of all
    * if it is the first, a quarter if it is the second, and so on. Throws TOO_MANY_WATCHERS.
    * @param owner undefined for the shim itself, which has no share
    */
-  add(sandboxId: string | undefined, present: readonly Resize[], owner?: string): ResizeWatch {
+  add(sandboxId: string | undefined, first: readonly ResizeEvent[], owner?: string): ResizeWatch {
     this.#assertRoom(owner);
-    const capacity = this.#unreadEvents + present.length;
+    const capacity = this.#unreadEvents + first.length;
     const watch = new ResizeWatch(sandboxId, capacity, (ended) => this.#watches.delete(ended));
     this.#watches.set(watch, owner);
-    for (const resize of present) watch.push(stateEvent(resize));
+    for (const event of first) watch.push(event);
     return watch;
   }
 
@@ -52,8 +52,3 @@ export class ResizeWatchers {
 
 const tooMany = (message: string, found: number): ShimError =>
   new ShimError(Code.RESOURCE_EXHAUSTED, Reason.TOO_MANY_WATCHERS, message, { found: String(found) });
-
-/** Returns the event for the present state of a resize. */
-export function stateEvent({ id, pod, state, reason, message, changedAt }: Resize): ResizeEvent {
-  return { resize: id, pod, at: changedAt, what: { kind: 'state', state, reason, message } };
-}

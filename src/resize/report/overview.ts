@@ -1,14 +1,19 @@
 import { ShimError } from '../../core/errors/index.ts';
 import type { PodDirectory } from './pod-directory.ts';
 import type { PodView } from './pod-view.ts';
-import type { RecentResize, RecentResizes } from '../history/index.ts';
+import type { HistoryEntry, RecentResize, RecentResizes, ResizeHistory } from '../history/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
+
+/** Number of resizes in the overview. */
+const SHOWN = 50;
 
 /** An overview of the node. */
 export interface Overview {
   readonly pods: readonly PodSummary[];
   /** The last resizes, newest first. */
   readonly recent: readonly RecentResize[];
+  /** The last resizes with who asked for them, those that were refused included; newest first. */
+  readonly history: readonly HistoryEntry[];
 }
 
 export interface PodSummary {
@@ -18,7 +23,10 @@ export interface PodSummary {
 }
 
 /** Reads the overview. An unreadable pod, which may be ending, does not hide the others. Rejects with BACKEND_UNAVAILABLE. */
-export async function overviewOf(context: { readonly recent?: RecentResizes }, pods: PodDirectory): Promise<Overview> {
+export async function overviewOf(
+  context: { readonly recent?: RecentResizes; readonly history: ResizeHistory },
+  pods: PodDirectory,
+): Promise<Overview> {
   const seen: PodSummary[] = [];
   for (const pod of await pods.list()) {
     try {
@@ -28,5 +36,6 @@ export async function overviewOf(context: { readonly recent?: RecentResizes }, p
       seen.push({ pod, view: { reason: error.reason, message: error.message } });
     }
   }
-  return { pods: seen, recent: context.recent?.all ?? [] };
+  const history = context.history.all.toReversed().slice(0, SHOWN);
+  return { pods: seen, recent: context.recent?.all ?? [], history };
 }

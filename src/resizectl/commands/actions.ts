@@ -2,15 +2,18 @@ import { version } from '../../config/index.ts';
 import { messageOf, grpcErrorText } from '../../core/errors/index.ts';
 import type { CommandOptions, Context } from './context.ts';
 import { type CommandName, Exit } from '../command-table.ts';
-import { completionScript, isShell } from './completion.ts';
 import { events, watchPods } from './events.ts';
-import { manualPage } from './manual.ts';
-import { exitOf, resize } from './resize.ts';
+import { cancel } from './cancel.ts';
+import { resize } from './resize.ts';
+import type { WirePod } from '../../api/wire/index.ts';
 import {
   UsageError,
-  endText,
+  completionScript,
+  isShell,
+  manualPage,
   findPod,
   fullName,
+  inOrder,
   objectText,
   podDescription,
   podText,
@@ -25,15 +28,18 @@ const first = (args: readonly string[]): string => args[0] ?? '';
 const rest = (args: readonly string[]): readonly string[] => args.slice(1);
 
 export const actions: Readonly<Record<CommandName, Action>> = {
-  'get pods': async ({ client, output, print }) => {
-    const { pods } = await client.call('ListPods', {});
-    if (output === 'table') print(podsTable(pods));
+  'get pods': async (context, args) => {
+    const { output, print, isWide, namespace } = context;
+    const pods = await listPods(context, args);
+    if (output === 'table' && pods.length === 0 && namespace !== undefined)
+      print(`no pods of namespace ${printable(namespace)} on this node\n`);
+    else if (output === 'table') print(podsTable(pods, isWide));
     else if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
     else print(objectText({ pods }, output));
     return Exit.done;
   },
-  'get pod': (context, args) => showPod(context, first(args), podText),
-  'describe pod': (context, args) => showPod(context, first(args), podDescription),
+  'get pod': (context, args) => showPods(context, args, podText),
+  'describe pod': (context, args) => showPods(context, args, podDescription),
   plan: (context, args, options) => resize(context, first(args), rest(args), { ...options, dryRun: true }),
   resize: (context, args, options) => resize(context, first(args), rest(args), options),
   watch: async (context, args) => {
@@ -44,12 +50,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
     await events(context, args[0]);
     return Exit.done;
   },
-  cancel: async ({ client, output, print }, args) => {
-    const { resize: ended } = await client.call('CancelResize', { id: first(args) });
-    print(output === 'json' || output === 'yaml' ? objectText({ resize: ended }, output) : endText(ended));
-    // The cancellation succeeded, so this is not the exit code 5 of a canceled resize.
-    return ended.state === 'CANCELED' ? Exit.done : exitOf(ended);
-  },
+  cancel: (context, args) => cancel(context, first(args)),
   // Loaded on demand: no other command needs these modules.
   doctor: async (context, _args, options) => (await import('./doctor.ts')).doctor(context, options),
   install: async (context, _args, options) => (await import('./install.ts')).install(context, options),
@@ -83,9 +84,25 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   },
 };
 
-async function showPod({ client, output, print }: Context, text: string, view: typeof podText): Promise<Exit> {
-  const { pod } = await client.call('GetPod', { pod: await findPod(client, text) });
-  if (output === 'table') print(view(pod));
-  else print(output === 'name' ? `${fullName(pod.identity)}\n` : objectText({ pod }, output));
+/** Returns these pods, or all pods of the namespace. */
+async function listPods(context: Context, texts: readonly string[]): Promise<readonly WirePod[]> {
+  const { client, namespace } = context;
+  if (texts.length > 0) return Promise.all(texts.map((text) => readPod(context, text)));
+  const { pods } = await client.call('ListPods', {});
+  return inOrder(pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace));
+}
+
+async function readPod(context: Context, text: string): Promise<WirePod> {
+  return (await context.client.call('GetPod', { pod: await findPod(context, text) })).pod;
+}
+
+async function showPods(context: Context, texts: readonly string[], view: typeof podText): Promise<Exit> {
+  const { output, print } = context;
+  const pods = await listPods(context, texts);
+  const [only, ...more] = pods;
+  if (output === 'name') print(pods.map((pod) => `${fullName(pod.identity)}\n`).join(''));
+  else if (output !== 'table') print(objectText(more.length === 0 ? { pod: only } : { pods }, output));
+  else if (more.length === 0) print(pods.map(view).join(''));
+  else print(pods.map((pod) => `${fullName(pod.identity)}:\n${view(pod)}`).join('\n'));
   return Exit.done;
 }

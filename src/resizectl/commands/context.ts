@@ -6,6 +6,10 @@ import type { NodeOptions } from './this-node.ts';
 export interface Context {
   readonly client: ResizeClient;
   readonly output: Output;
+  /** Whether tables have more columns. */
+  readonly isWide: boolean;
+  /** The namespace of pods; undefined: all. */
+  readonly namespace: string | undefined;
   /** Writes to stdout. */
   readonly print: (text: string) => void;
   /** Writes an error to stderr. */

@@ -1,54 +1,60 @@
+import { wallTime } from '../../core/concurrency/index.ts';
 import type { Context } from './context.ts';
 import type { Responses, WirePod } from '../../api/wire/index.ts';
 import {
   durationText,
   findPod,
   fullName,
+  inOrder,
   objectText,
   podLine,
   podsTable,
-  printable,
+  eventText,
   shortId,
-  stateText,
+  shortResizeId,
   stepText,
 } from '../output/index.ts';
 
 type ResizeEvent = Responses['ResizeEvent'];
 
-/** Formats an event as one line: time, resize, pod, state or step. */
-export function eventLine({ time, resize_id: id, pod, state, step }: ResizeEvent): string {
-  const clock = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString().slice(11, 23);
-  const about = `${clock}  ${id.slice(0, 8)}  ${fullName(pod)}`;
+/** Formats an event as one line: time (with the date, if that is not today's), resize, pod, state or step, who asked, and changes. */
+export function eventLine({ time, resize_id: id, pod, requester, state, step }: ResizeEvent, now = wallTime()): string {
+  const stamp = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString();
+  const isToday = stamp.slice(0, 10) === new Date(now).toISOString().slice(0, 10);
+  const clock = isToday ? stamp.slice(11, 23) : stamp.slice(0, 23).replace('T', ' ');
+  const about = `${clock}  ${shortResizeId(id)}  ${fullName(pod)}`;
   if (step !== undefined) return `${about}  step  ${stepText(step)}  (${durationText(step.took)})\n`;
   if (state === undefined) return '';
-  const why = [state.reason, state.message]
-    .filter((text) => text !== '')
-    .map(printable)
-    .join(': ');
-  return `${about}  ${stateText(state.state)}${why === '' ? '' : `: ${why}`}\n`;
+  return `${about}  ${eventText(state, requester)}\n`;
 }
 
-/** `resizectl events`. Runs until it is interrupted or the shim stops. */
-export async function events({ client, output, print }: Context, pod: string | undefined): Promise<void> {
-  const watch = client.watch(pod === undefined ? undefined : await findPod(client, pod));
+/** `resizectl events`: the stored resizes, then new events. Runs until it is interrupted or the shim stops. */
+export async function events(context: Context, pod: string | undefined): Promise<void> {
+  const { client, output, print, namespace } = context;
+  const watch = client.watch(pod === undefined ? undefined : await findPod(context, pod), true);
   for await (const event of watch) {
+    if (namespace !== undefined && event.pod.namespace !== namespace) continue;
     print(output === 'json' || output === 'yaml' ? objectText(event, output, true) : eventLine(event));
   }
 }
 
 /** `resizectl watch`: prints all pods, then a pod again each time a resize of it ends. */
-export async function watchPods({ client, output, print }: Context, pod: string | undefined): Promise<void> {
-  const ref = pod === undefined ? undefined : await findPod(client, pod);
+export async function watchPods(context: Context, pod: string | undefined): Promise<void> {
+  const { client, output, print, isWide, namespace } = context;
+  const isShown = (of: string): boolean => namespace === undefined || of === namespace;
+  const ref = pod === undefined ? undefined : await findPod(context, pod);
   const show = (shown: WirePod): void =>
-    print(output === 'json' || output === 'yaml' ? objectText(shown, output, true) : podLine(shown));
+    print(output === 'json' || output === 'yaml' ? objectText(shown, output, true) : podLine(shown, isWide));
   const watch = client.watch(ref);
   await watch.opened;
-  const present =
+  const all =
     ref === undefined ? (await client.call('ListPods', {})).pods : [(await client.call('GetPod', { pod: ref })).pod];
-  if (output === 'table') print(podsTable(present));
+  const present = inOrder(all).filter(({ identity }) => isShown(identity.namespace));
+  if (output === 'table') print(podsTable(present, isWide));
   else present.forEach(show);
   for await (const { pod: identity, state } of watch) {
     if (state === undefined || state.state === 'PROPOSED' || state.state === 'IN_PROGRESS') continue;
+    if (!isShown(identity.namespace)) continue;
     // The pod may be gone by now.
     const { pods } = await client.call('ListPods', {});
     const found = pods.find((other) => other.identity.sandbox_id === identity.sandbox_id);

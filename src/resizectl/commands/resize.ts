@@ -4,8 +4,9 @@ import type { ResizeClient, Watch } from '../client.ts';
 import { Exit } from '../command-table.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
-import { parseChanges } from './changes.ts';
-import type { Responses, WirePodRef, WireResize } from '../../api/wire/index.ts';
+import { type RequestedValues, parseChanges } from './changes.ts';
+import { kubeletNotes, roundingNotes } from './notes.ts';
+import type { Responses, WirePod, WirePodRef, WireResize } from '../../api/wire/index.ts';
 import { UsageError, changesTable, endText, errorInfoOf, findPod, objectText, stepsTable } from '../output/index.ts';
 
 /** The default of the API. */
@@ -25,7 +26,9 @@ export async function resize(
   const values = parseChanges(changes);
   if (options.dryRun === true && options.defer === true)
     throw new UsageError('--dry-run and --defer exclude each other: a dry run has nothing to retry');
-  const ref = await sandboxOf(client, pod);
+  const found = await readPod(context, pod);
+  // Events and resize then concern the same sandbox, even if the pod is replaced meanwhile.
+  const ref = { sandbox_id: found.identity.sandbox_id };
   const request = {
     pod: ref,
     ...values,
@@ -37,25 +40,41 @@ export async function resize(
   };
   const send = (): Promise<Responses['ResizePodResponse']> =>
     client.call('ResizePod', request, (timeoutMs ?? DEFAULT_TIMEOUT_MS) + MARGIN_MS);
-  if (options.dryRun === true) return printPlan(context, (await send()).resize);
+  if (options.dryRun === true) return printPlan(context, (await send()).resize, values);
   const result = output === 'table' ? await resizeWithEvents(context, ref, send) : await resultOf(client, send);
-  if (output === 'table') context.print(`${endText(result.resize)}${changesTable(result.resize)}`);
-  else context.print(objectText({ resize: result.resize }, output === 'yaml' ? 'yaml' : 'json'));
-  if (result.error !== undefined) context.printError(result.error);
+  printResult(context, result, found, values);
   return exitOf(result.resize);
 }
 
-/** Resolves the pod to its sandbox id: events and resize then concern the same sandbox, even if the pod is replaced meanwhile. */
-async function sandboxOf(client: ResizeClient, text: string): Promise<WirePodRef> {
-  const { pod } = await client.call('GetPod', { pod: await findPod(client, text) });
-  return { sandbox_id: pod.identity.sandbox_id };
+async function readPod(context: Context, text: string): Promise<WirePod> {
+  return (await context.client.call('GetPod', { pod: await findPod(context, text) })).pod;
 }
 
-function printPlan({ output, print }: Context, resize: WireResize): Exit {
+/** Prints the end of a resize. An error says why itself. */
+function printResult(
+  { output, print, printError }: Context,
+  result: Result,
+  pod: WirePod,
+  values: RequestedValues,
+): void {
+  const { resize, error } = result;
   if (output !== 'table') print(objectText({ resize }, output === 'yaml' ? 'yaml' : 'json'));
-  else print(`${stepsTable(resize.steps, true)}${resize.steps.length > 0 ? '\n' : ''}${changesTable(resize)}`);
+  else if (error === undefined) {
+    const isDone = resize.state === 'COMPLETED';
+    const notes = isDone ? [...roundingNotes(values, resize), ...kubeletNotes(pod, values)] : [];
+    print(`${endText(resize)}${changesTable(resize)}${notesText(notes)}`);
+  } else print(endText({ ...resize, reason: '', message: '' }));
+  if (error !== undefined) printError(error);
+}
+
+function printPlan({ output, print }: Context, resize: WireResize, values: RequestedValues): Exit {
+  const notes = notesText(roundingNotes(values, resize));
+  if (output !== 'table') print(objectText({ resize }, output === 'yaml' ? 'yaml' : 'json'));
+  else print(`${stepsTable(resize.steps, true)}${resize.steps.length > 0 ? '\n' : ''}${changesTable(resize)}${notes}`);
   return Exit.done;
 }
+
+const notesText = (notes: readonly string[]): string => notes.map((note) => `\n${note}\n`).join('');
 
 function parseTimeout(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
@@ -112,6 +131,8 @@ async function resizeWithEvents(
   }
 }
 
+const failing: ReadonlySet<string> = new Set(['DEFERRED', 'INFEASIBLE', 'CANCELED']);
+
 /** Prints events as they arrive, including those of other resizes of this pod. */
 function printEvents(
   { print }: Context,
@@ -122,8 +143,9 @@ function printEvents(
   const read = async (): Promise<void> => {
     try {
       for await (const event of watch) {
-        print(eventLine(event));
         const state = event.state?.state;
+        // Why it ends is printed once, at the end.
+        if (state === undefined || !failing.has(state)) print(eventLine(event));
         if (state === undefined) continue;
         const key = `${event.resize_id} ${state}`;
         seen.add(key);

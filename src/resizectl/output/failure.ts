@@ -1,7 +1,7 @@
 import { type ServiceError, status } from '@grpc/grpc-js';
 import { Reason, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
 import { remedyOf } from './remedies.ts';
-import { printable } from './text.ts';
+import { messageText, printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
 import { Exit } from '../command-table.ts';
 
@@ -24,7 +24,7 @@ export function reportOf(error: unknown, endpoint: string): ErrorReport {
   const info = errorInfoOf(error);
   if (info === undefined) return { lines: transportLines(error, endpoint), exit: Exit.failed };
   const remedy = remedyOf(info.reason);
-  const message = `${info.reason}: ${printable(error.details)}`;
+  const message = `${info.reason}: ${messageText(error.details)}`;
   const lines = remedy === undefined ? [message] : [message, `what to do: ${remedy}`];
   return { lines, exit: exitOf(info.reason) };
 }

@@ -1,5 +1,8 @@
 /** What resizectl prints: tables, objects and errors. */
+export { completionScript, isShell } from './completion.ts';
+export { manualPage } from './manual.ts';
 export { UsageError, errorInfoOf, reportOf } from './failure.ts';
+export { eventText, shortResizeId } from './history.ts';
 export { objectText } from './objects.ts';
 export { findPod } from './pods.ts';
 export { durationText, fullName, printable, table } from './text.ts';
@@ -10,8 +13,8 @@ export {
   podLine,
   podText,
   podsTable,
+  inOrder,
   shortId,
-  stateText,
   stepText,
   stepsTable,
 } from './views.ts';

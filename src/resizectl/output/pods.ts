@@ -1,25 +1,37 @@
 import type { ResizeClient } from '../client.ts';
+import { suggestion } from '../../core/errors/index.ts';
 import { UsageError } from './failure.ts';
 import { fullName, printable } from './text.ts';
 import type { WirePodIdentity, WirePodRef } from '../../api/wire/index.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
+/** What finds a pod. */
+export interface FindPod {
+  readonly client: Pick<ResizeClient, 'call'>;
+  /** Only pods of this namespace; undefined: of all. */
+  readonly namespace: string | undefined;
+}
+
 /**
  * Finds a pod by `namespace/name`, uid, name, or a prefix of its sandbox id. Rejects with UsageError if no pod or several pods
  * match; the error lists the candidates.
  */
-export async function findPod(client: ResizeClient, text: string): Promise<WirePodRef> {
+export async function findPod({ client, namespace: only }: FindPod, text: string): Promise<WirePodRef> {
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
-  if (namespace !== undefined && name !== undefined) return { name: { namespace, name } };
+  if (namespace !== undefined && name !== undefined) {
+    if (only === undefined || only === namespace) return { name: { namespace, name } };
+    throw new UsageError(`pod ${JSON.stringify(text)} is not in the namespace of -n, ${JSON.stringify(only)}`);
+  }
   if (isUid(text)) return { uid: text };
   if (text === '' || text.includes('/'))
     throw new UsageError(
       `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or a prefix of a sandbox id`,
     );
   const { pods } = await client.call('ListPods', {});
+  const identities = pods.map(({ identity }) => identity);
   return chooseFrom(
-    pods.map(({ identity }) => identity),
+    identities.filter(({ namespace: of }) => only === undefined || of === only),
     text,
   );
 }
@@ -38,7 +50,11 @@ export function chooseFrom(pods: readonly WirePodIdentity[], text: string): Wire
   const matchingUids = [...new Set(byUid.map(({ uid }) => uid))];
   if (matchingUids.length === 1) return { uid: matchingUids.join() };
   if (matchingUids.length > 1) throw ambiguous(text, byUid);
-  throw new UsageError(`no pod on this node matches ${JSON.stringify(text)}; resizectl get pods lists the pods`);
+  const near = suggestion(
+    text,
+    pods.map(({ name }) => name),
+  );
+  throw new UsageError(`no pod on this node matches ${JSON.stringify(text)}${near}; resizectl get pods lists the pods`);
 }
 
 function ambiguous(text: string, pods: readonly WirePodIdentity[]): UsageError {

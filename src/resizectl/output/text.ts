@@ -24,6 +24,16 @@ export function table(rows: readonly (readonly string[])[]): string {
   return cells.map((row) => `${line(row)}\n`).join('');
 }
 
+/**
+ * Formats a message of the shim for people: without control characters, and with amounts of a mebibyte and more in units instead of
+ * bytes. Two numbers in a row are a quota and its period.
+ */
+export const messageText = (message: string): string =>
+  printable(message).replace(
+    /(?<=^|[\s(])(?<!\d )(\d{7,15})(?: bytes)?(?! \d)(?=$|[\s,;:)])/g,
+    (text, digits: string) => (Number(digits) < 2 ** 20 ? text : roundedSize(Number(digits))),
+  );
+
 /** Formats a limit of the API; a number of bytes is rounded to one decimal. */
 export function limitText(limit: string): string {
   return /^\d+$/.test(limit) ? roundedSize(Number(limit)) : limit;

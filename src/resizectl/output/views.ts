@@ -1,23 +1,23 @@
 import { exactSize, roundedSize } from '../../core/quantities/index.ts';
-import { counted, durationText, fullName, limitText, printable, table } from './text.ts';
-import type { WirePod, WirePodValues, WireResize, WireState, WireStep, WireValues } from '../../api/wire/index.ts';
+import { changesText, historyTable, outcomeText, requesterText, stateText, timeText } from './history.ts';
+import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
+import type { WirePod, WirePodValues, WireResize, WireStep, WireValues } from '../../api/wire/index.ts';
 
 /** Tables and lines about pods and resizes. */
 
-const states: Readonly<Record<WireState, string>> = {
-  STATE_UNSPECIFIED: '',
-  PROPOSED: 'Proposed',
-  IN_PROGRESS: 'InProgress',
-  DEFERRED: 'Deferred',
-  INFEASIBLE: 'Infeasible',
-  COMPLETED: 'Completed',
-  CANCELED: 'Canceled',
-};
-
-export const stateText = (state: WireState): string => states[state];
 export const shortId = (id: string): string => id.slice(0, 13);
 
 const headings = ['NAMESPACE', 'NAME', 'SANDBOX', 'CPU', 'MEMORY', 'USED', 'CONTAINERS', 'VOLUMES', 'RESIZE'];
+
+/** With `-o wide`, requests, and who asked for the last resize, when and for what. */
+const wideHeadings = [...headings, 'CPU REQUESTED', 'MEMORY REQUESTED', 'BY', 'WHEN', 'CHANGES'];
+
+function wideRow(pod: WirePod): string[] {
+  const { values, last_resize: last } = pod;
+  const { cpu = '', memory = '' } = values?.pod.requests ?? {};
+  const about = last === undefined ? ['', '', ''] : [requesterText(last.requester), timeText(last.changed)];
+  return [...podRow(pod), cpu, limitText(memory), ...about, ...(last ? [changesText(last.changes)] : [])];
+}
 
 function podRow(pod: WirePod): string[] {
   const { identity, values, unreadable } = pod;
@@ -43,14 +43,21 @@ function latestState({ kubelet, last_resize: last }: WirePod): string {
 }
 
 /** `resizectl get pods` */
-export function podsTable(pods: readonly WirePod[]): string {
+export function podsTable(pods: readonly WirePod[], isWide = false): string {
   if (pods.length === 0) return 'no pods on this node\n';
-  const sorted = [...pods].sort((a, b) => (fullName(a.identity) < fullName(b.identity) ? -1 : 1));
-  return table([headings, ...sorted.map(podRow)]);
+  const sorted = inOrder(pods);
+  return isWide ? table([wideHeadings, ...sorted.map(wideRow)]) : table([headings, ...sorted.map(podRow)]);
 }
 
+/** Sorts pods by namespace, name and sandbox id. */
+export const inOrder = (pods: readonly WirePod[]): readonly WirePod[] =>
+  [...pods].sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
+
+const orderOf = ({ identity: { namespace, name, sandbox_id: id } }: WirePod): string =>
+  [namespace, name, id].join('\0');
+
 /** The row of one pod without headings, for a list that continues. */
-export const podLine = (pod: WirePod): string => table([podRow(pod)]);
+export const podLine = (pod: WirePod, isWide = false): string => table([isWide ? wideRow(pod) : podRow(pod)]);
 
 const valueHeadings = ['', 'CPU', 'REQUESTED', 'MEMORY', 'REQUESTED', 'USED'];
 
@@ -108,9 +115,7 @@ export function podDescription(pod: WirePod): string {
     ['Sandbox:', identity.sandbox_id],
     [
       'Last resize:',
-      last === undefined
-        ? 'none'
-        : [`${last.id} ${stateText(last.state)}`, last.reason, last.message].filter(Boolean).join(': '),
+      last === undefined ? 'none' : [last.id, byText(last), outcomeText(last)].filter((text) => text !== '').join(' '),
     ],
     ...(error === undefined ? [] : [['Not recovered:', `${error.reason}: ${error.message}`]]),
     ...decreaseRows(pod.kubelet),
@@ -125,13 +130,18 @@ export function podDescription(pod: WirePod): string {
     const rows = values === undefined ? [] : knownRows(values);
     return rows.length === 0 ? [] : [`${title}:\n${indented(table(rows))}`];
   });
+  const resizes = historyTable(pod.history);
   const parts = [
     `Current values in the kernel:\n${indented(podText(pod))}`,
     ...declaredParts(pod.declared),
     ...further,
+    ...(resizes === '' ? [] : [`Last resizes:\n${indented(resizes)}`]),
   ];
   return [table(about), ...parts].join('\n');
 }
+
+const byText = ({ requester }: NonNullable<WirePod['last_resize']>): string =>
+  requester === undefined ? '' : `(by ${requesterText(requester)})`;
 
 /** All containers of the pod, whether or not they run, and where that is known from. */
 function declaredParts(declared: WirePod['declared']): string[] {
@@ -152,7 +162,7 @@ const declaredHeadings = ['', 'KIND', 'STATE', 'CPU', 'MEMORY'];
 function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
   const { state = 'STATE_UNSPECIFIED', reason = '', message = '' } = kubelet ?? {};
   if (state === 'STATE_UNSPECIFIED') return [];
-  return [['Decrease:', [stateText(state), reason, message].filter((text) => text !== '').join(': ')]];
+  return [['Decrease:', [stateText(state), reason, messageText(message)].filter((text) => text !== '').join(': ')]];
 }
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
@@ -217,7 +227,7 @@ export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string 
 export function endText({ id, pod, state, reason, message, steps, tries, next_try: next }: WireResize): string {
   const why = [reason, message]
     .filter((text) => text !== '')
-    .map(printable)
+    .map(messageText)
     .join(': ');
   const again =
     next === undefined

@@ -3,6 +3,7 @@ import { type Amendment, decodeOrUndefined } from './serving/index.ts';
 import {
   type AdmitRestartParts,
   type PendingPodLimits,
+  type ResizeHistory,
   applyVolumeSizes,
   raisePodForRestart,
 } from '../../resize/index.ts';
@@ -14,6 +15,7 @@ export interface LearnParts extends AdmitRestartParts {
   readonly kubelet: KubeletState;
   /** What those files said about pods in the middle of a resize, by sandbox id. */
   readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  readonly history: ResizeHistory;
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Backend } from '../../runtime/index.ts';
-import { decodeUpdate, forwardToTheEnd } from './serving/index.ts';
-import { type RawUnaryHandler, deadlineOf } from '../../grpc/index.ts';
+import { callerOf, decodeUpdate, forwardToTheEnd } from './serving/index.ts';
+import type { RawUnaryHandler } from '../../grpc/index.ts';
 import { type UpdateContainerParts, updateContainer } from '../../resize/index.ts';
 
 export type UpdateContainerResourcesParts = UpdateContainerParts;
@@ -12,6 +12,6 @@ export function updateContainerResources(context: UpdateContainerResourcesParts,
     const request = decodeUpdate(context, 'UpdateContainerResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.container = request.container_id.slice(0, 64);
-    return updateContainer(context, request, send, deadlineOf(call));
+    return updateContainer(context, request, send, callerOf(call));
   };
 }

@@ -1,6 +1,6 @@
 import type { Backend } from '../../runtime/index.ts';
-import { decodeUpdate, forwardToTheEnd } from './serving/index.ts';
-import { type RawUnaryHandler, deadlineOf } from '../../grpc/index.ts';
+import { callerOf, decodeUpdate, forwardToTheEnd } from './serving/index.ts';
+import type { RawUnaryHandler } from '../../grpc/index.ts';
 import { type UpdatePodParts, updatePod } from '../../resize/index.ts';
 
 export type UpdatePodSandboxResourcesParts = UpdatePodParts;
@@ -15,6 +15,6 @@ export function updatePodSandboxResources(context: UpdatePodSandboxResourcesPart
     const request = decodeUpdate(context, 'UpdatePodSandboxResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.pod = request.pod_sandbox_id.slice(0, 64);
-    return updatePod(context, request, send, deadlineOf(call));
+    return updatePod(context, request, send, callerOf(call));
   };
 }

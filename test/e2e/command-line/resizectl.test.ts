@@ -117,6 +117,7 @@ interface StateEvent {
   readonly resize_id: string;
   readonly time: string;
   readonly state?: { readonly state: string };
+  readonly requester: { readonly kind: string };
 }
 
 /** Number of resizes that changed nothing. */
@@ -151,6 +152,16 @@ describe('resizectl shows', () => {
     expect(pods.map(({ identity }) => identity)).toContainEqual({
       ...{ sandbox_id: web.sandboxId, uid: web.uid, namespace: 'default', name: 'web' },
     });
+  });
+
+  test('pods by several names, in a namespace, with more columns, and by the alias po', async () => {
+    const { out } = await resizectl('get', 'po', '-n', 'default', 'web', 'db', '-o', 'wide');
+    const [head, ...rows] = out.trimEnd().split('\n');
+    expect(cell(head).slice(-3)).toEqual(['BY', 'WHEN', 'CHANGES']);
+    expect(rows.map((row) => cell(row)[1])).toEqual(['db', 'web']);
+    expect((await resizectl('get', 'pods', '-n', 'none', '-o', 'name')).out).toBe('');
+    expect((await resizectl('get', 'pods', '-n', 'none', '-A')).code).toBe(2);
+    expect((await resizectl('describe', 'po', 'web', 'db')).out).toMatch(/^default\/web:\n[^]*^default\/db:\n/m);
   });
 
   test('one pod by namespace and name, uid, or prefix of its sandbox ID', async () => {
@@ -193,7 +204,10 @@ describe('resizectl resize', () => {
     const steps = [...done.out.matchAll(/ step {2}(.*?) {2}\(/g)].map(([, step]) => step);
     const planned = [...plan.out.matchAll(/^\d+\. {3}(.*)$/gm)].map(([, step]) => step);
     expect(steps).toEqual(planned);
-    expect(done.out).toMatch(/ default\/web {2}Proposed\n.* InProgress\n(?:.*\n)*.* Completed\n/);
+    const by = String.raw` {2}by API \(resizectl, \d+\)`;
+    expect(done.out).toMatch(
+      new RegExp(String.raw` default/web {2}Proposed${by}\n.* InProgress${by}\n(?:.*\n)*.* Completed${by}  `),
+    );
     expect(done.out).toMatch(/^resize [-0-9a-f]{36} of default\/web: Completed: \d steps$/m);
     expect(done.out).toMatch(/^container app memory {3,}64Mi {3,}96Mi$/m);
     expect(done.out).toMatch(/^volume cache {3,}32Mi {3,}80Mi$/m);
@@ -201,7 +215,7 @@ describe('resizectl resize', () => {
     expect(web.read('cpu.max', 'app')).toBe('30000 100000');
     expect(web.volume('cache').size).toBe(80 * MiB);
     const described = await resizectl('describe', 'pod', 'web');
-    expect(described.out).toMatch(/^Last resize: {3,}[-0-9a-f]{36} Completed$/m);
+    expect(described.out).toMatch(/^Last resize: {3,}[-0-9a-f]{36} \(by API \(resizectl, \d+\)\) Completed$/m);
     expect(described.out).toContain('Last admitted:\n');
     expect((await resizectl('resize', 'web', 'app.memory=96Mi')).out).toContain('nothing changes');
     unchanged += 1;
@@ -211,11 +225,11 @@ describe('resizectl resize', () => {
     await cri.exec(db.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
     expect(code).toBe(3);
-    expect(out).toMatch(
-      /^resize .* of default\/db: Canceled: VOLUME_IN_USE: .*; the request does not allow a retry \(defer\)/m,
-    );
+    expect(out).toMatch(/^resize .* of default\/db: Canceled$/m);
+    // The reason is printed once.
+    expect(`${out}${err}`.match(/cannot shrink/g)).toHaveLength(1);
     expect(err).toContain(
-      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from ${32 * MiB} to ${16 * MiB} bytes: ${24 * MiB}`,
+      `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from 32Mi to 16Mi: 24Mi are stored in it`,
     );
     expect(err).toContain('resizectl: what to do: remove files, or ask for more than found');
     expect(db.volume('cache').size).toBe(32 * MiB);
@@ -262,6 +276,9 @@ describe('resizectl resize', () => {
 
   test.each([
     [['get', 'pod', 'no-such'], 2, /no pod on this node matches "no-such"/],
+    [['get', 'pod', 'wep'], 2, /no pod on this node matches "wep": did you mean web\?/],
+    [['resize', 'web', 'ap.memory=64Mi'], 3, /has no container ap: did you mean app\? \(it has app, side\)/],
+    [['resize', 'web', 'volume.cahce=64Mi'], 3, /has no memory-backed volume cahce: did you mean cache\?/],
     [['get', 'pod', 'default/no-such'], 2, /UNKNOWN_POD: .*\n.*what to do: check crictl pods/],
     [['resize', 'web', 'app.disk=1Gi'], 2, /invalid change "app\.disk=1Gi": expected CONTAINER\.cpu=QUANTITY, /],
     [['resize', 'web', 'none.memory=64Mi'], 3, /UNKNOWN_CONTAINER: .*\n.*what to do: check crictl ps/],
@@ -334,7 +351,10 @@ test('A6: a later update of a container wins over a deferred resize, whose other
   expect(deferred.code).toBe(4);
   await cri.updateContainer(pod.id('app'), { memory_limit_in_bytes: 80 * MiB });
   await cri.exec(pod.id('app'), 'rm', '/cache/file');
-  const done = (line: string): boolean => (JSON.parse(line) as StateEvent).state?.state === 'COMPLETED';
+  const done = (line: string): boolean => {
+    const { state, requester } = JSON.parse(line) as StateEvent;
+    return state?.state === 'COMPLETED' && requester.kind === 'API';
+  };
   await events.until(0, (lines) => lines.some(done));
   expect(pod.volume('cache').size).toBe(16 * MiB);
   expect(pod.read('memory.max', 'app')).toBe(String(80 * MiB));

@@ -115,7 +115,7 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
   });
 
   test('of an idle node has no overflow, enough contrast, no external request and no console message', async () => {
-    [readiness, overview] = [ready, { pods: [], recent: [] }];
+    [readiness, overview] = [ready, { pods: [], recent: [], history: [] }];
     const { page, requested, messages } = await open(look, 'idle');
     expect([requested, messages]).toEqual([[address], []]);
     expect(await page.evaluate(overflowing)).toEqual([]);

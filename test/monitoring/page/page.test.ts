@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { pageAnswer } from '../../../src/monitoring/page/page.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
+import type { HistoryEntry } from '../../../src/resize/history/history-entry.ts';
 import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';
 
 const MiB = 1024 * 1024;
@@ -54,6 +55,15 @@ const resize: RecentResize = {
   ],
 };
 
+const refused = (reason: string, message: string): HistoryEntry => ({
+  id: 'f00',
+  pod: identity,
+  requester: { kind: 'kubelet', process: { pid: 812, name: 'kubelet' } },
+  state: 'Deferred',
+  changes: [{ value: 'pod memory', from: '100Mi', to: '64Mi' }],
+  ...{ reason, message, isRolledBack: false, createdAt: 0, changedAt: 0, count: 3 },
+});
+
 const overview: Overview = {
   pods: [
     {
@@ -68,6 +78,7 @@ const overview: Overview = {
     },
   ],
   recent: [resize],
+  history: [],
 };
 
 const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}) =>
@@ -107,15 +118,21 @@ describe('the status page', () => {
       overview: {
         pods: [{ pod: identity, view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' } }],
         recent: [{ ...resize, outcome: 'undone', message: 'EBUSY' }],
+        history: [refused('MEMORY_NOT_RECLAIMABLE', '90Mi are in use')],
       },
     });
     expect(body).toContain('<p class="bad">journal: resizes are rejected: EROFS</p>');
     expect(body).toContain('CGROUP_UNAVAILABLE: no file');
     expect(body).toContain('<p class="bad">undone: EBUSY</p>');
+    expect(body).toContain(
+      '<td>kubelet (812)</td><td>pod memory 100Mi → 64Mi</td><td class="bad">Deferred, 3 times: MEMORY_NOT_RECLAIMABLE: 90Mi are in use</td>',
+    );
     // The rolled back limit ends at its initial value.
     expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4L400 52L400 52"/>');
     expect(body).toContain('limit of the pod: 100 MiB</li>');
-    expect(page({ overview: { pods: [], recent: [] } }).body).toContain('none since the start of the shim');
+    expect(page({ overview: { pods: [], recent: [], history: [] } }).body).toContain(
+      'none since the start of the shim',
+    );
   });
 
   test('escapes markup in names of pods, containers and volumes and in errors', () => {
@@ -147,6 +164,7 @@ describe('the status page', () => {
           ],
         },
       ],
+      history: [{ ...refused(markup, markup), changes: [{ value: markup, from: markup, to: markup }] }],
     };
     const { body } = page({
       version: markup,
@@ -159,7 +177,7 @@ describe('the status page', () => {
     // The page has no other tags than its own.
     const tags = new Set([...body.matchAll(/<\/?([a-z0-9]+)/g)].map(([, tag]) => tag));
     const ours =
-      'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span'.split(
+      'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span table tr th td'.split(
         ' ',
       );
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);

@@ -79,12 +79,9 @@ const applied = (swap: number): Promise<unknown> => {
   const linux = { memory_limit_in_bytes: BigInt(80 * MiB), unified: { 'memory.swap.max': text(swap) } };
   const request = containerUpdate(containerId(0), linux);
   // Too little time to reclaim: the error of an admitted update.
-  return updateContainer(
-    runtime.context,
-    request,
-    () => Promise.resolve(Buffer.alloc(0)),
-    performance.now() + 400,
-  ).then(
+  return updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)), {
+    deadline: performance.now() + 400,
+  }).then(
     () => 'applied',
     (error: unknown) => (error instanceof ShimError ? error.reason : error),
   );

@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode } from '../../../src/runtime/index.ts';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
+import { PodOutcomes } from '../../../src/resize/history/outcomes.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { type PodInfo, podInfo } from '../../../src/resize/report/pod-info.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
@@ -164,5 +166,33 @@ describe('the info of a pod', () => {
     runtime.describePod({ config: { metadata: { name: 'x', uid: 'u', namespace: 'd' }, linux: {} } });
     runtime.context.registry.forgetPod(SANDBOX);
     expect((await info()).unreadable).toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
+  });
+});
+
+describe('the error of a volume', () => {
+  const tooFull = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, '24Mi are stored', { volume: 'cache' });
+  const outcomes = (): PodOutcomes => {
+    const made = new PodOutcomes();
+    made.addPod(SANDBOX, []);
+    return made;
+  };
+
+  test('that follows a limit ends with the next success of the pod', async () => {
+    const made = outcomes();
+    await expect(made.track(SANDBOX, () => Promise.reject(tooFull))).rejects.toBe(tooFull);
+    expect(made.of(SANDBOX).volumeErrors.get('cache')?.reason).toBe('VOLUME_IN_USE');
+    await made.track(SANDBOX, () => Promise.resolve());
+    expect(made.of(SANDBOX)).toMatchObject({ state: 'Completed', lastError: undefined, volumeErrors: new Map() });
+  });
+
+  test('that the request has named stays: the volume still does not have the size', async () => {
+    const made = outcomes();
+    const failing = made.track(SANDBOX, () => {
+      made.setDesired(SANDBOX, { volumes: new Map([['cache', { kind: 'follow' }]]) });
+      return Promise.reject(tooFull);
+    });
+    await expect(failing).rejects.toBe(tooFull);
+    await made.track(SANDBOX, () => Promise.resolve());
+    expect(made.of(SANDBOX).volumeErrors.get('cache')?.reason).toBe('VOLUME_IN_USE');
   });
 });

@@ -68,9 +68,9 @@ describe('A8: a limit below anonymous memory', () => {
   const lowered = (linux: Parameters<typeof containerUpdate>[1]): Promise<unknown> => {
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: mi(80), ...linux });
     // Too little time to reclaim: the error of an admitted update.
-    return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), performance.now() + 400).catch(
-      reasonOf,
-    );
+    return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), {
+      deadline: performance.now() + 400,
+    }).catch(reasonOf);
   };
 
   test('of an update that leaves the container its swap is admitted', async () => {
@@ -112,7 +112,7 @@ describe('A8: a limit below anonymous memory', () => {
       runtime.writeFile('/kubepods/pod1', 'memory.current', text(250));
       return Promise.reject(new Error('refused by the runtime'));
     };
-    const failing = updateContainer(runtime.context, request, refuse, performance.now() + 10_000);
+    const failing = updateContainer(runtime.context, request, refuse, { deadline: performance.now() + 10_000 });
     await expect(failing).rejects.toThrow(/^refused by the runtime$/);
     expect(runtime.read('memory.max')).toBe(text(400));
   });
@@ -122,9 +122,9 @@ describe('A8: a limit below anonymous memory', () => {
     const update = (resources: object): Promise<unknown> => {
       const name = 'UpdatePodSandboxResourcesRequest';
       const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
-      return updatePod(runtime.context, request, () => Promise.resolve(ANSWER), performance.now() + 400).catch(
-        reasonOf,
-      );
+      return updatePod(runtime.context, request, () => Promise.resolve(ANSWER), {
+        deadline: performance.now() + 400,
+      }).catch(reasonOf);
     };
     expect(await update({ memory_limit_in_bytes: mi(80) })).toBe('RECLAIM_TIMEOUT');
     const limits = { memory_limit_in_bytes: mi(80), memory_swap_limit_in_bytes: mi(80) };

@@ -137,7 +137,7 @@ describe('the bounds of a queue', () => {
     const taken = (owner?: string): number => {
       for (let count = 0; ; count += 1)
         try {
-          queue.resizes.watch(undefined, owner);
+          queue.resizes.watch(undefined, { owner });
         } catch (error) {
           expect(error).toMatchObject({ code: 8, reason: 'TOO_MANY_WATCHERS' });
           return count;

@@ -16,7 +16,13 @@ describe('a watch of resizes', () => {
     const watch = queue.resizes.watch(web.sandboxId);
     const other = await queue.resizes.cancel(queue.resizes.newestOf(db.sandboxId)?.id ?? '');
     await queue.resizes.cancel(id);
-    watch.push({ resize: other.id, pod: db, at: 0, what: { kind: 'step', record: stepRecord } });
+    watch.push({
+      resize: other.id,
+      pod: db,
+      requester: { kind: 'api' },
+      at: 0,
+      what: { kind: 'step', record: stepRecord },
+    });
     const events = [(await watch.next()).value, (await watch.next()).value] as ResizeEvent[];
     expect(events).toMatchObject([
       { resize: id, what: { state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' } },

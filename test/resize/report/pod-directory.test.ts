@@ -1,6 +1,6 @@
 import { Metadata, status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { overviewOf, podDirectory } from '../../../src/resize/index.ts';
+import { ResizeHistory, overviewOf, podDirectory } from '../../../src/resize/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 
 const pod = (sandboxId: string): PodDescription => ({
@@ -30,7 +30,7 @@ test('a pod whose containers the runtime does not describe does not hide the oth
       return Promise.reject(failure);
     },
   });
-  const { pods: seen } = await overviewOf({}, pods);
+  const { pods: seen } = await overviewOf({ history: new ResizeHistory() }, pods);
   expect(described).toEqual(['a', 'b']);
   expect(seen.map(({ view }) => view)).toEqual(
     described.map(() => ({ reason: 'BACKEND_FAILED', message: 'the backend: NOT_FOUND: no such container' })),

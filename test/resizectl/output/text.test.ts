@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { durationText, limitText, table } from '../../../src/resizectl/output/text.ts';
+import { durationText, limitText, messageText, table } from '../../../src/resizectl/output/text.ts';
 
 describe('texts of resizectl', () => {
   test('a table has aligned columns, and replaces control characters in names', () => {
@@ -10,6 +10,20 @@ describe('texts of resizectl', () => {
         ['\u001b[2Jtwo', 'y\nz', 'c'],
       ]),
     ).toBe('A         LONGER   C\none       x\n?[2Jtwo   y?z      c\n');
+  });
+
+  test.each([
+    [
+      'memory.max cannot be lowered from 268435456 to 67108864: 94371840 bytes are in use (anon 94371840, shmem 0)',
+      'memory.max cannot be lowered from 256Mi to 64Mi: 90Mi are in use (anon 90Mi, shmem 0)',
+    ],
+    ['volume cache of pod 12345678-1234567-a cannot shrink', 'volume cache of pod 12345678-1234567-a cannot shrink'],
+    ['pod cpu.max 5000000 1000000 -> 2000000 1000000', 'pod cpu.max 5000000 1000000 -> 2000000 1000000'],
+    ['less than a page of memory, 4096 bytes', 'less than a page of memory, 4096 bytes'],
+    ['expected less than 65011712', 'expected less than 62Mi'],
+    ['\u001b[2J 1234567', '?[2J 1.2Mi'],
+  ])('the message %j has units', (message, text) => {
+    expect(messageText(message)).toBe(text);
   });
 
   test('limits and durations are in the largest unit that fits', () => {

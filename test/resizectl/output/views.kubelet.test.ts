@@ -29,7 +29,7 @@ test('a pod is described with the pending resize of kubelet, and why they are de
       message: 'container a of pod shop/web: 104857600 bytes are in use',
     },
   });
-  expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 104857600 bytes/m);
+  expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 100Mi are in use/m);
   expect(text).toMatch(/Pending kubelet resize:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
   expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('Pending kubelet resize'));
 });

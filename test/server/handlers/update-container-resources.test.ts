@@ -1,8 +1,8 @@
 import { createServer } from 'node:net';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Client, type ServiceError, credentials, status } from '@grpc/grpc-js';
+import { Client, Metadata, type ServiceError, credentials, status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { noCounters, noLog } from '../../../src/observe/index.ts';
 import { encode, runtimePath } from '../../../src/runtime/index.ts';
@@ -32,7 +32,7 @@ beforeEach(async () => {
   const folder = mkdtempSync(join(tmpdir(), 'cancelled-'));
   const path = join(folder, 'front.sock');
   const bridge = createServer((socket) => {
-    const connection = local.connect();
+    const connection = local.connect(process.pid);
     socket.pipe(connection).pipe(socket);
     socket.on('error', () => connection.destroy());
     closing.push(() => socket.destroy());
@@ -95,4 +95,22 @@ test.each([
   // The resize holds the lock of its pod.
   await runtime.context.lock.run(SANDBOX, () => Promise.resolve());
   expect(found()).toEqual(values);
+});
+
+test('the history has the process of the caller, and not what a header of the caller says', async () => {
+  const metadata = new Metadata();
+  metadata.set('x-cri-resize-shim-peer', '1');
+  const request = encode('UpdateContainerResourcesRequest', {
+    container_id: containerId(0),
+    linux: { memory_limit_in_bytes: BigInt(150 * MiB) },
+  });
+  await new Promise<void>((resolve, reject) => {
+    client.makeUnaryRequest(runtimePath('UpdateContainerResources'), identity, identity, request, metadata, (error) =>
+      error === null ? resolve() : reject(error),
+    );
+  });
+  const name = readFileSync('/proc/self/comm', 'utf8').trim();
+  expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+    { requester: { kind: 'cri-client', process: { pid: process.pid, name } }, state: 'Completed' },
+  ]);
 });

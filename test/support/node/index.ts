@@ -12,3 +12,4 @@ export { prepareNode } from './prepare.ts';
 export type { NodeChoice, NodeParts } from './prepare.ts';
 export type { Progress } from '../../../tools/download/progress.ts';
 export type { TarEntry } from './parts/tar.ts';
+export { greetingShell } from './shell.ts';

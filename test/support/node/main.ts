@@ -4,6 +4,7 @@ import { runInNode } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { runOnHost } from './host.ts';
+import { greetingShell } from './shell.ts';
 import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
 import type { ContainerdRelease, Init, KernelName, Runtime } from './parts/parts.ts';
 
@@ -50,7 +51,13 @@ const program = new Command('node')
   .option('--out <folder>', 'store what the command writes to $NODE_OUT in this folder')
   .argument('[command...]', 'command to run, after --');
 
-const shell = ['/bin/sh', '-i'];
+/** A shell alone greets with commands to try. The shim is not running then. */
+const shell = greetingShell([
+  'A node with containerd. Try:',
+  '  ctr -n k8s.io containers ls',
+  '  cri-resize-shim > /tmp/shim.log 2>&1 &',
+  '  resizectl get pods',
+]);
 
 /** Returns what to run: a shell alone, the command alone, or the command and then a shell. */
 function commandLine(command: readonly string[], wantShell: boolean): readonly string[] {

@@ -1,6 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { noLog } from '../../../src/observe/index.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { ResizeHistory } from '../../../src/resize/history/history.ts';
 import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
 import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/requests/request.ts';
 import type { RankOf } from '../../../src/resize/queue/retry-order.ts';
@@ -157,6 +158,7 @@ export function createResizes(parts: {
   store: FakeStore;
   bounds?: Partial<ResizeBounds>;
   newest?: NewestValues;
+  history?: ResizeHistory;
   rankOf?: RankOf;
 }): Resizes {
   const { core, bounds = {}, ...others } = parts;

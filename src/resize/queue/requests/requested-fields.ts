@@ -1,4 +1,5 @@
 import { type PodField, amountField, volumeField } from '../../history/index.ts';
+import type { ValueChange } from '../../model/index.ts';
 import type { RequestedPod, RequestedResources } from './request.ts';
 
 /** Returns the fields that a request sets. */
@@ -8,6 +9,25 @@ export function fieldsOf({ pod, containers, volumes }: RequestedPod): ReadonlySe
     ...Object.entries(containers).flatMap(([name, resources]) => amountsOf(name, resources)),
     ...Object.keys(volumes).map(volumeField),
   ]);
+}
+
+/** Returns what a request asks for, before the pod is read: the present values are not known. */
+export function askedChanges({ pod, containers, volumes }: RequestedPod): readonly ValueChange[] {
+  return [
+    ...textsOf('pod', pod),
+    ...Object.entries(containers).flatMap(([name, resources]) => textsOf(`container ${name}`, resources)),
+    ...Object.entries(volumes).map(([name, to]) => ({ value: `volume ${name}`, from: '', to })),
+  ];
+}
+
+function textsOf(what: string, { limits, requests }: RequestedResources): ValueChange[] {
+  const texts = [
+    ['memory', limits.memory],
+    ['cpu', limits.cpu],
+    ['cpu request', requests.cpu],
+    ['memory request', requests.memory],
+  ] as const;
+  return texts.flatMap(([name, to]) => (isSet(to) ? [{ value: `${what} ${name}`, from: '', to }] : []));
 }
 
 /** Returns the request without the fields that `drops` names. Undefined when nothing is left of it. */

@@ -1,6 +1,8 @@
 import type { RequestedPod, MemoryRequests } from './request.ts';
 import type { PodIdentity, PodState } from '../../../sandbox/index.ts';
-import type { ResizeState, StepRecord } from '../../model/index.ts';
+import { Reason } from '../../../core/errors/index.ts';
+import type { HistoryEntry, Requester } from '../../history/index.ts';
+import type { ResizeState, StepRecord, ValueChange } from '../../model/index.ts';
 
 /** Why a resize was canceled. */
 export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
@@ -12,6 +14,7 @@ export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';
 export interface Resize {
   readonly id: string;
   readonly pod: PodIdentity;
+  readonly requester: Requester;
   readonly asked: RequestedPod;
   /** Whether it is retried when it does not fit yet. */
   readonly defer: boolean;
@@ -26,6 +29,8 @@ export interface Resize {
   readonly message: string | undefined;
   /** The steps of the last attempt; of a failed one, the steps that were applied before the rollback. */
   readonly steps: readonly StepRecord[];
+  /** What it changes; of one that was rejected, what it would change. Without present values until an attempt has read the pod. */
+  readonly changes: readonly ValueChange[];
   /** Set once Completed. */
   readonly before: PodState | undefined;
   readonly after: PodState | undefined;
@@ -56,6 +61,7 @@ export interface ResizeCounts {
 export interface ResizeEvent {
   readonly resize: string;
   readonly pod: PodIdentity;
+  readonly requester: Requester;
   readonly at: number;
   readonly what:
     | {
@@ -63,10 +69,29 @@ export interface ResizeEvent {
         readonly state: ResizeState;
         readonly reason: string | undefined;
         readonly message: string | undefined;
+        readonly changes: readonly ValueChange[];
+        /** Whether steps had been applied and were rolled back. */
+        readonly isRolledBack: boolean;
+        /** How often the requester has asked for it with this result. */
+        readonly count: number;
       }
     | { readonly kind: 'step'; readonly record: StepRecord };
 }
 
 export function hasEnded(state: ResizeState): boolean {
   return state === 'Infeasible' || state === 'Completed' || state === 'Canceled';
+}
+
+/** Returns a resize in its present state, as the history stores it. */
+export function historyEntry(resize: Resize): HistoryEntry {
+  const { id, pod, requester, state, reason, message, changes, steps, createdAt, changedAt } = resize;
+  const isRolledBack = state === 'Infeasible' && steps.length > 0 && reason !== Reason.UNDO_FAILED;
+  return { id, pod, requester, state, reason, message, changes, isRolledBack, createdAt, changedAt, count: 1 };
+}
+
+/** Returns the event for the present state of a resize. */
+export function stateEvent(entry: HistoryEntry): ResizeEvent {
+  const { id, pod, requester, changedAt, state, reason, message, changes, isRolledBack, count } = entry;
+  const what = { kind: 'state', state, reason, message, changes, isRolledBack, count } as const;
+  return { resize: id, pod, requester, at: changedAt, what };
 }

@@ -13,6 +13,7 @@ import {
   type RawUnaryHandler,
   callFields,
   CRI_LIMITS,
+  SessionPeers,
   createRawServer,
   rawMessage,
   serveStream,
@@ -23,8 +24,11 @@ const CANCELLED: number = status.CANCELLED;
 
 /** The gRPC server in this process that handles intercepted calls. */
 export interface LocalServer {
-  /** Opens a connection to it: an HTTP/2 byte stream, like a socket to any gRPC server. */
-  connect(): Duplex;
+  /**
+   * Opens a connection to it: an HTTP/2 byte stream, like a socket to any gRPC server.
+   * @param peer the process of the client that the connection is for, if it is known
+   */
+  connect(peer?: number): Duplex;
   /** Closes all its connections at once. */
   close(): void;
 }
@@ -63,11 +67,12 @@ export function createLocalServer(
       void serveUnary(path, handler, call, respond, { log, budget, ended });
     server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
+  const peers = new SessionPeers(server);
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
-    connect() {
+    connect(peer) {
       const [ours, theirs] = duplexPair();
-      injector.injectConnection(ours);
+      peers.accept(peer, () => injector.injectConnection(ours));
       return theirs;
     },
     close() {

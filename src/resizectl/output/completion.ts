@@ -1,4 +1,4 @@
-import { type CommandText, commandTexts, globalOptions } from '../command-table.ts';
+import { type CommandText, commandTexts, globalOptions, outputs } from '../command-table.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];
@@ -24,6 +24,11 @@ const flagsOf = (texts: readonly { readonly flags: string }[]): string[] =>
 const firstWords = [...new Set(commandTexts.map(({ name }) => name.split(' ').slice(0, 1).join()))];
 const secondWords = (first: string): string[] =>
   commandTexts.flatMap(({ name }) => (name.startsWith(`${first} `) ? [name.slice(first.length + 1)] : []));
+/** The name of a command, also with the aliases of its last word. */
+const namesOf = ({ name, aliases = [] }: CommandText): readonly string[] => [
+  name,
+  ...aliases.map((alias) => name.replace(/\S+$/, alias)),
+];
 const completes = ({ arguments: [first] }: CommandText): 'pods' | readonly string[] => first?.completes ?? [];
 
 function bash(): string {
@@ -34,20 +39,22 @@ function bash(): string {
   const texts = commandTexts.map((text) => {
     const words = completes(text);
     const given = words === 'pods' ? 'words=$(resizectl get pods -o name 2>/dev/null)' : `words='${words.join(' ')}'`;
-    return `    '${text.name}') flags="$flags ${flagsOf(text.options).join(' ')}"; [ "$after" = 0 ] && ${given} ;;`;
+    return `    ${namesOf(text)
+      .map((name) => `'${name}'`)
+      .join('|')}) flags="$flags ${flagsOf(text.options).join(' ')}"; [ "$after" = 0 ] && ${given} ;;`;
   });
   return `_resizectl() {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} first= sub= after=0 word i words=
   local flags='${flagsOf(globalOptions).join(' ')} --help'
   case $prev in
-    -o|--output) COMPREPLY=($(compgen -W 'table json yaml name' -- "$cur")); return ;;
+    -o|--output) COMPREPLY=($(compgen -W '${outputs.join(' ')}' -- "$cur")); return ;;
     --endpoint) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --timeout) return ;;
+    --timeout|-n|--namespace) return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=\${COMP_WORDS[i]}
     case $word in
-      -o|--output|--endpoint|--timeout) i=$((i + 1)) ;;
+      -o|--output|--endpoint|--timeout|-n|--namespace) i=$((i + 1)) ;;
       -*) ;;
       *) if [ -z "$first" ]; then first=$word
          elif [ -z "$sub" ] && { [ "$first" = get ] || [ "$first" = describe ]; }; then sub=$word

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { commandTexts } from '../../../src/resizectl/command-table.ts';
-import { completionScript } from '../../../src/resizectl/commands/completion.ts';
+import { completionScript } from '../../../src/resizectl/output/completion.ts';
 
 describe('completionScript', () => {
   /** Returns what bash offers for these words, with a fake `resizectl` that lists two pods. */
@@ -20,7 +20,8 @@ describe('completionScript', () => {
     expect(offered('get', '')).toEqual(['pods', 'pod']);
     expect(offered('get', 'pod', 'default/w')).toEqual(['default/web']);
     expect(offered('describe', 'pod', '')).toEqual(['default/web', 'default/db']);
-    expect(offered('get', 'pods', '')).toEqual([]);
+    expect(offered('get', 'pods', '')).toEqual(['default/web', 'default/db']);
+    expect(offered('get', 'po', '')).toEqual(['default/web', 'default/db']);
     expect(offered('resize', '--timeout', '5s', '')).toEqual(['default/web', 'default/db']);
     expect(offered('resize', 'web', '')).toEqual([]);
     expect(offered('resize', '--d')).toEqual(['--dry-run', '--defer']);

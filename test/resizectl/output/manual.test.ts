@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { commandTexts } from '../../../src/resizectl/command-table.ts';
-import { manualPage } from '../../../src/resizectl/commands/manual.ts';
+import { manualPage } from '../../../src/resizectl/output/manual.ts';
 
 test('the manual page is valid troff, and has all texts of --help', () => {
   const page = manualPage();

@@ -1,0 +1,33 @@
+/** Names further than this from each other are not similar: edits, of at least three characters each. */
+const MAX_EDITS = 2;
+
+/**
+ * Returns `: did you mean web?` for the name that is most similar to the given one; an empty string if none is.
+ * @param names the existing names
+ */
+export function suggestion(given: string, names: readonly string[]): string {
+  // The distance takes time by the product of the lengths, and what is given comes from a caller.
+  if (given.length > 64) return '';
+  const near = [...new Set(names)]
+    .filter((name) => name.length <= 64)
+    .map((name) => ({ name, edits: distance(given, name) }))
+    .filter(({ name, edits }) => edits <= Math.min(MAX_EDITS, Math.ceil(name.length / 3)) || isPart(given, name))
+    .sort((one, other) => one.edits - other.edits || (one.name < other.name ? -1 : 1));
+  return near[0] === undefined ? '' : `: did you mean ${near[0].name}?`;
+}
+
+const isPart = (given: string, name: string): boolean => given.length >= 3 && name.includes(given);
+
+/** Returns how many characters have to be inserted, removed or replaced (Levenshtein distance, by rows). */
+function distance(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
+  for (let index = 0; index < one.length; index += 1) {
+    const next = [index + 1];
+    for (let place = 0; place < other.length; place += 1) {
+      const [left = 0, above = 0, diagonal = 0] = [next[place], row[place + 1], row[place]];
+      next.push(Math.min(left + 1, above + 1, diagonal + (one[index] === other[place] ? 0 : 1)));
+    }
+    row = next;
+  }
+  return row[other.length] ?? 0;
+}

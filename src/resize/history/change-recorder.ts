@@ -1,0 +1,54 @@
+import type { Bytes } from '../../core/quantities/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import {
+  type ContainerName,
+  type KnownValues,
+  type Step,
+  type ValueChange,
+  joinedChanges,
+  requestedChanges,
+  stepChanges,
+} from '../model/index.ts';
+
+/** Characters of one value: unified keys of the CRI may have any content. */
+const VALUE_LENGTH = 128;
+
+/** Collects what one request changes: what it asks for, and then the steps of its transactions. */
+export class ChangeRecorder {
+  readonly #nameOf: ContainerName;
+  readonly #max: number;
+  readonly #onChange: ((changes: readonly ValueChange[]) => void) | undefined;
+  #requested: readonly ValueChange[] = [];
+  #steps: readonly ValueChange[] | undefined;
+
+  /** @param max changes to store; later ones are dropped */
+  constructor(nameOf: ContainerName, max: number, onChange?: (changes: readonly ValueChange[]) => void) {
+    this.#nameOf = nameOf;
+    this.#max = max;
+    this.#onChange = onChange;
+  }
+
+  /** What the steps change; what is asked for, as long as no transaction has begun. */
+  get changes(): readonly ValueChange[] {
+    return this.#steps ?? this.#requested;
+  }
+
+  asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    this.#requested = this.#bounded(requestedChanges(desired, now, this.#nameOf));
+    this.#onChange?.(this.changes);
+  }
+
+  /** A transaction begins. A request may have several. */
+  begins(steps: readonly Step[]): void {
+    this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.#nameOf)));
+    this.#onChange?.(this.changes);
+  }
+
+  #bounded(changes: readonly ValueChange[]): readonly ValueChange[] {
+    return changes.slice(0, this.#max).map(({ value, from, to }) => ({
+      value: value.slice(0, VALUE_LENGTH),
+      from: from.slice(0, VALUE_LENGTH),
+      to: to.slice(0, VALUE_LENGTH),
+    }));
+  }
+}

@@ -1,0 +1,38 @@
+/**
+ * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its name. No decision
+ * depends on it.
+ */
+export interface Requester {
+  /** `shim`: a volume that follows an earlier resize of its pod. */
+  readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
+  /** The client, as far as it is known. */
+  readonly process?: ClientProcess | undefined;
+}
+
+export interface ClientProcess {
+  readonly pid: number;
+  /** The process's name (/proc/PID/comm, at most 15 characters); undefined if it cannot be read. */
+  readonly name: string | undefined;
+}
+
+/** The names of programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */
+const KUBELETS = /^(?:kubelet|kubelite|hyperkube|k3s(?:-.*)?)$/;
+
+/** Returns the client of a CRI call. One whose process is not known is a CRI client. */
+export const criRequester = (process: ClientProcess | undefined): Requester => ({
+  kind: KUBELETS.test(process?.name ?? '') ? 'kubelet' : 'cri-client',
+  process,
+});
+
+/** Returns the client of a call of the resize API. */
+export const apiRequester = (process: ClientProcess | undefined): Requester => ({ kind: 'api', process });
+
+/** Formats a requester: `kubelet (812)`, `crictl (4711)`, `API (resizectl, 4712)`, `annotation`, `shim`. */
+export function requesterText({ kind, process }: Requester): string {
+  const { pid, name } = process ?? {};
+  const known = [name, pid === undefined ? undefined : String(pid)].filter((text) => text !== undefined);
+  if (kind === 'annotation' || kind === 'shim') return kind;
+  const label = kind === 'api' ? 'API' : kind === 'kubelet' ? 'kubelet' : (name ?? 'CRI client');
+  const rest = known.filter((text) => text !== label);
+  return rest.length === 0 ? label : `${label} (${rest.join(', ')})`;
+}

@@ -1,0 +1,86 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { criRequester } from '../../../src/resize/history/index.ts';
+import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+
+const MiB = 1024 * 1024;
+const requester = criRequester({ pid: 4711, name: 'crictl' });
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.applyUpdates();
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  [0, 1].forEach((index) =>
+    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
+  );
+});
+afterEach(() => runtime.close());
+
+const update = (memory: number, fails?: Error) =>
+  updateContainer(
+    runtime.context,
+    containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) }),
+    () => {
+      if (fails !== undefined) return Promise.reject(fails);
+      runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(memory * MiB));
+      return Promise.resolve(Buffer.alloc(0));
+    },
+    { requester },
+  );
+
+const newest = () => runtime.context.history.ofPod(SANDBOX).at(0);
+
+describe('the history has an update by a CRI client', () => {
+  test('with the changes of the container and of the pod limit that goes with it', async () => {
+    await update(150);
+    expect(newest()).toMatchObject({ requester, state: 'Completed', reason: undefined });
+    expect(newest()?.changes).toEqual([
+      { value: 'pod memory', from: '300Mi', to: '350Mi' },
+      { value: 'container c0 memory', from: '100Mi', to: '150Mi' },
+    ]);
+  });
+
+  test('that is refused for memory in use, and the next success replaces it as the newest', async () => {
+    runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(90 * MiB));
+    runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
+    await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect(newest()).toMatchObject({ state: 'Infeasible', reason: 'MEMORY_NOT_RECLAIMABLE', isRolledBack: false });
+    expect(newest()?.changes).toEqual([{ value: 'container c0 memory', from: '100Mi', to: '50Mi' }]);
+    await update(150);
+    expect(newest()).toMatchObject({ state: 'Completed', reason: undefined });
+  });
+
+  test('that is invalid', async () => {
+    await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+    expect(newest()).toMatchObject({ requester, state: 'Infeasible', reason: 'INVALID_VALUE', changes: [] });
+  });
+
+  test('that the runtime fails: the raised pod limit is rolled back', async () => {
+    await expect(update(150, new Error('no'))).rejects.toThrow('no');
+    expect(newest()).toMatchObject({ state: 'Infeasible', isRolledBack: true });
+    expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
+  });
+
+  test('but not one that changes nothing', async () => {
+    await update(100);
+    expect(newest()).toBeUndefined();
+  });
+});
+
+test('a resize of a pod reports what it changes', async () => {
+  const seen: unknown[] = [];
+  const desired = {
+    pod: {},
+    containers: new Map([['c0', { memory: (150 * MiB) as never }]]),
+    volumes: new Map(),
+    memoryRequests: { containers: {} },
+  };
+  await resizePod(runtime.context, SANDBOX, desired, {
+    dryRun: false,
+    deadline: Infinity,
+    onChanges: (changes) => void seen.push(changes),
+  });
+  expect(seen.at(-1)).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
+});
