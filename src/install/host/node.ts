@@ -16,6 +16,8 @@ export interface Node {
   readonly programSpace: number;
   /** Environment file with the flags of the service: /etc/default/cri-resize-shim. */
   readonly flagsFile: string;
+  /** The configuration file that an installation uses: /etc/cri-resize-shim/config.yaml. */
+  readonly configFile: string;
   /** The systemd unit of kubelet. */
   readonly kubeletUnit: string;
   /** Patterns of the files in which the endpoint of kubelet may be. */

@@ -12,14 +12,14 @@ export const KUBELET_FILES: readonly string[] = [
 ];
 
 /**
- * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed and systemctl. README.md and
- * docs/troubleshooting.md have them, too.
+ * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed, readlink and systemctl, also
+ * those of busybox. README.md and docs/troubleshooting.md have them, too.
  */
 export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Node): readonly string[] {
   const unit = kubeletUnit.replace(/\.service$/, '');
   return [
     `files=$(grep -rls ${listen.split('/').at(-1) ?? listen} ${kubeletFiles.join(' ')})`,
-    `sed -i --follow-symlinks 's|${listen}|${containerd}|' $files`,
+    `for file in $files; do sed -i 's|${listen}|${containerd}|' "$(readlink -f "$file")"; done`,
     `systemctl daemon-reload; systemctl reset-failed ${unit}; systemctl restart ${unit}`,
     `systemctl disable --now ${UNITS.join(' ')}`,
   ];

@@ -7,12 +7,11 @@ import { Exit } from '../command-table.ts';
 import { changing, timeoutOf } from './changing.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';
-import { FLAGS_FILE, thisNode, thisProgram } from './this-node.ts';
+import { CONFIG_FILE, FLAGS_FILE, thisNode, thisProgram } from './this-node.ts';
 import { UsageError } from '../output/index.ts';
 
 type Print = Pick<Context, 'print'>;
 
-const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
 /** `resizectl install`. Returns the exit code. */
 export async function install({ print }: Print, options: InstallOptions): Promise<Exit> {
   return changing({ print }, options, async (signal) => {

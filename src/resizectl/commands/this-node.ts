@@ -24,6 +24,7 @@ export interface NodeOptions {
 
 /** Environment file of the service. */
 export const FLAGS_FILE = '/etc/default/cri-resize-shim';
+export const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
 
 /** Upper bound for the size of the program folder without Node, in bytes. */
 const FOLDER_BYTES = 100 * 1024 * 1024;
@@ -60,6 +61,7 @@ export function thisNode(options: NodeOptions): Node {
     // An upgrade keeps the old and the new program for a while.
     programSpace: 2 * programBytes(),
     flagsFile: FLAGS_FILE,
+    configFile: CONFIG_FILE,
     kubeletUnit: options.kubeletUnit ?? defaultKubeletUnit,
     kubeletFiles: KUBELET_FILES,
     procRoot: '/proc',

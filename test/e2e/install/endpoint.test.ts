@@ -8,7 +8,9 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { type IncomingMessage, get } from 'node:http';
+import { dirname, join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
@@ -18,6 +20,7 @@ import {
   CONTAINERD,
   OURS,
   REFUSES,
+  SETTINGS,
   calledThrough,
   kubeletConfig,
   startKubelet,
@@ -30,6 +33,7 @@ import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 const PATCH = '/var/lib/kubelet/instance-config.yaml';
 const DROP_INS = '/var/lib/kubelet/drop-ins';
+const METRICS = '/run/cri-resize-shim/metrics.sock';
 const head = 'apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n';
 
 let direct: CriClient;
@@ -151,3 +155,37 @@ test('with --config-dir the shim is a drop-in of its own, which doctor shows in 
   expect([files('/var/lib/kubelet'), files(DROP_INS)]).toEqual(before);
   rmSync('/var/lib/kubelet/other.yaml');
 });
+
+async function monitored(path: string): Promise<string> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    get({ socketPath: METRICS, path }, resolve).on('error', reject);
+  });
+  return text(response);
+}
+const endpointIs = async (state: string): Promise<boolean> =>
+  (await monitored('/metrics')).includes(`cri_resize_shim_kubelet_endpoint{state="${state}"} 1\n`);
+
+test('a kubelet that goes past the shim is reported within a minute, in metrics, health, log and doctor, until it is repaired', async () => {
+  mkdirSync(dirname(SETTINGS), { recursive: true });
+  writeFileSync(SETTINGS, `metricsBind: unix://${METRICS}\n`);
+  await startKubelet(`--config=${CONFIG}`);
+  await succeeds('install');
+  await calledThrough(OURS);
+  const poll = { timeout: 60_000, interval: 500 };
+  await expect.poll(() => endpointIs('shim'), poll).toBe(true);
+  expect(await monitored('/readyz?verbose')).toContain('[+]kubelet ok\n');
+
+  await upgradeNode();
+  await calledThrough('unix:///run/containerd/containerd.sock');
+  await expect.poll(() => endpointIs('past'), poll).toBe(true);
+  expect(await monitored('/readyz?verbose')).toMatch(/^\[-\]kubelet failed \(optional\): does not use the shim: /m);
+  const { stdout: journal } = await execa('journalctl', ['--no-pager', '--output=cat', '--unit=cri-resize-shim']);
+  expect(journal).toContain('kubelet does not use the shim');
+  const { text: said } = await resizectl('doctor');
+  expect(said).toMatch(/^shim +warning +serves .*, ready, with limits: kubelet: does not use the shim/m);
+  expect(said).toMatch(/^kubelet +warning +uses unix:\/\/\/run\/containerd\/containerd.sock, not the shim/m);
+
+  await succeeds('install');
+  await calledThrough(OURS);
+  await expect.poll(() => endpointIs('shim'), poll).toBe(true);
+}, 300_000);

@@ -7,9 +7,11 @@ import { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
+  CONTAINERD,
   FLAGS,
   OURS,
   SETTINGS,
+  UNIT,
   calledThrough,
   failedCalls,
   kubeletConfig,
@@ -166,6 +168,47 @@ describe('an invalid configuration file', () => {
     }
     expect((await resizectl('doctor')).text).toMatch(/^shim +ok +serves .*, ready/m);
     expect(failedCalls().length).toBe(failed);
+  });
+});
+
+describe('the node without anything of the shim', () => {
+  /** The four lines that doctor prints. */
+  async function linesBack(): Promise<string> {
+    const { text, code } = await resizectl('doctor');
+    expect(text).toMatch(/^kubelet runtime +failed +kubelet uses .*this node has no container runtime$/m);
+    expect(code, text).toBe(2);
+    const [, lines = ''] = /nothing of the shim:\n((?: +.*\n){4})/.exec(text) ?? [];
+    return lines.replaceAll(/^ +/gm, '');
+  }
+
+  /** Removes the program and stops what kubelet uses, as nobody should. */
+  async function breakShim(): Promise<void> {
+    await execa('systemctl', ['stop', 'cri-resize-shim.socket', SERVICE]);
+    rmSync('/usr/local/lib/cri-resize-shim', { recursive: true });
+    await execa('systemctl', ['restart', 'kubelet.service']);
+  }
+
+  const readme = (file: string): string => readFileSync(file, 'utf8');
+
+  afterEach(() => rmSync(`${CONFIG}.before-cri-resize-shim`, { force: true }));
+
+  test.each(['config.yaml', 'a flag'])('is back with four lines of shell: endpoint in %s', async (place) => {
+    const isFlag = place === 'a flag';
+    const flag = `--container-runtime-endpoint=${CONTAINERD}`;
+    await startKubelet(isFlag ? flag : `--config=${CONFIG}`);
+    await done('install');
+    await calledThrough(OURS);
+    await breakShim();
+    const lines = await linesBack();
+    for (const page of ['README.md', 'docs/troubleshooting.md'])
+      for (const line of lines.trimEnd().split('\n')) expect(readme(page)).toContain(line);
+    const { text, code } = await run('sh', ['-c', lines]);
+    expect(code, text).toBe(0);
+    await calledThrough(CONTAINERD);
+    expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
+    if (isFlag) expect(readFileSync(UNIT, 'utf8')).toContain(flag);
+    expect((await states()).slice(0, 2)).toEqual(['inactive', 'inactive']);
+    expect(pod.read('cgroup.procs', 'a')).toMatch(/^\d+$/m);
   });
 });
 

@@ -13,6 +13,16 @@ async function found(check: string): Promise<Finding> {
   return all.find((finding) => finding.check === check)!;
 }
 
+test('check configuration reads the file that an installation would use, as long as the service has no flags', async () => {
+  fake.put('etc/config.yaml', 'unknownKey: 1\n');
+  expect(await found('configuration')).toMatchObject({
+    result: 'failed',
+    found: expect.stringContaining(`${fake.at('etc/config.yaml')}:1:1: unknownKey: unknown key`) as string,
+  });
+  fake.put('etc/flags', 'CRI_RESIZE_SHIM_FLAGS=\n');
+  expect(await found('configuration')).toMatchObject({ result: 'ok', found: 'no file: the defaults apply' });
+});
+
 test('check configuration reads the file that the service names', async () => {
   expect(await found('configuration')).toMatchObject({ result: 'ok', found: 'no file: the defaults apply' });
   fake.put('etc/flags', `CRI_RESIZE_SHIM_FLAGS="--config ${fake.at('config.yaml')}"\n`);

@@ -25,6 +25,7 @@ export class FakeInstallNode {
     programFolder: this.folder,
     programSpace: 1024 * 1024,
     flagsFile: join(this.folder, 'etc/flags'),
+    configFile: join(this.folder, 'etc/config.yaml'),
     kubeletUnit: 'kubelet.service',
     kubeletFiles: [join(this.folder, 'kubelet/*.*')],
     procRoot: join(this.folder, 'proc'),
