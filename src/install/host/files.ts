@@ -108,6 +108,7 @@ export function writing(path: string, text: string | Buffer, rights: Partial<Rig
     probe: async () => assertReplaceable(await behindLinks(path)),
     async do() {
       file = await behindLinks(path);
+      await assertReplaceable(file);
       before = await readSaved(file);
       made = await mkdir(dirname(file), { recursive: true });
       await replaceFile(file, { mode: 0o644, ...ourselves(), ...rights, ...before, content: Buffer.from(text) });

@@ -1,18 +1,30 @@
-import { access, constants, readFile } from 'node:fs/promises';
+import { access, constants, lstat, readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
 
 /**
  * Rejects if a file or a folder cannot be replaced or removed: its file system is read-only, it or its folder is immutable (chattr +i), or it is a
- * mount of its own, over which nothing can be renamed. It need not exist. Changes nothing.
+ * mount of its own, over which nothing can be renamed, or neither a regular file, a folder nor a link. It need not exist. Changes nothing.
  */
 export async function assertReplaceable(path: string): Promise<void> {
   // access(2) reports a read-only file system and the immutable attribute to root, too.
   for (let folder = dirname(path); !(await isWritable(folder)) && folder !== '/'; ) folder = dirname(folder);
   await isWritable(path);
+  await assertPlain(path);
   const mounts = await readFile('/proc/self/mountinfo', 'utf8').catch(() => '');
   if (mounts.split('\n').some((line) => mountPointIn(line) === path))
     throw new Error(`${path} is a mount of its own: it can be neither replaced nor removed`);
+}
+
+/** A unit that is masked leads to /dev/null, and a file that is renamed over that would replace the device of the whole machine. */
+async function assertPlain(path: string): Promise<void> {
+  const found = await lstat(path).catch((error: unknown) => {
+    if (errnoOf(error) === 'ENOENT') return undefined;
+    throw error;
+  });
+  if (found === undefined || found.isFile() || found.isDirectory() || found.isSymbolicLink()) return;
+  const remedy = path === '/dev/null' ? ': unmask the unit (systemctl unmask)' : '';
+  throw new Error(`${path} is no regular file, so it is not replaced${remedy}`);
 }
 
 const reasons: Readonly<Record<string, string>> = {

@@ -6,6 +6,7 @@ import { type Finding, findingsOf } from './finding.ts';
 /** Where kubeadm, packages and distributions set the endpoint of kubelet. */
 export const KUBELET_FILES: readonly string[] = [
   '/var/lib/kubelet/*.*',
+  '/var/lib/rancher/*/agent/etc/kubelet*',
   '/etc/*/kubelet*',
   '/etc/*/*/kubelet*',
   '/usr/lib/systemd/system/kubelet*',
@@ -13,7 +14,8 @@ export const KUBELET_FILES: readonly string[] = [
 
 /**
  * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed, readlink and systemctl, also
- * those of busybox. README.md and docs/troubleshooting.md have them, too.
+ * those of busybox. If no file sets the socket of the shim, they leave the shim on: kubelet may still use it. README.md and
+ * docs/troubleshooting.md have them, too.
  */
 export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Node): readonly string[] {
   const unit = kubeletUnit.replace(/\.service$/, '');
@@ -21,7 +23,7 @@ export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Nod
     `files=$(grep -rls ${listen.split('/').at(-1) ?? listen} ${kubeletFiles.join(' ')})`,
     `for file in $files; do sed -i 's|${listen}|${containerd}|' "$(readlink -f "$file")"; done`,
     `systemctl daemon-reload; systemctl reset-failed ${unit}; systemctl restart ${unit}`,
-    `systemctl disable --now ${UNITS.join(' ')}`,
+    `[ -n "$files" ] && systemctl disable --now ${UNITS.join(' ')}`,
   ];
 }
 
@@ -29,8 +31,10 @@ export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Nod
 export async function checkKubeletRuntime(node: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('kubelet runtime');
   const { listen, containerd } = node;
-  const file = await fileWith(node);
-  if (file === undefined && !(await isRunningThrough(node))) return ok(`kubelet does not use ${listen}`);
+  const running = await endpointInUse(node);
+  const file = running === undefined ? await fileWith(node) : undefined;
+  const isUsed = running === undefined ? file !== undefined : running === listen;
+  if (!isUsed) return ok(`kubelet does not use ${listen}`);
   if (await answers(listen)) return ok(`${listen} is served`);
   if (!(await answers(containerd))) return ok('not checked: containerd does not answer either');
   return failed(
@@ -54,12 +58,13 @@ async function answers(socket: string): Promise<boolean> {
   );
 }
 
-async function isRunningThrough(node: Node): Promise<boolean> {
+/** Returns the socket that a running kubelet uses; undefined if none runs, or its endpoint is unknown. */
+async function endpointInUse(node: Node): Promise<string | undefined> {
   const found = await findKubelet(node).catch(() => undefined);
-  return found?.kind === 'running' && socketOf(found.kubelet.endpoint) === node.listen;
+  return found?.kind === 'running' ? socketOf(found.kubelet.endpoint) : undefined;
 }
 
-/** Returns the first file that has the socket of the shim. */
+/** Returns the first file that has the socket of the shim in a line that is no comment. */
 async function fileWith({ kubeletFiles, listen }: Node): Promise<string | undefined> {
   for (const pattern of kubeletFiles)
     for await (const path of glob([pattern, `${pattern}/*`])) if (await hasText(path, listen)) return path;
@@ -71,10 +76,12 @@ const LONGEST = 1024 * 1024;
 
 async function hasText(path: string, text: string): Promise<boolean> {
   try {
-    const { size } = await stat(path);
-    return size <= LONGEST && (await readFile(path, 'utf8')).includes(text);
+    const found = await stat(path);
+    if (!found.isFile() || found.size > LONGEST) return false;
+    const lines = (await readFile(path, 'utf8')).split('\n');
+    return lines.some((line) => line.includes(text) && !/^\s*#/.test(line));
   } catch {
-    // A folder, or a file that has gone meanwhile.
+    // A file that has gone meanwhile.
     return false;
   }
 }

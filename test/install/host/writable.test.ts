@@ -1,9 +1,9 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { lstatSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { assertReplaceable } from '../../../src/install/host/index.ts';
+import { assertReplaceable, writing } from '../../../src/install/host/index.ts';
 
 // test/e2e/systemd/operator.test.ts has the immutable attribute, which not every file system has.
 let folder: string;
@@ -27,6 +27,17 @@ async function mount(...args: readonly string[]): Promise<void> {
 test('a file can be replaced, also one that does not exist, in a folder that does not exist', async () => {
   writeFileSync(at('file'), '');
   for (const name of ['file', 'none', 'no/such/folder/file']) await assertReplaceable(at(name));
+});
+
+test('what a masked unit leads to cannot, and stays the device of the machine', async () => {
+  symlinkSync('/dev/null', at('masked.service'));
+  const text = '/dev/null is no regular file, so it is not replaced: unmask the unit (systemctl unmask)';
+  await expect(assertReplaceable('/dev/null')).rejects.toThrow(text);
+  const change = writing(at('masked.service'), 'text');
+  await expect(change.probe?.()).rejects.toThrow(text);
+  await expect(change.do()).rejects.toThrow(text);
+  await change.undo();
+  expect(lstatSync('/dev/null').isCharacterDevice()).toBe(true);
 });
 
 test.runIf(process.getuid?.() === 0)(

@@ -44,6 +44,15 @@ test('four lines of shell replace the socket in the files of kubeadm, of a flag 
   ]);
 });
 
+test('where no file has the socket, the lines leave the shim on', async () => {
+  fake.put('kubelet/config.yaml', 'kind: KubeletConfiguration\n');
+  fake.systemctl(`echo "$*" >> ${fake.at('systemctl.log')}`);
+  const node = { ...fake.node, listen: OURS, containerd: CONTAINERD, kubeletFiles: [fake.at('kubelet/*.*')] };
+  const { exitCode } = await execa('sh', ['-c', linesBack(node).join('\n')], { reject: false });
+  expect(exitCode).toBe(1);
+  expect(readFileSync(fake.at('systemctl.log'), 'utf8')).not.toContain('disable');
+});
+
 test('README.md and docs/troubleshooting.md have these lines', async () => {
   const { KUBELET_FILES } = await import('../../../src/install/node/index.ts');
   const lines = linesBack({ ...fake.node, listen: OURS, containerd: CONTAINERD, kubeletFiles: KUBELET_FILES });
