@@ -238,13 +238,3 @@ export function isNotFound(error: unknown): boolean {
   const code: number = error.code;
   return code === NOT_FOUND;
 }
-
-/**
- * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is killed leaves the
- * runc that it has started, and one that was stopped continues.
- */
-export function isUnanswered(error: unknown): boolean {
-  if (!isServiceError(error)) return false;
-  const code: number = error.code;
-  return code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED;
-}

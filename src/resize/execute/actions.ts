@@ -1,8 +1,8 @@
 import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
@@ -10,7 +10,7 @@ import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
 import { type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
-import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, ifTheyArrive, reversed } from '../plan/index.ts';
+import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, reversed } from '../plan/index.ts';
 
 /** What applies the steps of one pod. */
 export interface StepActionsParts {
@@ -20,8 +20,6 @@ export interface StepActionsParts {
   readonly cgroup: CgroupPath;
   /** The caller's own call to the runtime. */
   readonly call: () => Promise<void>;
-  /** The changes of the caller's own call; undefined for none. */
-  readonly asked?: ContainerStep | undefined;
   /** Asks the runtime for one container's new values, and verifies that the kernel has them. */
   readonly applyToContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
@@ -30,8 +28,6 @@ export interface StepActionsParts {
   readonly reclaimBy: number;
   /** Rolls a container's update back where the kernel or the runtime lacks the old values. */
   readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
-  /** Resolves once no earlier update of the container can arrive any more. */
-  readonly settleContainer: (step: ContainerStep) => Promise<void>;
   /** The updates of containers that go with the pod's own steps, including the caller's. */
   readonly updates: readonly ContainerStep[];
   /** The pod as it is declared: containers that do not run need their limits too. */
@@ -40,131 +36,32 @@ export interface StepActionsParts {
   readonly counters?: Counters;
 }
 
-/** The actions of one transaction, and what its rollback had to leave. */
-export interface PodStepActions extends StepActions {
-  /** Whether the caller's own call, which the runtime has not answered, may still arrive after the rollback. */
-  isUnsettled(): boolean;
-  /** Resolves once a step that has not been applied cannot arrive any more. */
-  settle(step: ContainerStep): Promise<void>;
-}
-
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
-export function stepActions(parts: StepActionsParts): PodStepActions {
-  const rollback = new Rollback(parts);
+export function stepActions(parts: StepActionsParts): StepActions {
   const { pod, log = noLog } = parts;
+  /** Whether a value of the rollback so far could not be restored. */
+  let isIncomplete = false;
   return {
     async apply(step) {
+      await applyStep(parts, step, parts.reclaimBy);
+    },
+    async rollBack(step) {
       try {
-        await applyStep(parts, step, parts.reclaimBy);
+        if (isIncomplete) await assertFitsRolledBack(parts, step);
+        const isRestored = await rollBackStep(parts, step);
+        isIncomplete ||= !isRestored;
       } catch (error) {
-        if (isUnanswered(error)) rollback.mayArrive(step);
+        // The pod or the volume has ended, perhaps by what made the step fail: nothing is left to roll back.
+        if (isCgroupVanished(error) || isVolumeGone(error)) return;
+        isIncomplete = true;
         throw error;
       }
     },
-    rollBack: (step) => rollback.of(step),
-    isUnsettled: () => rollback.isUnsettled,
-    settle: (step) => parts.settleContainer(step),
     skipped(step, error) {
       const why = error instanceof Error ? error.message : String(error);
       log.warn({ pod: pod.sandboxId, step: describeStep(step), error: why }, 'step after the update skipped');
     },
   };
-}
-
-/** Rolls the steps of one transaction back, the last one first. */
-class Rollback {
-  readonly #parts: StepActionsParts;
-  /** Updates that the runtime has not answered. */
-  readonly #unanswered = new Set<ContainerStep>();
-  /** Whether a value of the rollback so far could not be restored. */
-  #isIncomplete = false;
-
-  constructor(parts: StepActionsParts) {
-    this.#parts = parts;
-  }
-
-  get isUnsettled(): boolean {
-    return this.#unanswered.size > 0;
-  }
-
-  /** The runtime has not answered this step. */
-  mayArrive(step: Step): void {
-    const update = this.#updateOf(step);
-    if (update !== undefined) this.#unanswered.add(update);
-  }
-
-  async of(step: Step): Promise<void> {
-    try {
-      if (this.#isIncomplete) await this.#assertFits(step);
-      const isRestored = await this.#rollBack(step);
-      this.#isIncomplete ||= !isRestored;
-    } catch (error) {
-      // The pod or the volume has ended, perhaps by what made the step fail: nothing is left to roll back.
-      if (isCgroupVanished(error) || isVolumeGone(error)) return;
-      this.#isIncomplete = true;
-      throw error;
-    }
-  }
-
-  /** Returns false for a value that stays as it is. */
-  async #rollBack(step: Step): Promise<boolean> {
-    const { pod, log = noLog } = this.#parts;
-    if (step.kind === 'container') {
-      await this.#rollBackContainer(step);
-    } else if (step.kind === 'runtime') {
-      return this.#settleCall(step);
-    } else if (await canRestorePodLimit(this.#parts, step, () => this.#readNow())) {
-      await applyStep(this.#parts, reversed(step), steadyNow() + ROLLBACK_MS);
-    } else {
-      const fields = { pod: pod.sandboxId, step: describeStep(step) };
-      log.warn(fields, 'pod limit left raised: its containers need it');
-      return false;
-    }
-    return true;
-  }
-
-  async #rollBackContainer(step: ContainerStep): Promise<void> {
-    if (this.#unanswered.has(step)) await this.#parts.settleContainer(step);
-    await this.#parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
-    this.#unanswered.delete(step);
-  }
-
-  /** Rolls the caller's own call back if the runtime has not answered it. The caller gets that error, not one of this rollback. */
-  async #settleCall(step: Step): Promise<boolean> {
-    const update = this.#updateOf(step);
-    if (update === undefined || !this.#unanswered.has(update)) return true;
-    try {
-      await this.#rollBackContainer(update);
-      return true;
-    } catch (error) {
-      const { pod, log = noLog } = this.#parts;
-      const fields = { pod: pod.sandboxId, container: update.id, error: messageOf(error) };
-      log.warn(fields, 'update without an answer may still arrive');
-      return false;
-    }
-  }
-
-  /**
-   * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old limits do not
-   * fit: the next rollback restores them together. Without such a value, the pod is as it was, and may have been below the sum before.
-   */
-  async #assertFits(step: Step): Promise<void> {
-    if (step.kind !== 'container' || fitsRolledBack(await this.#readNow(), step)) return;
-    throw new Error('the pod limit has no room for the old limits until the steps after it are rolled back');
-  }
-
-  /** Reads the pod as it is, or as it will be at most. */
-  async #readNow(): Promise<PodState> {
-    const { tree, pod, declared } = this.#parts;
-    const now: PodState = { ...(await readPod(tree, pod, [])), ...(declared && { declared }) };
-    return ifTheyArrive(now, [...this.#unanswered]);
-  }
-
-  /** The update of a container that a step makes. */
-  #updateOf(step: Step): ContainerStep | undefined {
-    if (step.kind === 'runtime') return this.#parts.asked;
-    return step.kind === 'container' ? step : undefined;
-  }
 }
 
 async function applyStep(parts: StepActionsParts, step: Step, deadline: number): Promise<unknown> {
@@ -201,17 +98,44 @@ async function writeUnified(
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }
 
+/** Returns false for a pod limit that stays raised. */
+async function rollBackStep(parts: StepActionsParts, step: Step): Promise<boolean> {
+  if (step.kind === 'runtime') return true;
+  if (step.kind === 'container') {
+    await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
+  } else if (await canRestorePodLimit(parts, step)) {
+    await applyStep(parts, reversed(step), steadyNow() + ROLLBACK_MS);
+  } else {
+    const { pod, log = noLog } = parts;
+    const fields = { pod: pod.sandboxId, step: describeStep(step) };
+    log.warn(fields, 'pod limit left raised: its containers need it');
+    return false;
+  }
+  return true;
+}
+
+const readNow = async ({ tree, pod, declared }: StepActionsParts): Promise<PodState> => ({
+  ...(await readPod(tree, pod, [])),
+  ...(declared && { declared }),
+});
+
+/**
+ * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old limits do not fit:
+ * the next rollback restores them together. Without such a value, the pod is as it was, and may have been below the sum before.
+ */
+async function assertFitsRolledBack(parts: StepActionsParts, step: Step): Promise<void> {
+  if (step.kind !== 'container' || fitsRolledBack(await readNow(parts), step)) return;
+  throw new Error('the pod limit has no room for the old limits until the steps after it are rolled back');
+}
+
 /**
  * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also during a rollback. Returns whether the pod's old
  * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
  */
-async function canRestorePodLimit(
-  { tree, cgroup, updates }: StepActionsParts,
-  step: Step,
-  readNow: () => Promise<PodState>,
-): Promise<boolean> {
+async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<boolean> {
+  const { tree, cgroup, updates } = parts;
   if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
-  const now = await readNow();
+  const now = await readNow(parts);
   // A pod limit that was below the sum from the start is restored anyway.
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
   if (step.kind === 'pod-cpu') return true;

@@ -122,19 +122,6 @@ export async function restoreLimits(
   return step;
 }
 
-/**
- * Resolves once no earlier update of a container can arrive any more: the runtime makes the updates of one container one after the other,
- * so this waits for another one, which repeats the present values. Throws as {@link updateAndVerify}.
- */
-export async function settleContainer(
-  parts: ContainerUpdateParts,
-  pod: PodDescription,
-  step: ContainerStep,
-): Promise<void> {
-  const again = (await ContainerValues.of(parts, pod, step.id)).repeated(step);
-  if (again !== undefined) await updateAndVerify(parts, pod, again);
-}
-
 /** Returns the limit on swap that a step lowers: it has a field of its own, or is one of the settings. */
 const swapAfterStep = (cgroup: CgroupPath, { swap, settings }: ContainerStep): SwapLimits | undefined =>
   swapAfter(cgroup, swap === undefined ? settings?.[SWAP_MAX] : { from: String(swap.from), to: String(swap.to) });

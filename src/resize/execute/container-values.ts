@@ -112,21 +112,6 @@ export class ContainerValues {
     };
   }
 
-  /** Returns an update that repeats the present values of what a step changes. Undefined when the container does not run. */
-  repeated({ id, memory, cpu, shares, swap, settings = {} }: ContainerStep): ContainerStep | undefined {
-    const { kernel, store, tree } = this;
-    if (kernel === undefined) return undefined;
-    const isRounded = store !== undefined && isRoundedInUnit(kernel.cgroup, store.cpu, kernel.cpu);
-    return this.stepTo({
-      id,
-      ...(memory !== undefined && { memory: kernel.memory }),
-      ...(cpu !== undefined && { cpu: isRounded ? store.cpu : kernel.cpu }),
-      ...(shares !== undefined && store?.shares !== undefined && { shares: store.shares }),
-      ...(swap !== undefined && kernel.swap !== undefined && { swap: kernel.swap }),
-      settings: readSettings(tree, kernel.cgroup, Object.keys(settings)),
-    });
-  }
-
   /** Adds what goes along with any update, since the runtime writes all that it has stored. */
   #withStored(limits: ContainerLimits): ContainerLimits {
     const { kernel, store } = this;

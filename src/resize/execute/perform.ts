@@ -108,13 +108,11 @@ export async function perform(
   const start = performance.now();
   const recording = record(parts, pod, state, asked);
   const { until = reclaimBy(parts, deadline), onStep, sizes = new Map(), refuse } = options;
-  let mayArrive = (): boolean => false;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
     const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
     const { declared } = state;
-    const actions = actionsFor(parts, pod, { call: () => call(onHigh), asked, updates, declared, until, onHigh });
-    mayArrive = () => actions.isUnsettled();
+    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, declared, until, onHigh });
     return countRollback(parts, recording, () =>
       runTransaction(steps, {
         ...withinDeadline(actions, pod, deadline, refuse),
@@ -131,7 +129,7 @@ export async function perform(
   const values = valuesOf(target, container);
   parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, asked));
   const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(parts, pod, stepsToJournal(steps, asked), sizes, { run, mayArrive: () => mayArrive() }),
+    journalled(parts, pod, stepsToJournal(steps, asked), sizes, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnAboutExcess(parts, pod, state, target);
@@ -156,13 +154,6 @@ const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): St
     return asked === undefined ? [] : [asked];
   });
 
-interface Running {
-  /** Runs the steps. Rejects after their rollback. */
-  readonly run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>;
-  /** Whether an update may still arrive after the rollback: the recovery waits for it. */
-  readonly mayArrive: () => boolean;
-}
-
 /**
  * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished. A requested size that a volume has
  * already is journalled too, so that it holds later.
@@ -172,7 +163,7 @@ async function journalled(
   pod: PodDescription,
   steps: readonly Step[],
   sizes: ReadonlyMap<string, RequestedVolume>,
-  { run, mayArrive }: Running,
+  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
   const { policies, journal } = parts;
   const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
@@ -197,7 +188,7 @@ async function journalled(
     await tolerateJournalFailure(parts, pod, open.end('done', known()));
     return records;
   } catch (error) {
-    const isMarked = isRollbackFailure(error) || mayArrive();
+    const isMarked = isRollbackFailure(error);
     if (!isMarked) recordRemounts(parts, pod, all);
     await tolerateJournalFailure(parts, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;

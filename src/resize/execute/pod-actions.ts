@@ -1,12 +1,8 @@
 import type { PodDescription } from '../../runtime/index.ts';
-import { type PodStepActions, stepActions } from './actions.ts';
-import {
-  type ContainerStepParts,
-  applyContainerStep,
-  rollBackContainerStep,
-  settleContainer,
-} from './container-step.ts';
+import { stepActions } from './actions.ts';
+import { type ContainerStepParts, applyContainerStep, rollBackContainerStep } from './container-step.ts';
 import { type OnHigh, lowerMemory, reclaimBy } from './lower-memory.ts';
+import type { StepActions } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type DeclaredPod, podCgroup, podSubject } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
@@ -19,8 +15,6 @@ export interface PodActionsParts extends ContainerStepParts {
 
 export interface ActionOptions {
   readonly call?: () => Promise<void>;
-  /** The changes of the caller's own call. */
-  readonly asked?: ContainerStep | undefined;
   readonly updates: readonly ContainerStep[];
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
@@ -37,22 +31,20 @@ export interface ActionOptions {
 export function actionsFor(
   parts: PodActionsParts,
   pod: PodDescription,
-  { call = () => Promise.resolve(), asked, updates, declared, until = reclaimBy(parts), onHigh }: ActionOptions,
-): PodStepActions {
+  { call = () => Promise.resolve(), updates, declared, until = reclaimBy(parts), onHigh }: ActionOptions,
+): StepActions {
   return stepActions({
     tree: parts.tree,
     volumes: parts.volumes,
     pod,
     cgroup: podCgroup(pod),
     call,
-    asked,
     applyToContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
       lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,
     rollBackContainer: (step, by) =>
       parts.calls.run(step.id, () => rollBackContainerStep(parts, pod, step, by, onHigh)),
-    settleContainer: (step) => parts.calls.run(step.id, () => settleContainer(parts, pod, step)),
     updates,
     declared,
     log: parts.log,

@@ -59,8 +59,7 @@ async function isUnifiedWritten(
   return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
 }
 
-/** Compares an update of a container, as {@link progressOf} does. */
-export async function containerProgress(
+async function containerProgress(
   parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
   pod: PodDescription,
   step: ContainerStep,

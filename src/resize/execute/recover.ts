@@ -4,7 +4,7 @@ import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
-import { containerProgress, progressOf } from './progress.ts';
+import { progressOf } from './progress.ts';
 import type { OnHigh } from './lower-memory.ts';
 import {
   type DeclarePodParts,
@@ -22,7 +22,7 @@ import {
   observeVolumes,
   recordRemounts,
 } from '../volumes/index.ts';
-import { type ContainerStep, type Step, describeStep } from '../model/index.ts';
+import { type Step, describeStep } from '../model/index.ts';
 import { MEMORY_HIGH } from '../plan/index.ts';
 import type { JournalledTransaction, OpenTransaction } from '../journal/index.ts';
 
@@ -182,21 +182,17 @@ async function isApplied(parts: RecoverPodParts, pod: PodDescription, steps: rea
  * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the limits are safe
  * there, because the steps were planned so, and what is left stays in the journal for the next attempt. Continuing without knowing one
  * step would not be safe. A step that fails does not stop the others, which then take its failure into account.
- *
- * After a rollback that failed, an update that is not applied may have been called without an answer, and may still arrive. That is waited
- * for first, because the steps before it have made room for it. After a crash, the start of the shim takes longer than such an update.
  */
 async function rollBack(
   parts: RecoverPodParts,
   pod: PodDescription,
-  { steps, failed }: JournalledTransaction,
+  { steps }: JournalledTransaction,
   onHigh: OnHigh,
 ): Promise<void> {
   const updates = steps.filter((step) => step.kind === 'container');
   // A container that does not run needs its limit too.
   const declared = updates.length === 0 ? undefined : await declarePod(parts, pod);
   const actions = actionsFor(parts, pod, { updates, declared, onHigh });
-  if (failed !== undefined) for (const update of await notApplied(parts, pod, updates)) await actions.settle(update);
   const failures: string[] = [];
   for (const step of steps.toReversed()) {
     // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
@@ -205,20 +201,6 @@ async function rollBack(
     if (written !== undefined) await rollBackStep(actions, written, failures);
   }
   if (failures.length > 0) throw new Error(failures.join('; '));
-}
-
-/** Returns the updates of which no value is applied, one for each container. */
-async function notApplied(
-  parts: RecoverPodParts,
-  pod: PodDescription,
-  updates: readonly ContainerStep[],
-): Promise<readonly ContainerStep[]> {
-  const found = new Map<string, ContainerStep>();
-  for (const update of updates) {
-    const { written } = await containerProgress(parts, pod, update);
-    if (written === undefined) found.set(update.id, update);
-  }
-  return [...found.values()];
 }
 
 async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {

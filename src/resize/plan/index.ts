@@ -6,13 +6,6 @@ export { declaredSum, readingsOf } from './declared-sum.ts';
 export type { Resource } from './declared-sum.ts';
 export { MEMORY_HIGH, MEMORY_QOS_FILES, memoryQosAfter, sizeIn } from './memory-qos.ts';
 export type { MemoryQosChange, MemoryQosNode, PossibleRequests } from './memory-qos.ts';
-export {
-  isMemoryTight,
-  hasRaisedContainer,
-  fitsPreviousLimit,
-  fitsRolledBack,
-  ifTheyArrive,
-  podLimitsFor,
-} from './pod-limits.ts';
+export { isMemoryTight, hasRaisedContainer, fitsPreviousLimit, fitsRolledBack, podLimitsFor } from './pod-limits.ts';
 export { reversed } from './reversed.ts';
 export { containerChanges, plan } from './steps.ts';

@@ -47,19 +47,6 @@ function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodSta
   };
 }
 
-/** Returns the state with the limits that containers have if these updates still arrive, as far as they raise a limit. */
-export function ifTheyArrive(state: PodState, updates: readonly ContainerStep[]): PodState {
-  return updates.reduce((before, { id, memory, cpu }) => {
-    const now = before.containers.find((container) => container.id === id);
-    if (now === undefined) return before;
-    const raised = {
-      ...(memory !== undefined && compareLimits(memory.to, now.memory) > 0 && { memory: memory.to }),
-      ...(cpu !== undefined && compareCpu(cpu.to, now.cpu) > 0 && { cpu: cpu.to }),
-    };
-    return stateWith(before, [{ id, ...raised }]);
-  }, state);
-}
-
 /** Returns declared limits with those of an update. `max` removes one. */
 function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits): Amounts {
   const size = target.memory ?? memory;
