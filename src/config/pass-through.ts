@@ -14,12 +14,13 @@ export function passThroughConfig(argv: readonly string[], error: ConfigError, l
   const commandLine = readFlags(argv, version);
   if (error.source !== 'file' || commandLine.ask !== 'run') throw error;
   const backend = lastBackend === undefined ? {} : { containerRuntimeEndpoint: lastBackend };
-  const flags = { ...commandLine.settings, intercept: false };
+  const own = { ...commandLine.settings, intercept: false };
   // Sockets of the file that contradict each other are not used either.
-  for (const settings of [safeSettings(error.usable), {}]) {
+  for (const usable of [error.usable, undefined]) {
+    const written = { ...backend, ...usable?.settings };
+    const flags = isTokenKnown(usable, own) ? own : { ...own, metricsBind: '' };
     try {
-      const file = { settings: { ...backend, ...settings }, lineOf: () => undefined };
-      return configOf({ configFile: '', file, flags });
+      return configOf({ configFile: '', file: { settings: written, lineOf: () => undefined }, flags });
     } catch (cause) {
       if (!(cause instanceof ConfigError)) throw cause;
     }
@@ -27,10 +28,10 @@ export function passThroughConfig(argv: readonly string[], error: ConfigError, l
   throw error;
 }
 
-/** Leaves out metrics that would be served without the token that the file may ask for. */
-function safeSettings(usable: UsableSettings | undefined): Settings {
-  if (usable === undefined) return {};
-  const { settings, hasUnknownKeys } = usable;
-  if (settings.metricsTokenFile !== undefined) return settings;
-  return hasUnknownKeys || usable.isTokenInvalid ? { ...settings, metricsBind: '' } : settings;
+/** Whether it is known that metrics need no token, or which one: the file may ask for it in a part that cannot be read. */
+function isTokenKnown(usable: UsableSettings | undefined, flags: Settings): boolean {
+  if (flags.metricsTokenFile !== undefined) return true;
+  if (usable === undefined) return false;
+  if (usable.settings.metricsTokenFile !== undefined) return true;
+  return !usable.hasUnknownKeys && !usable.isTokenInvalid;
 }

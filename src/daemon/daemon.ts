@@ -3,14 +3,7 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
-import {
-  type Counters,
-  type Log,
-  type ReadinessReport,
-  countersFields,
-  createCounters,
-  createLog,
-} from '../observe/index.ts';
+import { type Counters, type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
 import {
   BypassWatch,
   type Supervisor,
@@ -93,7 +86,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   useLittleMemory();
   await releaseMemory();
   await writeBypassTarget(target, config.containerRuntimeEndpoint, log);
-  await supervisor.ready(statusText(cri.path, await resizing.readiness()));
+  await supervisor.ready(statusText(cri.path, resizing.passThrough));
   if (variables !== undefined) void bypass.run();
   void drift.run();
 
@@ -107,12 +100,9 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   };
 }
 
-/** What `systemctl status` shows. */
-function statusText(path: string, { passThrough, checks }: ReadinessReport): string {
-  if (passThrough === undefined) return `serving ${path}`;
-  if (passThrough === 'configured') return `serving ${path}, intercept is off: every call is forwarded unchanged`;
-  return `serving ${path}, configuration ${checks[0]?.says ?? passThrough}`;
-}
+/** What `systemctl status` shows. Does not ask for readiness: that waits for the journal, whose disk may hang. */
+const statusText = (path: string, passThrough: string | undefined): string =>
+  passThrough === undefined ? `serving ${path}` : `serving ${path}, ${passThrough}`;
 
 interface Serving {
   readonly listen: string;

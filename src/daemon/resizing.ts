@@ -37,6 +37,8 @@ export interface Resizing {
   letCallsThrough(): void;
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
+  /** Why every call is forwarded unchanged; undefined if the shim acts on resizes. */
+  readonly passThrough: string | undefined;
   /** Reports that kubelet no longer uses the shim, or uses it again. */
   endpointChanged(isDrift: boolean, note: string): void;
   /** Waits for running resizes, at most `graceMs`, and closes everything. */
@@ -46,7 +48,8 @@ export interface Resizing {
 /** Intercepts nothing. Closes connections to a resize API socket that systemd opened. */
 export function noResizing({ passed, connections, problems }: Outside): Resizing {
   let refusing: Listener | undefined;
-  const readiness = (): Promise<ReadinessReport> => Promise.resolve(passThroughReport(problems));
+  const report = passThroughReport(problems);
+  const readiness = (): Promise<ReadinessReport> => Promise.resolve(report);
   return {
     ...passThroughHandlers({ version, readiness, connections }),
     async begin() {
@@ -59,6 +62,7 @@ export function noResizing({ passed, connections, problems }: Outside): Resizing
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
     endpointChanged: () => undefined,
+    passThrough: report.checks.map(({ name, says }) => `${name} is ${says}`).join('; '),
     close: async () => refusing?.close(),
   };
 }
@@ -118,6 +122,7 @@ export function createResizing(
   context.journal.onLate(lateRecords(recovery, podResizes, log));
   return {
     interceptors,
+    passThrough: undefined,
     handlers: localHandlers(interceptors, backend),
     readiness,
     readings: () => readingsOf(core),

@@ -58,6 +58,17 @@ test('metrics are not served without the token that the file may ask for', async
   expect(withToken).toMatchObject({ metricsBind: served, metricsTokenFile: '/etc/token' });
 });
 
+test('metrics of a flag are not served without the token of a file that cannot be read either', async () => {
+  const flag = '--metrics-bind=127.0.0.1:9467';
+  for (const text of ['a: [\n', 'metricsTokenFile: token\n', 'listen: /run/b.sock\nresizeListen: /run/b.sock\n']) {
+    const argv = ['--config', fileWith(text), flag];
+    expect(passThroughConfig(argv, await errorOf(argv)).metricsBind, text).toEqual({ kind: 'none' });
+    const withToken = [...argv, '--metrics-token-file=/etc/token'];
+    const { metricsTokenFile } = passThroughConfig(withToken, await errorOf(withToken));
+    expect(metricsTokenFile, text).toBe('/etc/token');
+  }
+});
+
 test('an invalid command line is an error as before', async () => {
   const argv = ['--config', fileWith('logLevl: warn\n'), '--log-level=loud'];
   const error = await errorOf(argv);

@@ -49,7 +49,7 @@ describe('intercept: false', () => {
       passThrough: 'configured',
     });
     await systemd.waitFor('READY=1');
-    expect(systemd.messages[0]).toContain('intercept is off: every call is forwarded unchanged');
+    expect(systemd.messages[0]).toContain('intercept is off by configuration: every call is forwarded unchanged');
     expect(await get('/metrics')).toMatch(/^cri_resize_shim_intercepting 0$/m);
     expect(await get('/')).toContain('intercept is off by configuration: every call is forwarded unchanged');
     expect(await get('/readyz')).toBe('ok');
@@ -91,7 +91,7 @@ describe('an invalid configuration file, in a unit that asks for it', () => {
       passThrough: 'invalid configuration',
     });
     await systemd.waitFor('READY=1');
-    expect(systemd.messages[0]).toContain(`configuration ${says}`);
+    expect(systemd.messages[0]).toContain(`configuration is ${says}`);
     expect(await get('/metrics')).toMatch(/^cri_resize_shim_intercepting 0$/m);
     expect(await get('/metrics')).toMatch(/^cri_resize_shim_ready\{check="configuration"\} 0$/m);
     expect(await get('/readyz')).toContain('[-]configuration failed: invalid, so every call');

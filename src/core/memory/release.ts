@@ -1,3 +1,4 @@
+import { errnoOf } from '../errors/index.ts';
 import { collectAll } from './collect.ts';
 
 const MIB = 1_048_576;
@@ -62,7 +63,15 @@ export async function releaseMemory(): Promise<void> {
     collect: collectAll,
     trim: () => void trim(0),
   });
+  // Reading the resident memory needs a descriptor: without one, this look is left out.
+  const look = (): void => {
+    try {
+      release.check();
+    } catch (error) {
+      if (!['EMFILE', 'ENFILE'].includes(errnoOf(error) ?? '')) throw error;
+    }
+  };
   // What the process needs without clients.
-  release.check();
-  setInterval(() => release.check(), CHECK_MS).unref();
+  look();
+  setInterval(look, CHECK_MS).unref();
 }

@@ -7,7 +7,7 @@ import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
 /** Passes on the states of all resizes, starting with unfinished ones, until aborted. Never rejects. */
 export async function followResizes(
   parts: {
-    readonly resizes: Pick<Resizes, 'watch' | 'get'>;
+    readonly resizes: Pick<Resizes, 'watch' | 'find'>;
     readonly clock: Clock;
     /** 0 to 1, as Math.random. */
     readonly random: () => number;
@@ -22,7 +22,9 @@ export async function followResizes(
       const watch = resizes.watch();
       signal.addEventListener('abort', () => watch.end(), { once: true });
       for await (const { resize, what } of watch) {
-        if (what.kind === 'state') reached(resizes.get(resize));
+        // Requests of the CRI have events too, and are in no queue.
+        const found = what.kind === 'state' ? resizes.find(resize) : undefined;
+        if (found !== undefined) reached(found);
         failures = 0;
       }
     } catch (error) {

@@ -132,6 +132,11 @@ export class Resizes {
     return this.#table.allActive.map(({ resize }) => resize.state);
   }
 
+  /** Returns a resize of the queue by its id; undefined if it is a request of the CRI, or no longer stored. */
+  find(id: string): Resize | undefined {
+    return this.#table.get(id);
+  }
+
   /** Returns a resize of the queue by its id or the beginning of it. Throws UNKNOWN_RESIZE. */
   get(id: string): Resize {
     const [found, ...more] = this.#table.matching(id);

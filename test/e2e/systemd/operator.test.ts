@@ -177,7 +177,8 @@ describe('the node without anything of the shim', () => {
     const { text, code } = await resizectl('doctor');
     expect(text).toMatch(/^kubelet runtime +failed +kubelet uses .*this node has no container runtime$/m);
     expect(code, text).toBe(2);
-    const [, lines = ''] = /nothing of the shim:\n((?: +.*\n){4})/.exec(text) ?? [];
+    const [, lines = ''] = /nothing of the shim:\n((?: +.*(?:\n|$)){4})/.exec(text) ?? [];
+    expect(lines, text).not.toBe('');
     return lines.replaceAll(/^ +/gm, '');
   }
 
