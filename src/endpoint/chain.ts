@@ -123,6 +123,3 @@ const seenBy = ({ root, cwd }: KubeletView, file: string): string =>
 /** The name of a layer in messages: its file, the flag, or the default. */
 export const layerName = ({ kind, file }: Layer): string =>
   file ?? (kind === 'flag' ? ENDPOINT_FLAG : 'the default of kubelet');
-
-/** The path in a socket address, with or without `unix://`. */
-export const socketPathOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');

@@ -1,5 +1,6 @@
-import { layerName, readEndpointChain, socketPathOf } from './chain.ts';
+import { layerName, readEndpointChain } from './chain.ts';
 import { findKubeletProcess } from './process.ts';
+import { isSameSocket } from './socket.ts';
 
 /** Whether the configuration of the running kubelet has the shim. `unknown`: no kubelet runs, or a file cannot be read now. */
 export interface Drift {
@@ -19,7 +20,7 @@ export async function driftOf(procRoot: string, listen: string): Promise<Drift> 
   if (endpoint === undefined)
     return { state: 'unknown', note: layers.find(({ problem }) => problem !== undefined)?.problem ?? '' };
   const origin = `set by ${layerName(winner)}`;
-  if (socketPathOf(endpoint) === listen)
+  if (await isSameSocket(endpoint, listen))
     return { state: 'shim', note: `kubelet is configured to use the shim, ${origin}` };
   return { state: 'past', note: `kubelet is configured to use ${endpoint}, not the shim, ${origin}` };
 }

@@ -1,10 +1,11 @@
-import { access, mkdir, realpath, writeFile } from 'node:fs/promises';
+import { access, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../core/concurrency/index.ts';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
 import type { EndpointState, Log, ReadinessCheck } from '../observe/index.ts';
-import { type EndpointChain, layerName, readEndpointChain, socketPathOf } from './chain.ts';
+import { type EndpointChain, layerName, readEndpointChain } from './chain.ts';
 import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
+import { isSameSocket } from './socket.ts';
 
 export interface EndpointWatchParts {
   /** Mount point of procfs. */
@@ -104,7 +105,7 @@ export class EndpointWatch {
     if (process === undefined) return nothing;
     const chain = await readEndpointChain(process.flags, process.view);
     const isConnected = peers()?.has(process.pid);
-    const isOurs = chain.endpoint !== undefined && (await this.#isOurs(chain.endpoint));
+    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#parts.listen));
     const state = await this.#stateOf(isConnected, isOurs, chain);
     return { state, process, says: saysOf(state, isOurs, chain) };
   }
@@ -133,12 +134,6 @@ export class EndpointWatch {
       log.info({ says }, 'kubelet uses the shim again');
       onDrift(false, says);
     }
-  }
-
-  /** Both may have symbolic links in their folders: /var/run is one. */
-  async #isOurs(endpoint: string): Promise<boolean> {
-    const real = (path: string): Promise<string> => realpath(path).catch(() => path);
-    return (await real(socketPathOf(endpoint))) === (await real(this.#parts.listen));
   }
 
   async #markUsed(): Promise<void> {

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, truncateSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type EndpointChain, layerName, readEndpointChain, socketPathOf } from '../../src/endpoint/chain.ts';
+import { type EndpointChain, layerName, readEndpointChain } from '../../src/endpoint/chain.ts';
 import { LONGEST_FILE, MOST_ENTRIES, compareDropIns } from '../../src/endpoint/files.ts';
 
 const DEFAULT = 'unix:///run/containerd/containerd.sock';
@@ -227,8 +227,4 @@ describe('kubeadm’s patch', () => {
     put('/etc/instance-config.yaml', 'containerRuntimeEndpoint: unix:///p.sock\n');
     expect((await read({ config: '/etc/kubelet.yaml' })).kubeadm).toBeUndefined();
   });
-});
-
-test('a socket has the forms unix://, unix: and a path', () => {
-  expect(['unix:///a.sock', 'unix:/a.sock', '/a.sock'].map(socketPathOf)).toEqual(['/a.sock', '/a.sock', '/a.sock']);
 });

@@ -10,10 +10,11 @@ import {
   KIND,
   type Layer,
   compareDropIns,
+  isSameSocket,
 } from '../../endpoint/index.ts';
 import type { Kubelet } from './kubelet.ts';
 import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
-import { type Node, socketOf, unitProperties } from '../host/index.ts';
+import { type Node, unitProperties } from '../host/index.ts';
 
 /** One file that sets the endpoint of kubelet, or from which kubeadm sets it next. */
 export interface Setting {
@@ -54,20 +55,23 @@ export async function settingsToChange(node: Node, kubelet: Kubelet, wanted: str
 /** Finds the files that kubelet or kubeadm reads and that may have our endpoint. Throws Refusal. */
 export async function settingsInUse(node: Node, kubelet: Kubelet, wanted: string): Promise<readonly Setting[]> {
   const { chain } = kubelet;
-  const found: Setting[] = chain.winner.kind === 'flag' ? [await flagSetting(node, kubelet, wanted)] : [];
-  for (const layer of chain.layers)
-    if (layer.problem === undefined && isEditable(node, layer)) found.push(await fileSetting(node, layer.file, layer));
-  const { kubeadm } = chain;
-  const patch = kubeadm?.problem === undefined && kubeadm !== undefined && isEditable(node, kubeadm);
-  return patch ? [...found, await fileSetting(node, kubeadm.file, undefined)] : found;
+  // A flag with another endpoint is not ours.
+  const isOurFlag = chain.winner.kind === 'flag' && (await isSameSocket(kubelet.endpoint, node.listen));
+  const found: Setting[] = isOurFlag ? [await flagSetting(node, kubelet, wanted)] : [];
+  for (const layer of chain.layers) {
+    const file = await editableFile(node, layer);
+    if (file !== undefined) found.push(await fileSetting(node, file, layer));
+  }
+  const patch = chain.kubeadm && (await editableFile(node, chain.kubeadm));
+  return patch === undefined ? found : [...found, await fileSetting(node, patch, undefined)];
 }
 
 /** A file with a relative path was not changed by us, unless it has our endpoint: then the caller refuses it. */
-const isEditable = <Place extends { readonly file?: string; readonly endpoint?: string }>(
-  { listen }: Node,
-  place: Place,
-): place is Place & { readonly file: string } =>
-  place.file !== undefined && (place.file.startsWith('/') || socketOf(place.endpoint ?? '') === listen);
+async function editableFile({ listen }: Node, place: Omit<Layer, 'kind'>): Promise<string | undefined> {
+  const { file, endpoint = '', problem } = place;
+  if (file === undefined || problem !== undefined) return undefined;
+  return file.startsWith('/') || (await isSameSocket(endpoint, listen)) ? file : undefined;
+}
 
 /** kubeadm's patch, if there is one. Throws Refusal if kubeadm could not read it. */
 export async function patchSettings(node: Node, { kubeadm }: EndpointChain): Promise<readonly Setting[]> {

@@ -1,3 +1,4 @@
+import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readEndpointChain } from '../../../src/endpoint/index.ts';
@@ -138,4 +139,15 @@ test('a removal looks at every file that kubelet or kubeadm reads, but not at a 
   expect(await inUse({ config: 'config.yaml', configDir: fake.at('drop-ins') })).toEqual([files[1]]);
   fake.put('config.yaml', config(`containerRuntimeEndpoint: unix://${fake.node.listen}`));
   await expect(inUse({ config: 'config.yaml' })).rejects.toThrow('has a relative path: config.yaml');
+});
+
+test('a removal looks at a flag only if it has our endpoint', async () => {
+  unit({ unit: FLAG, environment: FLAG });
+  expect(await settingsInUse(fake.node, await kubelet({ endpoint: CONTAINERD }), CONTAINERD)).toEqual([]);
+  symlinkSync(fake.folder, fake.at('link'));
+  const ours = `unix://${fake.at('link')}/shim.sock`;
+  unit({ unit: `--container-runtime-endpoint=${ours}` });
+  const [found, ...others] = await settingsInUse(fake.node, await kubelet({ endpoint: ours }), CONTAINERD);
+  expect(found).toMatchObject({ file: fake.at('kubelet.service'), isOfUnit: true });
+  expect(others).toEqual([]);
 });
