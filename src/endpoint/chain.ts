@@ -83,6 +83,7 @@ const noDropIns: DropIns = { dropIns: [], folder: undefined };
 async function dropInLayers(configDir: string, view: KubeletView): Promise<DropIns> {
   try {
     const names = await dropInsIn(seenBy(view, configDir));
+    if (names === undefined) return noDropIns;
     const dropIns: Layer[] = [];
     for (const name of names) dropIns.push(await layerOf('drop-in', join(configDir, name), view));
     return { dropIns, folder: configDir };
