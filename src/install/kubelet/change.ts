@@ -1,4 +1,5 @@
 import { steadyNow } from '../../core/concurrency/index.ts';
+import { isSameSocket } from '../../endpoint/index.ts';
 import {
   type Change,
   type Node,
@@ -9,7 +10,6 @@ import {
   queryRuntime,
   readSaved,
   removing,
-  socketOf,
   systemctl,
   waitUntil,
   writing,
@@ -44,7 +44,7 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
 export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change> {
   const { node } = site;
   const ours = shimEndpoint(site);
-  const settings = (await settingsToChange(node, kubelet, ours)).filter((setting) => !pointsAt(setting, node.listen));
+  const settings = await elsewhere(await settingsToChange(node, kubelet, ours), node.listen);
   const edits = await Promise.all(settings.map((setting) => editOf(setting, ours)));
   const files = edits.flatMap(({ changes }) => changes);
   const description = `set ${ours} in ${namesOf(edits)} and restart ${node.kubeletUnit}`;
@@ -61,15 +61,21 @@ export async function keepAtShim(site: Site, { chain }: Kubelet): Promise<readon
   const ours = shimEndpoint(site);
   // A flag or a drop-in overrides what kubeadm writes.
   if (chain.winner.kind !== 'config') return [];
-  const settings = (await patchSettings(node, chain)).filter((setting) => !pointsAt(setting, node.listen));
+  const settings = await elsewhere(await patchSettings(node, chain), node.listen);
   if (settings.length === 0) return [];
   const edits = await Promise.all(settings.map((setting) => editOf(setting, ours)));
   const files = edits.flatMap(({ changes }) => changes);
   return [combineChanges(`set ${ours} in ${namesOf(edits)}`, files, () => Promise.resolve())];
 }
 
-const pointsAt = ({ text, endpointOf }: Setting, listen: string): boolean =>
-  text !== undefined && socketOf(endpointOf(text) ?? '') === listen;
+const pointsAt = async ({ text, endpointOf }: Setting, listen: string): Promise<boolean> =>
+  text !== undefined && (await isSameSocket(endpointOf(text) ?? '', listen));
+
+/** Returns the settings that do not point at the shim. */
+async function elsewhere(settings: readonly Setting[], listen: string): Promise<readonly Setting[]> {
+  const are = await Promise.all(settings.map(async (setting) => pointsAt(setting, listen)));
+  return settings.filter((_setting, index) => are[index] !== true);
+}
 
 interface Edit {
   readonly name: string;
@@ -99,7 +105,8 @@ export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<r
   if (restored.length === 0) return [];
   const files = restored.flatMap(({ changes }) => changes);
   const description = restored.map(({ says }) => says).join(', ');
-  if (socketOf(kubelet.endpoint) !== node.listen) return [combineChanges(description, files, () => Promise.resolve())];
+  if (!(await isSameSocket(kubelet.endpoint, node.listen)))
+    return [combineChanges(description, files, () => Promise.resolve())];
   const before = new Map(restored.map(({ setting, endpoint }) => [setting.layer, endpoint]));
   const left = kubelet.chain.layers.map((layer) => (before.has(layer) ? before.get(layer) : layer.endpoint));
   return [
@@ -125,7 +132,7 @@ async function restoring(node: Node, setting: Setting): Promise<Restoring> {
   if (isOwn) return { says: `remove ${file}`, changes: [removing(file)] };
   const backup = (await readSaved(backupOf(file)))?.content.toString('utf8');
   const now = endpointOf(text);
-  if (!pointsAt(setting, node.listen)) {
+  if (!(await pointsAt(setting, node.listen))) {
     // Something else has written the file since, kubeadm for example.
     const changes = backup === undefined ? [] : [removing(backupOf(file))];
     return { says: `remove ${backupOf(file)}`, changes, ...(now !== undefined && { endpoint: now }) };
@@ -155,7 +162,7 @@ interface Move {
 function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }: Move): Change {
   const begun: Change[] = [];
   let isStopped = false;
-  const restart = async (goes: (endpoint: string) => boolean, limits: Wait): Promise<void> => {
+  const restart = async (goes: Goes, limits: Wait): Promise<void> => {
     const before = await pidOf(node);
     // Connections of clients other than kubelet, which still uses its old endpoint.
     const others = (await connectionsOf(node.listen)) ?? 1;
@@ -177,21 +184,25 @@ function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }
         begun.push(file);
         await file.do();
       }
-      const goes = (socket: string): boolean => (to === undefined ? socket !== node.listen : socket === socketOf(to));
-      await restart((endpoint) => goes(socketOf(endpoint)), wait);
+      const goes: Goes = async (endpoint) =>
+        to === undefined ? !(await isSameSocket(endpoint, node.listen)) : isSameSocket(endpoint, to);
+      await restart(goes, wait);
     },
     async undo() {
       for (const file of begun.splice(0).toReversed()) await file.undo();
       // The rollback must not be interrupted.
       const uninterrupted = { ...wait, signal: new AbortController().signal };
-      if (isStopped) await restart((endpoint) => endpoint === from, uninterrupted);
+      if (isStopped) await restart((endpoint) => Promise.resolve(endpoint === from), uninterrupted);
     },
   };
 }
 
+/** Whether an endpoint is the one that kubelet is to use. */
+type Goes = (endpoint: string) => Promise<boolean>;
+
 interface ExpectedState {
   readonly before: string | undefined;
-  readonly goes: (endpoint: string) => boolean;
+  readonly goes: Goes;
   /** Connections to the shim before kubelet connects. */
   readonly others: number;
   readonly isSteady: (pid: string) => boolean;
@@ -218,10 +229,10 @@ async function missingOf(node: Node, { before, goes, others, isSteady }: Expecte
   if (found.kind !== 'running') return `${unit} is not running, see journalctl -u ${unit}`;
   if (found.pid === before) return `${unit} has not restarted`;
   const { endpoint } = found.kubelet;
-  if (!goes(endpoint)) return `${unit} uses ${endpoint}`;
+  if (!(await goes(endpoint))) return `${unit} uses ${endpoint}`;
   if (!isSteady(found.pid)) return `${unit} started less than ${STEADY_MS / 1000} s ago`;
   // The connections of containerd itself are unknown.
-  if (socketOf(endpoint) !== node.listen) return undefined;
+  if (!(await isSameSocket(endpoint, node.listen))) return undefined;
   const now = (await connectionsOf(node.listen)) ?? 0;
   return now > others ? undefined : `${unit} has not connected to the shim yet`;
 }

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { messageOf } from '../../core/errors/index.ts';
-import { type EndpointChain, ENDPOINT_FLAG, ENDPOINT_KEY, layerName } from '../../endpoint/index.ts';
-import { type Node, socketOf } from '../host/index.ts';
+import { type EndpointChain, ENDPOINT_FLAG, ENDPOINT_KEY, isSameSocket, layerName } from '../../endpoint/index.ts';
+import type { Node } from '../host/index.ts';
 import { type Kubelet, type KubeletFound, chainLines, findKubelet } from '../kubelet/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
@@ -16,13 +16,13 @@ export async function checkKubelet(node: Node): Promise<Finding> {
   );
   if (!hasSystemd) return warning('not checked: systemd is not the init system of this node', MANUALLY);
   try {
-    return findingOf(node, await findKubelet(node));
+    return await findingOf(node, await findKubelet(node));
   } catch (error) {
     return warning(`cannot be checked: ${messageOf(error)}`, MANUALLY);
   }
 }
 
-function findingOf(node: Node, found: KubeletFound): Finding {
+async function findingOf(node: Node, found: KubeletFound): Promise<Finding> {
   const { kubeletUnit: unit } = node;
   switch (found.kind) {
     case 'no unit':
@@ -34,17 +34,17 @@ function findingOf(node: Node, found: KubeletFound): Finding {
       return withChain(failed(why, 'check the --config flag of kubelet'), found.chain);
     }
     case 'running':
-      return withChain(endpointFinding(node, found.kubelet), found.kubelet.chain);
+      return withChain(await endpointFinding(node, found.kubelet), found.kubelet.chain);
   }
 }
 
 const withChain = (finding: Finding, chain: EndpointChain | undefined): Finding =>
   chain === undefined ? finding : { ...finding, details: chainLines(chain) };
 
-function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Finding {
+async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promise<Finding> {
   const ours = `unix://${node.listen}`;
   const origin = `set by ${layerName(chain.winner)}`;
-  if (socketOf(endpoint) !== node.listen)
+  if (!(await isSameSocket(endpoint, node.listen)))
     return warning(
       `uses ${endpoint}, not the shim (${origin})`,
       chain.winner.kind === 'flag' ? `set ${ENDPOINT_FLAG}=${ours}` : `set ${ENDPOINT_KEY}: ${ours}`,
@@ -55,7 +55,7 @@ function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Finding {
       `uses the shim (${origin}), but does not start again: ${broken.problem ?? ''}`,
       `repair ${layerName(broken)} before kubelet restarts`,
     );
-  const next = kubeadmLoss(node, chain);
+  const next = await kubeadmLoss(node, chain);
   return next === undefined
     ? ok(`uses the shim (${origin})`)
     : warning(`uses the shim (${origin}), but ${next}`, LASTING);
@@ -64,10 +64,10 @@ function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Finding {
 const LASTING = 'run resizectl install: it sets the endpoint there too';
 
 /** What an upgrade by kubeadm would do to the endpoint; undefined if the shim stays. */
-function kubeadmLoss({ listen }: Node, { winner, kubeadm }: EndpointChain): string | undefined {
+async function kubeadmLoss({ listen }: Node, { winner, kubeadm }: EndpointChain): Promise<string | undefined> {
   if (kubeadm === undefined || winner.kind !== 'config') return undefined;
   const { file, endpoint, problem } = kubeadm;
   if (problem !== undefined) return `kubeadm upgrade node fails: ${problem}`;
-  if (endpoint !== undefined && socketOf(endpoint) === listen) return undefined;
+  if (endpoint !== undefined && (await isSameSocket(endpoint, listen))) return undefined;
   return `kubeadm upgrade node sets ${endpoint ?? 'the default'} again (${file})`;
 }

@@ -1,4 +1,4 @@
-import { readFile, realpath } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readShipped } from '../../core/shipped/index.ts';
 import {
@@ -13,7 +13,6 @@ import {
   shimEndpoint,
   readSaved,
   removing,
-  socketOf,
   startOf,
   systemctl,
   combineChanges,
@@ -22,7 +21,7 @@ import {
 import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
 import { type Kubelet, Refusal, keepAtShim, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
-import { USED_FILE } from '../../endpoint/index.ts';
+import { USED_FILE, isSameSocket } from '../../endpoint/index.ts';
 import { refuseOtherOwner } from './ownership.ts';
 import { isInPlace, isThere, placing, removingProgram } from './program.ts';
 import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
@@ -46,7 +45,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isPackaged = await isOfPackage(site);
   const kubelet = await runningKubelet(site);
   if (isPackaged) await refuseOtherOwner(site, 'package');
-  const isThrough = socketOf(kubelet.endpoint) === site.node.listen;
+  const isThrough = await isSameSocket(kubelet.endpoint, site.node.listen);
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
@@ -110,11 +109,9 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
 
 /** Throws Refusal if the shim would use another containerd than kubelet does now: kubelet would lose sight of its pods. */
 async function refuseOtherRuntime({ node, configFile }: Site, { endpoint }: Kubelet): Promise<void> {
-  const itself = (path: string): Promise<string> => realpath(path).catch(() => path);
-  const [now, behind] = [socketOf(endpoint), node.containerd];
-  if ((await itself(now)) === (await itself(behind))) return;
+  if (await isSameSocket(endpoint, node.containerd)) return;
   throw new Refusal(
-    `kubelet uses ${endpoint}, but the shim would use unix://${behind}`,
+    `kubelet uses ${endpoint}, but the shim would use unix://${node.containerd}`,
     `write "containerRuntimeEndpoint: ${endpoint}" to ${configFile}, and try again`,
   );
 }

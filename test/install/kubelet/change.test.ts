@@ -104,3 +104,13 @@ test('a removal of our drop-in says what kubelet uses then', async () => {
   expect(others).toEqual([]);
   expect(change!.description).toBe(`remove ${fake.at('drop-ins/99-cri-resize-shim.conf')} and restart kubelet.service`);
 });
+
+test('a removal restores an endpoint that was set by hand through a link to the folder of the socket', async () => {
+  symlinkSync(fake.folder, fake.at('link'));
+  fake.put('config.yaml', `${HEAD}containerRuntimeEndpoint: unix://${fake.at('link/shim.sock')}\n`);
+  const [change, ...others] = await pointAtContainerd(fake.site(), await kubelet());
+  expect(others).toEqual([]);
+  expect(change!.description).toBe(
+    `set unix://${fake.node.containerd} in ${fake.at('config.yaml')} and restart kubelet.service`,
+  );
+});

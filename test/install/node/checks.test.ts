@@ -1,4 +1,4 @@
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
@@ -46,7 +46,9 @@ test('check kubelet reports whether kubelet uses the shim', async () => {
     found: 'uses unix:///run/containerd/containerd.sock, not the shim (set by --container-runtime-endpoint)',
     remedy: `set --container-runtime-endpoint=unix://${fake.node.listen}`,
   });
-  for (const address of [`unix://${fake.node.listen}`, `unix:${fake.node.listen}`, fake.node.listen]) {
+  const { listen } = fake.node;
+  symlinkSync(fake.folder, fake.at('link'));
+  for (const address of [`unix://${listen}`, `unix:${listen}`, listen, `unix://${fake.at('link/shim.sock')}`]) {
     fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
     expect(await found('kubelet')).toMatchObject({
       result: 'ok',

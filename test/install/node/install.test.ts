@@ -132,3 +132,10 @@ test('units start the Node of the installation, or the single executable', () =>
   const start = 'ExecStart=/usr/local/lib/cri-resize-shim/bin/cri-resize-shim $FLAGS\n';
   expect(text({ kind: 'executable', file: '/root/cri-resize-shim-single' })).toBe(start);
 });
+
+test('a kubelet that uses the shim through a link to the folder of its socket is not changed', async () => {
+  symlinkSync(fake.folder, fake.at('link'));
+  node(`unix://${fake.at('link/shim.sock')}`);
+  fake.put('from/dist/resizectl.js', '');
+  expect((await planInstall(fake.site())).already).toContain(`kubelet.service uses unix://${fake.node.listen}`);
+});
