@@ -9,7 +9,7 @@ export {
 } from './chain.ts';
 export { ENDPOINT_FLAG, type EndpointFlags, endpointFlagsOf } from './command-line.ts';
 export { API_VERSION, DEFAULT_ENDPOINT, ENDPOINT_KEY, type FileForm, KIND, writtenIn } from './configuration.ts';
-export { type Drift, driftOf } from './drift.ts';
+export { type Drift, type DriftPlaces, driftOf } from './drift.ts';
 export { compareDropIns } from './files.ts';
 export { type KubeletProcess, findKubeletProcess, kubeletOfUnit } from './process.ts';
 export { isSameSocket, socketPathOf } from './socket.ts';

@@ -8,7 +8,7 @@ import type { Options } from './options.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { configIn, programIn, stage, stagedIn, unstage } from './staging.ts';
 import { defaultOf } from '../../config/index.ts';
-import { driftOf, socketPathOf } from '../../endpoint/index.ts';
+import { type DriftPlaces, driftOf, socketPathOf } from '../../endpoint/index.ts';
 import { apiOf, openConnection } from '../../kubernetes/client/index.ts';
 
 /**
@@ -20,6 +20,11 @@ export function contextOf(options: Options, config: string | undefined, say: (li
   const { nodeName, namespace, label, staging, kubeletUnit, timeout } = options;
   const api = apiOf(() => openConnection(options.kubeconfig));
   const random = (): number => Math.random();
+  const places: DriftPlaces = {
+    ...{ procRoot: '/proc', hostRoot: '/proc/1/root' },
+    listen: socketPathOf(defaultOf('listen')),
+    stateFolder: defaultOf('stateFolder'),
+  };
   const flags = ['--kubelet-unit', kubeletUnit, '--timeout', timeout];
   return {
     random,
@@ -46,7 +51,7 @@ export function contextOf(options: Options, config: string | undefined, say: (li
     postEvent: (reason, note, signal) => postNodeEvent(api, nodeName, reason, note, signal),
     markReady: (isReady) => markReady(options.readyFile, isReady),
     hasLabel: (labels) => labels[label.key] === label.value,
-    drift: () => driftOf('/proc', socketPathOf(defaultOf('listen'))),
+    drift: () => driftOf(places),
     repairsDrift: options.repairDrift,
     times: { ready: options.readyTimeout, retry: 600_000, answer: 60_000, poll: 2000, look: 20_000 },
   };

@@ -21,7 +21,7 @@ export interface RolloutContext extends RetryOptions {
   readonly markReady: (isReady: boolean) => Promise<void>;
   /** Whether the labels include that of the shim. */
   readonly hasLabel: (labels: ClusterNode['labels']) => boolean;
-  /** Returns whether kubelet's configuration has the shim. Rejects if procfs cannot be read. */
+  /** Returns whether kubelet's configuration has the shim. Rejects if procfs or the root of the host cannot be read. */
   readonly drift: () => Promise<Drift>;
   /** Whether to install the shim again if kubelet does not use it. */
   readonly repairsDrift: boolean;
