@@ -20,17 +20,20 @@ export interface KubeletProcess {
 export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
 
 const K3S = /^k3s(?:-server|-agent)?$/;
-/** The names of the processes that are, or have inside, a kubelet. */
-const KUBELET = /^(?:kubelet|kubelite|k3s|k3s-server|k3s-agent)$/;
+/** The names of the processes that are, or have inside, a kubelet whose flags we can see. */
+const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
+/** The process of MicroK8s that has kubelet inside. Its flags are in the file of `--kubelet-args-file`, so its endpoint is unknown. */
+const KUBELITE = 'kubelite';
 
 /**
  * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet themselves, below
- * their own unit. Rejects if the process has ended.
+ * their own unit. Rejects if the process has ended, or hides the flags of kubelet.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
-  if (K3S.test(await nameOf(procRoot, mainPid)) || (await nameOf(procRoot, mainPid)) === 'kubelet')
-    return processOf(procRoot, mainPid);
+  const name = await nameOf(procRoot, mainPid);
+  if (name === KUBELITE) throw new Error(`${KUBELITE} has the flags of kubelet in its --kubelet-args-file`);
+  if (KUBELET.test(name)) return processOf(procRoot, mainPid);
   const child = await childCalledKubelet(procRoot, mainPid);
   return processOf(procRoot, child ?? mainPid);
 }

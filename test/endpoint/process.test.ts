@@ -59,3 +59,12 @@ test('the kubelet of a unit is its main process unless that has a child called k
   command(50, 'kubelet', '--config=/child');
   expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ pid: 50, flags: { config: '/child' } });
 });
+
+test('kubelite of MicroK8s, which has the flags of kubelet in a file of its own, is unclear and not taken for a kubelet', async () => {
+  fake.process(42, 'kubelite');
+  command(42, '/snap/microk8s/1/kubelite', '--kubelet-args-file=/var/snap/microk8s/1/args/kubelet');
+  expect(await findKubeletProcess(proc())).toBeUndefined();
+  await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(
+    'kubelite has the flags of kubelet in its --kubelet-args-file',
+  );
+});

@@ -139,3 +139,13 @@ test('a kubelet that uses the shim through a link to the folder of its socket is
   fake.put('from/dist/resizectl.js', '');
   expect((await planInstall(fake.site())).already).toContain(`kubelet.service uses unix://${fake.node.listen}`);
 });
+
+test('uninstalling is rejected if the endpoint of kubelet is unclear, as that of MicroK8s, while the shim is installed', async () => {
+  node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
+  fake.put('from/dist/resizectl.js', '');
+  fake.process(42, 'kubelite');
+  await expect(planUninstall(fake.site())).rejects.toMatchObject({
+    name: 'Refusal',
+    message: expect.stringContaining('kubelet.service runs, but its endpoint is unknown: kubelite has') as string,
+  });
+});
