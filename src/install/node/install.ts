@@ -44,7 +44,7 @@ export async function planInstall(site: Site): Promise<Plan> {
   const { program: origin } = site;
   const isPackaged = await isOfPackage(site);
   const kubelet = await runningKubelet(site);
-  if (isPackaged) await refuseOtherOwner(site, 'package');
+  await refuseOtherOwner(site, isPackaged ? 'package' : 'resizectl');
   const isThrough = await isSameSocket(kubelet.endpoint, site.node.listen);
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 

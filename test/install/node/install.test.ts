@@ -106,7 +106,8 @@ test('a package and an installation of resizectl leave each other alone', async 
   ]);
   // As any other.
   fake.put('from/systemd/cri-resize-shim.service', '');
-  await expect(planUninstall(fake.site())).rejects.toThrow('the units of the shim belong to a package');
+  for (const plan of [planInstall, planUninstall])
+    await expect(plan(fake.site())).rejects.toThrow('the units of the shim belong to a package');
 });
 
 test('installing keeps an existing configuration unless another one is given', async () => {
