@@ -107,7 +107,7 @@ export class EndpointWatch {
     const isConnected = peers()?.has(process.pid);
     const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#parts.listen));
     const state = await this.#stateOf(isConnected, isOurs, chain);
-    return { state, process, says: saysOf(state, isOurs, chain) };
+    return { state, process, says: saysOf(state, chain) };
   }
 
   async #stateOf(isConnected: boolean | undefined, isOurs: boolean, chain: EndpointChain): Promise<EndpointState> {
@@ -116,8 +116,8 @@ export class EndpointWatch {
       // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no drift.
       return isOurs || chain.endpoint === undefined ? 'shim' : 'next_start';
     }
-    // Without the peers, a configuration that cannot be read says nothing.
-    if (isConnected === undefined && chain.endpoint === undefined) return 'unknown';
+    // A kubelet that waits for its certificate is not connected yet. Without the peers, a configuration that cannot be read says nothing.
+    if (isOurs || (isConnected === undefined && chain.endpoint === undefined)) return 'unknown';
     return (await this.#wasUsed()) ? 'past' : 'unused';
   }
 
@@ -164,7 +164,7 @@ const isDriftState = (state: EndpointState): boolean => state === 'past' || stat
 const isSameProcess = (one: KubeletProcess | undefined, other: KubeletProcess | undefined): boolean =>
   one?.pid === other?.pid && one?.startTime === other?.startTime;
 
-function saysOf(state: EndpointState, isOurs: boolean, { endpoint, winner, layers }: EndpointChain): string {
+function saysOf(state: EndpointState, { endpoint, winner, layers }: EndpointChain): string {
   const problem = layers.find(({ problem: why }) => why !== undefined)?.problem;
   const written =
     endpoint === undefined
@@ -177,8 +177,6 @@ function saysOf(state: EndpointState, isOurs: boolean, { endpoint, winner, layer
       return `uses the shim until its next start: then ${written}; run resizectl install`;
     case 'past':
     case 'unused':
-      if (isOurs)
-        return `does not use the shim, although its configuration does (${layerName(winner)}): restart kubelet`;
       return `does not use the shim: ${written}; run resizectl install`;
     case 'unknown':
       return 'unknown';
