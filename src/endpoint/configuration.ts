@@ -43,7 +43,7 @@ function parsed(text: string, file: string, form: FileForm): Readonly<Record<str
 }
 
 function firstDocument(text: string, file: string): unknown {
-  const documents = parseAllDocuments(text, { uniqueKeys: false, logLevel: 'error' });
+  const documents = parseAllDocuments(text, { merge: true, uniqueKeys: false, logLevel: 'error' });
   const [document] = Array.isArray(documents) ? documents : [];
   try {
     for (const problem of document?.errors ?? []) throw problem;

@@ -231,3 +231,15 @@ describe('kubeadm’s patch', () => {
     expect((await read({ config: '/etc/kubelet.yaml' })).kubeadm).toBeUndefined();
   });
 });
+
+test('a merge key of YAML counts, as kubelet decodes it, and the own key of a file wins over it', async () => {
+  const merged = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+base: &base { containerRuntimeEndpoint: unix:///merged.sock }
+<<: *base
+`;
+  put('/k.yaml', merged);
+  expect((await read({ config: '/k.yaml' })).endpoint).toBe('unix:///merged.sock');
+  put('/k.yaml', `${merged}containerRuntimeEndpoint: unix:///own.sock\n`);
+  expect((await read({ config: '/k.yaml' })).endpoint).toBe('unix:///own.sock');
+});
