@@ -89,11 +89,11 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = isPackaged ? [] : await removingCommand(site);
-  // Otherwise a later shim would report that kubelet no longer uses it.
+  // First: otherwise the pod of the DaemonSet may take the move for a drift, and later a new shim that kubelet no longer uses it.
   const used = join(site.node.stateFolder, USED_FILE);
   const forget = (await isThere(used)) ? [removing(used)] : [];
   const program = hasProgram ? [removingProgram(site.to)] : [];
-  const changes = [...move, ...stop, ...forget, ...units, ...command, ...program];
+  const changes = [...forget, ...move, ...stop, ...units, ...command, ...program];
   return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
 }
 

@@ -150,3 +150,14 @@ test('uninstalling is rejected if the endpoint of kubelet is unclear, as that of
     message: expect.stringContaining('kubelet.service runs, but its endpoint is unknown: kubelite has') as string,
   });
 });
+
+test('uninstalling first forgets that kubelet uses the shim, so that its move is no drift', async () => {
+  node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
+  fake.put('from/dist/resizectl.js', '');
+  fake.put('state/kubelet-uses-the-shim', '');
+  expect(await textsOf(planUninstall(fake.site()))).toEqual([
+    `remove ${fake.at('state/kubelet-uses-the-shim')}`,
+    expect.stringContaining(`set unix://${fake.node.containerd} in ${fake.at('kubelet.yaml')}`),
+    expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
+  ]);
+});
