@@ -45,10 +45,14 @@ export class ChangeRecorder {
   }
 
   #bounded(changes: readonly ValueChange[]): readonly ValueChange[] {
-    return changes.slice(0, this.#max).map(({ value, from, to }) => ({
-      value: value.slice(0, VALUE_LENGTH),
-      from: from.slice(0, VALUE_LENGTH),
-      to: to.slice(0, VALUE_LENGTH),
-    }));
+    return boundedChanges(changes, this.#max);
   }
 }
+
+/** Returns the first `max` changes, with names and values cut to the length that the history has room for. */
+export const boundedChanges = (changes: readonly ValueChange[], max: number): readonly ValueChange[] =>
+  changes.slice(0, max).map(({ value, from, to }) => ({
+    value: value.slice(0, VALUE_LENGTH),
+    from: from.slice(0, VALUE_LENGTH),
+    to: to.slice(0, VALUE_LENGTH),
+  }));

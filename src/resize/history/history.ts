@@ -69,7 +69,8 @@ export class ResizeHistory {
     return new RequestRecorder(this.changes(), requester, {
       put: (given) => {
         const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
-        for (const listener of this.#listeners) listener(entry);
+        // A failure that repeats another one is stored with that one. Its own id has begun for the listeners, and so has to end.
+        for (const listener of this.#listeners) listener({ ...entry, id });
       },
       step: (record) => {
         const entry = this.#open.get(id);
@@ -111,7 +112,9 @@ export class ResizeHistory {
   /** The stored resizes of a pod, the newest first. */
   ofPod(sandboxId: string): readonly HistoryEntry[] {
     const open = [...this.#open.values()].filter(({ pod }) => pod.sandboxId === sandboxId);
-    return [...(this.#pods.get(sandboxId) ?? []), ...open].toReversed();
+    const all = [...(this.#pods.get(sandboxId) ?? []), ...open];
+    // Of those with the same time, the last one that was stored comes first.
+    return all.toReversed().sort((one, other) => other.changedAt - one.changedAt);
   }
 
   /** Removes a pod that is gone. Its resizes stay among those of the node. */

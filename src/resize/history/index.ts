@@ -8,7 +8,7 @@ export { RecentResizes } from './recent-resizes.ts';
 export type { RecentResize, Recording } from './recent-resizes.ts';
 export { ResizeHistory, historyBounds } from './history.ts';
 export type { HistoryEntry } from './history-entry.ts';
-export type { ChangeRecorder } from './change-recorder.ts';
+export { type ChangeRecorder, boundedChanges } from './change-recorder.ts';
 export type { RequestReport } from './request-recorder.ts';
 export { apiRequester, criRequester, requesterText } from './requester.ts';
 export type { ClientProcess, Requester } from './requester.ts';

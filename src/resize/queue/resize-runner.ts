@@ -33,7 +33,14 @@ import {
   passes,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
-import { type NewestValues, type Requester, type ResizeHistory, type Writer, historyBounds } from '../history/index.ts';
+import {
+  type NewestValues,
+  type Requester,
+  type ResizeHistory,
+  type Writer,
+  boundedChanges,
+  historyBounds,
+} from '../history/index.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
@@ -112,7 +119,7 @@ export class ResizeRunner {
         reason: undefined,
         message: undefined,
         steps: [],
-        changes: askedChanges(given.asked).slice(0, historyBounds.changes),
+        changes: boundedChanges(askedChanges(given.asked), historyBounds.changes),
         before: undefined,
         after: undefined,
         memoryRequests: undefined,

@@ -5,8 +5,14 @@ import { ReusedMemory } from './memory.ts';
 /** Size in bytes of the reused buffers for split frames; fits one default-size frame. */
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 
-/** What a HEADERS frame costs, if another frame costs 1: it opens a call. */
+/** What a HEADERS frame of a client costs, if another frame costs 1: it opens a call. */
 export const HEADERS_COST = 16;
+
+/** What the frames of one chunk may cost at a time: one each, except for HEADERS. */
+export interface TurnCosts {
+  readonly turn: number;
+  readonly headers: number;
+}
 
 /**
  * Splits a byte stream into frames. A frame that one chunk contains completely is handed out in place; a frame that is
@@ -28,15 +34,14 @@ export class FrameReader {
   #stopped = false;
   #paused = false;
   #rest: Buffer[] = [];
-  readonly #turnCost: number;
+  readonly #costs: TurnCosts;
 
   /**
-   * @param turnCost what the frames of one chunk may cost at a time: one each, more for HEADERS. The frames that follow wait for
-   * {@link resume}, so that a chunk of many small frames does not hold up the event loop
+   * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not hold up the event loop
    */
-  constructor(handle: (frame: Frame) => void, turnCost = Infinity) {
+  constructor(handle: (frame: Frame) => void, costs: TurnCosts = { turn: Infinity, headers: 1 }) {
     this.#handle = handle;
-    this.#turnCost = turnCost;
+    this.#costs = costs;
   }
 
   /** @throws ConnectionError when a frame is too long, and what the handler throws */
@@ -98,7 +103,8 @@ export class FrameReader {
 
   #completeFrames(chunk: Buffer, from: number): number {
     let at = from;
-    let left = this.#turnCost;
+    const { turn, headers } = this.#costs;
+    let left = turn;
     while (!this.#isStopped() && chunk.length - at >= FRAME_HEADER_SIZE) {
       const end = at + this.#sizeOf(chunk, at);
       if (end > chunk.length) break;
@@ -108,7 +114,7 @@ export class FrameReader {
         break;
       }
       this.#emit(chunk, at, end);
-      left -= this.#frame.type === FrameType.HEADERS ? HEADERS_COST : 1;
+      left -= this.#frame.type === FrameType.HEADERS ? headers : 1;
       at = end;
     }
     return at;

@@ -1,6 +1,6 @@
 /** The HTTP/2 wire format: frames, header compression, settings and error codes, without connection state. */
 export { ConnectionError, ErrorCode } from './errors.ts';
-export { FrameReader } from './frame-reader.ts';
+export { FrameReader, HEADERS_COST, type TurnCosts } from './frame-reader.ts';
 export {
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,

@@ -99,7 +99,8 @@ export class BackendSide {
         goaway: (frame) => this.#goaway(frame),
         windowUpdate: (frame) => this.#windowUpdate(frame),
       },
-      TURN_COST,
+      // Headers of a response open nothing.
+      { turn: TURN_COST, headers: 1 },
     );
     const { queueLimit, shared, now } = ports.options;
     const finished = (lane: Lane): void => ports.streams.delivered(lane);

@@ -10,6 +10,7 @@ import {
   type HeaderBlock,
   type HeaderField,
   HpackDecoder,
+  HEADERS_COST,
   HpackEncoder,
   PREFACE,
   headersInPlace,
@@ -90,7 +91,7 @@ export class ClientSide {
         goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
         windowUpdate: (frame) => control.windowUpdate(frame),
       },
-      TURN_COST,
+      { turn: TURN_COST, headers: HEADERS_COST },
     );
     this.#decoder = new HpackDecoder(DEFAULT_TABLE_SIZE, clientHeaderListLimit);
     this.#fragments = new FloodMeter('small DATA', FLOOD_LIMIT, now);

@@ -8,6 +8,7 @@ import {
   HeaderAssembly,
   type HeaderBlock,
   type PendingSettings,
+  type TurnCosts,
   checkFrame,
 } from '../http2/index.ts';
 
@@ -32,9 +33,9 @@ export const TURN_COST = 512;
  * Returns a reader of a peer's frames. It checks the rules that hold for every peer, joins header blocks, and calls the
  * handler of each frame.
  * @param headerListLimit octets of an encoded header block
- * @param turnCost of frames, see {@link FrameReader}
+ * @param costs of frames, see {@link FrameReader}
  */
-export function frameReader(headerListLimit: number, handlers: FrameHandlers, turnCost?: number): FrameReader {
+export function frameReader(headerListLimit: number, handlers: FrameHandlers, costs?: TurnCosts): FrameReader {
   const assembly = new HeaderAssembly(headerListLimit);
   let settingsReceived = false;
   return new FrameReader((frame) => {
@@ -47,7 +48,7 @@ export function frameReader(headerListLimit: number, handlers: FrameHandlers, tu
     const block = assembly.take(frame);
     if (block === undefined) dispatch(frame, handlers);
     else handlers.headers(block);
-  }, turnCost);
+  }, costs);
 }
 
 /**

@@ -92,6 +92,38 @@ describe('the history of resizes', () => {
     ]);
   });
 
+  test('ends each request for its listeners by the id that it has begun with, also one that repeats a failure', () => {
+    const history = new ResizeHistory();
+    const events: (readonly [id: string, state: string])[] = [];
+    history.onRequest(({ id, state }) => events.push([id, state]));
+    for (let time = 0; time < 2; time += 1) {
+      const request = history.request(web, kubelet);
+      request.begins([lower(128)]);
+      request.failed(tooLow);
+    }
+    const [first, second] = [events[0]?.[0], events[2]?.[0]];
+    expect(first).not.toBe(second);
+    expect(events).toEqual([
+      [first, 'InProgress'],
+      [first, 'Deferred'],
+      [second, 'InProgress'],
+      [second, 'Deferred'],
+    ]);
+    expect(history.all).toMatchObject([{ id: first, count: 2 }]);
+  });
+
+  test('has a resize that waits since an earlier time after those that have ended since', () => {
+    const history = new ResizeHistory();
+    complete(history, 256);
+    const [ended] = history.all;
+    if (ended === undefined) throw new Error('nothing is stored');
+    const waits = { ...ended, id: 'waits', state: 'Deferred' as const, requester: { kind: 'api' as const } };
+    history.put({ ...waits, changedAt: ended.changedAt - 60_000 });
+    expect(states(history.ofPod(web.sandboxId))).toEqual(['Completed', 'Deferred']);
+    history.put({ ...waits, changedAt: ended.changedAt + 60_000 });
+    expect(states(history.ofPod(web.sandboxId))).toEqual(['Deferred', 'Completed']);
+  });
+
   test('drops the oldest beyond its limits, of the node and of each pod', () => {
     const history = new ResizeHistory({ bounds: { node: 4, pod: 2 } });
     complete(history, 1, db);

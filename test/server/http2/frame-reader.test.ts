@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConnectionError } from '../../../src/server/http2/errors.ts';
-import { FrameReader } from '../../../src/server/http2/frame-reader.ts';
+import { FrameReader, HEADERS_COST, type TurnCosts } from '../../../src/server/http2/frame-reader.ts';
 import type { SeenFrame } from '../../support/http2/wire.ts';
 import { frame } from '../../support/http2/wire.ts';
 
@@ -23,7 +23,7 @@ function cut(bytes: Buffer, places: readonly number[]): Buffer[] {
 
 function reading(
   onFrame?: (reader: FrameReader) => void,
-  turnCost?: number,
+  costs?: TurnCosts,
 ): { reader: FrameReader; seen: SeenFrame[] } {
   const seen: SeenFrame[] = [];
   const reader = new FrameReader((read) => {
@@ -34,7 +34,7 @@ function reading(
       payload: Buffer.from(read.buffer.subarray(read.payload, read.end)),
     });
     onFrame?.(reader);
-  }, turnCost);
+  }, costs);
   return { reader, seen };
 }
 
@@ -62,7 +62,7 @@ describe('frame reader', () => {
         fc.array(fc.nat(40_000), { maxLength: 5 }),
         fc.integer({ min: 1, max: 20 }),
         (sent, places, turnCost) => {
-          const { reader, seen } = reading(undefined, turnCost);
+          const { reader, seen } = reading(undefined, { turn: turnCost, headers: HEADERS_COST });
           const bytes = Buffer.concat(sent.map(({ type, flags, id, payload }) => frame(type, flags, id, payload)));
           for (const chunk of cut(bytes, places)) {
             const before = seen.length;

@@ -75,6 +75,14 @@ describe('a read with many frames', () => {
     expect(answered()).toBe(2 * TURN_COST);
   });
 
+  test('counts the headers of a response as one frame: all responses of a burst go to the client in one turn', () => {
+    const proxy = openProxy();
+    const ids = Array.from({ length: 100 }, (_, at) => 2 * at + 1);
+    for (const id of ids) proxy.client.send(headers(id, request('/pass/A'), true));
+    proxy.backend.send(Buffer.concat(ids.map((id) => headers(id, RESPONSE, true))));
+    expect(typesOf(proxy.client.take()).filter((type) => type === HEADERS)).toHaveLength(100);
+  });
+
   test('counts a new call as many frames', () => {
     const proxy = openProxy();
     const calls = Array.from({ length: 100 }, (_, at) => headers(2 * at + 1, request('/pass/A'), true));
