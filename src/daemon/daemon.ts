@@ -1,4 +1,3 @@
-import { releaseMemory } from '../core/memory/index.ts';
 import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
@@ -83,8 +82,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
     connections,
   });
   await resizing.begin();
-  useLittleMemory();
-  await releaseMemory();
+  await useLittleMemory();
   await writeBypassTarget(target, config.containerRuntimeEndpoint, log);
   await supervisor.ready(statusText(cri.path, resizing.passThrough));
   if (variables !== undefined) void bypass.run();

@@ -38,7 +38,7 @@ export interface Resizing {
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
   bypassEnded(times: { readonly start: number; readonly end: number }): void;
   /** Why every call is forwarded unchanged; undefined if the shim acts on resizes. */
-  readonly passThrough: string | undefined;
+  readonly passThrough?: string;
   /** Reports that kubelet no longer uses the shim, or uses it again. */
   endpointChanged(isDrift: boolean, note: string): void;
   /** Waits for running resizes, at most `graceMs`, and closes everything. */
@@ -122,7 +122,6 @@ export function createResizing(
   context.journal.onLate(lateRecords(recovery, podResizes, log));
   return {
     interceptors,
-    passThrough: undefined,
     handlers: localHandlers(interceptors, backend),
     readiness,
     readings: () => readingsOf(core),

@@ -1,5 +1,6 @@
 import { glob, readFile, stat } from 'node:fs/promises';
-import { type Node, UNITS, queryRuntime, queryShim, socketOf } from '../host/index.ts';
+import { isSameSocket, layerName } from '../../endpoint/index.ts';
+import { type Node, UNITS, queryRuntime, queryShim } from '../host/index.ts';
 import { findKubelet } from '../kubelet/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
@@ -31,14 +32,12 @@ export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Nod
 export async function checkKubeletRuntime(node: Node): Promise<Finding> {
   const { ok, failed } = findingsOf('kubelet runtime');
   const { listen, containerd } = node;
-  const running = await endpointInUse(node);
-  const file = running === undefined ? await fileWith(node) : undefined;
-  const isUsed = running === undefined ? file !== undefined : running === listen;
-  if (!isUsed) return ok(`kubelet does not use ${listen}`);
+  const place = await placeOfEndpoint(node);
+  if (place === undefined) return ok(`kubelet does not use ${listen}`);
   if (await answers(listen)) return ok(`${listen} is served`);
   if (!(await answers(containerd))) return ok('not checked: containerd does not answer either');
   return failed(
-    `kubelet uses ${listen} (${file ?? 'its command line'}), and nothing answers there: this node has no container runtime`,
+    `kubelet uses ${listen} (${place}), and nothing answers there: this node has no container runtime`,
     ['resizectl install, or these lines, which need nothing of the shim:', ...linesBack(node)].join('\n'),
   );
 }
@@ -58,10 +57,12 @@ async function answers(socket: string): Promise<boolean> {
   );
 }
 
-/** Returns the socket that a running kubelet uses; undefined if none runs, or its endpoint is unknown. */
-async function endpointInUse(node: Node): Promise<string | undefined> {
+/** Returns what sets the socket of the shim: for a kubelet that runs, or the next one; undefined if nothing does. */
+async function placeOfEndpoint(node: Node): Promise<string | undefined> {
   const found = await findKubelet(node).catch(() => undefined);
-  return found?.kind === 'running' ? socketOf(found.kubelet.endpoint) : undefined;
+  if (found?.kind !== 'running') return fileWith(node);
+  const { endpoint, chain } = found.kubelet;
+  return (await isSameSocket(endpoint, node.listen)) ? layerName(chain.winner) : undefined;
 }
 
 /** Returns the first file that has the socket of the shim in a line that is no comment. */
