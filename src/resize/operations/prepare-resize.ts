@@ -157,7 +157,8 @@ function containerTargets(
     assertResizable(pod, state, name);
     const container = containers.get(name);
     if (container === undefined) {
-      const all = [...containers.keys()];
+      // The runtime lists containers in any order.
+      const all = [...containers.keys()].sort();
       const near = suggestion(name, all);
       const message = `pod ${podName(pod)} has no container ${name}${near} (it has ${all.length === 0 ? 'none' : all.join(', ')})`;
       const where = { pod: pod.metadata.uid, container: name };

@@ -178,7 +178,7 @@ interface PodPolicies {
 export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeState[], names: Iterable<string>): void {
   for (const volume of names) {
     if (volumes.some(({ name }) => name === volume)) continue;
-    const all = volumes.map(({ name }) => name);
+    const all = volumes.map(({ name }) => name).sort();
     const found = all.length === 0 ? '' : ` (it has ${all.join(', ')})`;
     const message = `pod ${podName(pod)} has no memory-backed volume ${volume}${suggestion(volume, all)}${found}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });

@@ -48,6 +48,23 @@ describe('a ResizePod that is rejected before any change', () => {
   });
 });
 
+test('the names that a pod has are sorted: the runtime lists them in any order', async () => {
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  runtime.on('ListContainers', () =>
+    encode('ListContainersResponse', {
+      containers: [1, 0].map((index) => ({
+        id: containerId(index),
+        metadata: { name: `c${index}` },
+        state: 1,
+        created_at: 1n,
+      })),
+    }),
+  );
+  await expect(web.resize(desired({ d: { memory: mi(1) } }))).rejects.toThrow(
+    / has no container d.* \(it has c0, c1\)$/,
+  );
+});
+
 describe('a limit above that of a cgroup above the pod', () => {
   const limitOf = (cgroup: string, mebibytes: number): void =>
     runtime.writeCgroup(cgroup, { 'memory.max': String(mebibytes * MiB), 'cpu.max': 'max 100000' });
