@@ -5,6 +5,7 @@ const matrix = 'test/matrix/matrix.test.ts';
 const crash = 'test/crash/crash.test.ts';
 const chaos = 'test/chaos/chaos.test.ts';
 const soak = 'test/soak/soak.test.ts';
+const blocking = 'test/blocking/blocking.test.ts';
 const kubelet = 'test/real-kubelet/*.test.ts';
 const stockKernel = 'test/stock-kernel/*.test.ts';
 /** In the node with Debian's kernel, qemu may translate every instruction. */
@@ -24,7 +25,7 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', matrix, crash, chaos, soak, kubelet, stockKernel],
+          exclude: ['test/e2e/**', matrix, crash, chaos, soak, blocking, kubelet, stockKernel],
           // Property tests compute for several seconds, and a busy machine makes that minutes.
           testTimeout: 180_000,
         },
@@ -33,6 +34,7 @@ export default defineConfig({
       { test: { name: 'matrix', include: [matrix], ...inNode } },
       { test: { name: 'kubelet', include: [kubelet], ...inNode } },
       { test: { name: 'stock-kernel', include: [stockKernel], ...inNode } },
+      { test: { name: 'blocking', include: [blocking], ...inNode } },
       { test: { name: 'soak', include: [soak], ...inNode } },
       // A test here is a round.
       { test: { name: 'chaos', include: [chaos], ...inNode, testTimeout: 180_000 } },

@@ -36,6 +36,8 @@ const entries = {
   'tools/stock-kernel': 'test/stock-kernel/main.ts',
   'tools/soak': 'test/soak/main.ts',
   'tools/chaos-preload': 'test/chaos/preload/main.ts',
+  'tools/blocking': 'test/blocking/main.ts',
+  'tools/blocking-preload': 'test/blocking/preload/main.ts',
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/limits': 'test/limits/main.ts',
   'tools/interop': 'test/interop/main.ts',

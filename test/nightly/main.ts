@@ -10,7 +10,8 @@ import { endingSignal, progressOf } from '../runner/vitest-run.ts';
 import { goToolchain } from '../support/node/parts/go-module.ts';
 import { State, type StepResult } from './state.ts';
 import { type Step, steps } from './steps.ts';
-import { nightlyTable, withTable } from './table.ts';
+import { withTable } from '../runner/page-table.ts';
+import { nightlyTable } from './table.ts';
 
 /**
  * npm run nightly: all commands that test the shim, one after the other. It can be stopped and continued: what has passed at the same
@@ -20,7 +21,7 @@ import { nightlyTable, withTable } from './table.ts';
 interface Flags {
   readonly state: string;
   readonly only: string;
-  readonly docs?: true;
+  readonly write?: true;
 }
 
 const say = progressOf('nightly');
@@ -33,7 +34,7 @@ const program = new Command('nightly')
   )
   .option('--state <folder>', 'results and logs', join(cacheRoot(), 'nightly'))
   .option('--only <text>', 'only commands with this text in their name', '')
-  .option('--docs', 'write the table into docs/compatibility.md')
+  .option('--write', 'write the table into docs/compatibility.md')
   .parse();
 
 /** The commit, with a mark if files differ from it: then nothing that ran before counts. */
@@ -75,7 +76,7 @@ async function runStep({ name, command }: Step, folder: string, signal: AbortSig
 }
 
 /** Exit codes: 0 all that ran passed, 1 some failed, 130 ended by a signal. */
-async function main({ state: folder, only, docs }: Flags): Promise<number> {
+async function main({ state: folder, only, write }: Flags): Promise<number> {
   const signal = endingSignal();
   mkdirSync(folder, { recursive: true });
   const state = State.read(resolve(folder, 'results.json'), await commitOf());
@@ -94,7 +95,7 @@ async function main({ state: folder, only, docs }: Flags): Promise<number> {
   }
   const table = nightlyTable(steps, state.results);
   process.stdout.write(`\n${table}\n\n`);
-  if (docs) writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), table));
+  if (write) writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), 'npm run nightly', table));
   const results = chosen.flatMap(({ name }) => state.results[name] ?? []);
   const sum = (key: 'passed' | 'failed'): number => results.reduce((all, result) => all + result[key], 0);
   process.stdout.write(`nightly: ${sum('passed')} passed, ${sum('failed')} failed\n`);

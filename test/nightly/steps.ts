@@ -56,6 +56,7 @@ export const steps: readonly Step[] = [
   { name: 'fuzz', command: run('fuzz', '--inputs', '10000000') },
   { name: 'interop', command: run('interop'), needsGo: true },
   { name: 'limits', command: run('limits') },
+  { name: 'blocking', command: run('blocking') },
   { name: 'mutation', command: run('mutation') },
   { name: 'image', command: run('image') },
   { name: 'bench', command: run('bench', '--check') },

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { type Step, steps } from './steps.ts';
-import { nightlyTable, withTable } from './table.ts';
+import { nightlyTable } from './table.ts';
 
 const crash: Step = { name: 'crash points', command: ['run', 'crash'] };
 const kubelet: Step = { name: 'kubelet 1.34', command: ['run', 'kubelet', '--', '--kubelet', '1.34'], needsGo: true };
@@ -12,12 +12,6 @@ test('the table has the result, date and versions of each command, and says what
     '| crash points | `npm run crash` |  |  | not run |  |',
     '| kubelet 1.34 | `npm run kubelet -- --kubelet 1.34` | kubelet 1.34.4 | 2026-11-23 | 40 passed, 2 FAILED | 2 min |',
   ]);
-});
-
-test('the table replaces the one between the markers of a page', () => {
-  const page = 'before\n<!-- nightly -->\nold\n<!-- /nightly -->\nafter\n';
-  expect(withTable(page, 'new')).toBe('before\n<!-- nightly -->\nnew\n<!-- /nightly -->\nafter\n');
-  expect(() => withTable('before\n', 'new')).toThrow('no lines <!-- nightly -->');
 });
 
 test('each step has a name of its own and is a command of package.json', () => {

@@ -1,3 +1,4 @@
+import { markdownTable } from '../runner/page-table.ts';
 import type { StepResult } from './state.ts';
 import type { Step } from './steps.ts';
 
@@ -11,20 +12,5 @@ export function nightlyTable(steps: readonly Step[], results: Readonly<Record<st
     const outcome = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} FAILED`;
     return [name, what, versions, date, outcome, `${Math.ceil(seconds / 60)} min`];
   });
-  const line = (cells: readonly string[]): string => `| ${cells.join(' | ')} |`;
-  return [
-    line(['what', 'command', 'versions', 'date', 'result', 'time']),
-    '|---|---|---|---|---|---|',
-    ...rows.map(line),
-  ].join('\n');
-}
-
-const START = '<!-- nightly -->';
-const END = '<!-- /nightly -->';
-
-/** Returns the page with the table between its markers. @throws Error if the page has no markers */
-export function withTable(page: string, table: string): string {
-  const [start, end] = [page.indexOf(START), page.indexOf(END)];
-  if (start < 0 || end < start) throw new Error(`the page has no lines ${START} and ${END}`);
-  return `${page.slice(0, start + START.length)}\n${table}\n${page.slice(end)}`;
+  return markdownTable([['what', 'command', 'versions', 'date', 'result', 'time'], ...rows]);
 }

@@ -39,12 +39,18 @@ async function removeAsKubelet(pod: RunningPod): Promise<void> {
   await new RunningPod(client, uid, sandboxId, containers, [], qos).remove();
 }
 
+interface Extra {
+  readonly nodeArgs?: readonly string[];
+  readonly args?: readonly string[];
+}
+
 /** The node of a soak: a shim with an API server of the test, containerd, pods, and every way to resize them. */
 export class SoakStage {
   readonly #folder = mkdtempSync(join(tmpdir(), 'soak-'));
   readonly #direct = new CriClient('unix:///run/containerd/containerd.sock');
   readonly #server = new FakeApiServer();
   readonly #pods: RunningPod[] = [];
+  readonly #extra: Extra;
   #shim: ShimProcess | undefined;
   #cri: CriClient | undefined;
   #api: ResizeClient | undefined;
@@ -53,13 +59,19 @@ export class SoakStage {
   /** Processes of removed pods that were killed for memory. */
   #oomKills = 0;
 
+  /** @param extra flags for Node and for the shim */
+  constructor(extra: Extra = {}) {
+    this.#extra = extra;
+  }
+
   async begin(): Promise<void> {
     await this.#server.start();
     const kubeconfig = this.#server.kubeconfig(join(this.#folder, 'kubeconfig'));
     const args = ['--state-folder', this.#state, '--resize-listen', `unix://${RESIZE}`];
     this.#shim = await ShimProcess.start({
       listen: LISTEN,
-      args: [...args, '--kubeconfig', kubeconfig, '--node-name', NODE],
+      args: [...args, '--kubeconfig', kubeconfig, '--node-name', NODE, ...(this.#extra.args ?? [])],
+      nodeArgs: this.#extra.nodeArgs ?? [],
     });
     this.#cri = new CriClient(LISTEN);
     this.#api = new ResizeClient(RESIZE);
@@ -85,6 +97,16 @@ export class SoakStage {
     // Another one than the pod has: each way comes to a pod in every PODS-th turn.
     const size = SIZES[Math.floor(number / ways.length / PODS) % SIZES.length] ?? 0;
     await way.call(this, pod, size);
+  }
+
+  /** Sends a signal to the shim. */
+  signal(name: NodeJS.Signals): void {
+    process.kill(this.#pid, name);
+  }
+
+  /** Calls the shim as kubelet does. */
+  call(method: string, request: object): Promise<unknown> {
+    return this.#through.call(method, request);
   }
 
   /** Replaces the oldest pod, through the shim. */

@@ -2,9 +2,9 @@
  * Durable files, which survive a crash of the process and of the machine: each is replaced atomically, and a change has
  * reached the disk when its promise resolves. All I/O runs in the thread pool, because an fsync may take seconds.
  */
-import { constants, mkdir, open, rename, rm, unlink } from 'node:fs/promises';
+import type { Stats } from 'node:fs';
+import { constants, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
-import { fstatSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { crashPoint } from '../../core/crash-points/index.ts';
 import { errnoOf } from '../../core/errors/index.ts';
@@ -17,7 +17,8 @@ const FILE_MODE = 0o600;
 
 /**
  * The folder of the records. It stays open, because opening and closing it took a third of the time of a change. Each use
- * checks that the path still names this folder and that its owner and mode are still safe; the kernel has both in memory.
+ * checks that the path still names this folder and that its owner and mode are still safe, in the thread pool: a disk that hangs, or
+ * a file system behind a network, may take seconds.
  */
 export class StateFolder {
   readonly #path: string;
@@ -33,13 +34,10 @@ export class StateFolder {
    */
   async opened(): Promise<FileHandle> {
     const known = this.#open;
-    if (known !== undefined && isAt(known, this.#path)) {
-      assertPrivate(known);
-      return known;
-    }
+    if (known !== undefined && (await this.#isUsable(known))) return known;
     const folder = await openOrMake(this.#path);
     try {
-      assertPrivate(folder);
+      assertPrivate(await folder.stat());
     } catch (error) {
       await folder.close();
       throw error;
@@ -51,6 +49,21 @@ export class StateFolder {
     return folder;
   }
 
+  /** Whether the path still names this folder. Rejects when it is not private. */
+  async #isUsable(folder: FileHandle): Promise<boolean> {
+    const isReplaced = (): boolean => this.#open !== folder;
+    try {
+      const [open, named] = await Promise.all([folder.stat(), statOf(this.#path)]);
+      if (isReplaced() || named?.ino !== open.ino || named.dev !== open.dev) return false;
+      assertPrivate(open);
+      return true;
+    } catch (error) {
+      // A concurrent call has opened another folder meanwhile, and closed this one.
+      if (isReplaced()) return false;
+      throw error;
+    }
+  }
+
   async close(): Promise<void> {
     const folder = this.#open;
     this.#open = undefined;
@@ -58,14 +71,16 @@ export class StateFolder {
   }
 }
 
-function isAt({ fd }: FileHandle, path: string): boolean {
-  const open = fstatSync(fd);
-  const named = statSync(path, { throwIfNoEntry: false });
-  return named !== undefined && named.ino === open.ino && named.dev === open.dev;
+async function statOf(path: string): Promise<Stats | undefined> {
+  try {
+    return await stat(path);
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return undefined;
+    throw error;
+  }
 }
 
-function assertPrivate({ fd }: FileHandle): void {
-  const { uid, mode } = fstatSync(fd);
+function assertPrivate({ uid, mode }: Stats): void {
   const own = process.geteuid?.();
   if (uid !== own) throw new Error(`the state folder is owned by user ${uid}: expected the shim's user, ${own}`);
   if ((mode & 0o022) !== 0)

@@ -8,7 +8,8 @@ import { endingSignal, progressOf, report } from '../../runner/vitest-run.ts';
 import { kubeletVersion, obtainKubernetes, obtainVpa, usualKubernetes, vpaVersion } from '../programs.ts';
 import { outcomesOf, runSides } from './host.ts';
 import { scenarios } from './scenarios.ts';
-import { tableText, withTable } from './table-text.ts';
+import { withTable } from '../../runner/page-table.ts';
+import { tableText } from './table-text.ts';
 
 /**
  * npm run vpa: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a table, and fails
@@ -81,7 +82,7 @@ async function writeTable(table: string, containerd: string): Promise<void> {
   const page = join(packageRoot(), 'docs/vpa.md');
   const day = new Date().toISOString().slice(0, 10);
   const what = `VPA ${vpaVersion}, kubelet ${kubeletVersion(usualKubernetes)}, containerd ${containerd}, ${day}:`;
-  await writeFile(page, withTable(await readFile(page, 'utf8'), `${what}\n\n${table}`));
+  await writeFile(page, withTable(await readFile(page, 'utf8'), 'npm run vpa', `${what}\n\n${table}`));
 }
 
 process.exitCode = await main();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { outcomesOf } from './host.ts';
 import { type PodResult, type ScenarioResult, faultsOf, median, summaryOf } from './result.ts';
 import { scenarios } from './scenarios.ts';
-import { tableText, withTable } from './table-text.ts';
+import { tableText } from './table-text.ts';
 
 const inPlace = (seconds: number, kills = 0): PodResult => ({ end: 'in place', ms: seconds * 1000, kills });
 const evicted = (seconds: number): PodResult => ({ end: 'evicted', ms: seconds * 1000, kills: 0 });
@@ -83,16 +83,10 @@ test('a scenario fails through the shim only, and without a result on either sid
   ]);
 });
 
-test('the table has a line for each side, and replaces the one between the marks of a page', () => {
+test('the table has a line for each side', () => {
   const table = tableText({ direct: [resultOf(evicted(10))], shim: [resultOf(inPlace(3))] }, [10]);
   expect(table.split('\n').slice(2)).toEqual([
     '| cold page cache | 10 s | direct | 1 | 1 | 1 | 0 | - | - | - |',
     '| cold page cache | 10 s | shim | 1 | 1 | 0 | 0 | 3.0 s | 3.0 s | - |',
-    '',
   ]);
-  const page = 'before\n<!-- npm run vpa: begin -->\nold\n<!-- npm run vpa: end -->\nafter\n';
-  expect(withTable(page, 'new\n')).toBe(
-    'before\n<!-- npm run vpa: begin -->\n\nnew\n\n<!-- npm run vpa: end -->\nafter\n',
-  );
-  expect(() => withTable('no marks', 'new')).toThrow('the page lacks the marks');
 });

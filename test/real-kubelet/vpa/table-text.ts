@@ -1,4 +1,5 @@
 import { type ScenarioResult, summaryOf } from './result.ts';
+import { markdownTable } from '../../runner/page-table.ts';
 import type { Side } from '../table/row.ts';
 import { scenarios } from './scenarios.ts';
 
@@ -27,8 +28,7 @@ export function tableText(results: Results, intervals: readonly number[]): strin
       }),
     ),
   );
-  const lines = [columns, columns.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`);
-  return `${lines.join('\n')}\n`;
+  return markdownTable([columns, ...rows]);
 }
 
 function figures(result: ScenarioResult): string[] {
@@ -46,12 +46,3 @@ function figures(result: ScenarioResult): string[] {
 }
 
 const seconds = (value: number | undefined): string => (value === undefined ? '-' : `${value.toFixed(1)} s`);
-
-const MARKS = ['<!-- npm run vpa: begin -->', '<!-- npm run vpa: end -->'] as const;
-
-/** Returns the page with this text between its marks. Throws if the page has no marks. */
-export function withTable(page: string, text: string): string {
-  const [start, end] = MARKS.map((mark) => page.indexOf(mark)) as [number, number];
-  if (start < 0 || end < start) throw new Error(`the page lacks the marks ${MARKS.join(' and ')}`);
-  return `${page.slice(0, start + MARKS[0].length)}\n\n${text}\n${page.slice(end)}`;
-}
