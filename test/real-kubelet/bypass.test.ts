@@ -6,7 +6,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isSystemdNode } from '../support/cri/pod-cgroup.ts';
 import { CONTAINERD, SETTINGS, UNIT, property, removePackage } from '../support/e2e/kubelet-unit.ts';
 import { faults } from '../support/e2e/shim-faults.ts';
-import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
+import { Cluster, until } from './cluster.ts';
+import { readiness, runsPod } from './readiness.ts';
 
 /**
  * A real kubelet whose shim fails: its node stays Ready, and pods start meanwhile. kubelet reports a runtime that does
@@ -15,7 +16,6 @@ import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
 
 const SERVICE = 'cri-resize-shim.service';
 const BYPASS = 'cri-resize-shim-bypass.service';
-const PODS = '/api/v1/namespaces/default/pods';
 const FAULT_MS = 45_000;
 
 let cluster: Cluster;
@@ -36,51 +36,21 @@ afterAll(async () => {
   for (const path of [UNIT, dirname(SETTINGS)]) rmSync(path, { recursive: true, force: true });
 });
 
-interface Condition {
-  readonly type: string;
-  readonly status: string;
-  readonly lastTransitionTime: string;
-}
-
-/** The condition Ready of the node. The time changes if the node was not ready in between. */
-async function readiness(): Promise<Pick<Condition, 'status' | 'lastTransitionTime'>> {
-  const { status } = await cluster.api.get<{ status: { conditions: Condition[] } }>(`/api/v1/nodes/${NODE}`);
-  const { status: is, lastTransitionTime } = status.conditions.find(({ type }) => type === 'Ready')!;
-  return { status: is, lastTransitionTime };
-}
-
-async function runsPod(name: string): Promise<void> {
-  await cluster.api.create(PODS, {
-    metadata: { name },
-    spec: {
-      ...POD_ON_NODE,
-      containers: [
-        { name: 'a', image: 'localhost/busybox:1', imagePullPolicy: 'Never', command: ['sleep', '1000000'] },
-      ],
-    },
-  });
-  await until(
-    async () => (await cluster.api.get<{ status: { phase: string } }>(`${PODS}/${name}`)).status.phase === 'Running',
-    `${name} to run`,
-  );
-  await cluster.api.delete(`${PODS}/${name}`);
-}
-
 const isActive = async (unit: string): Promise<boolean> => (await property(unit, 'ActiveState')) === 'active';
 
 test.each(faults.map((fault, index) => ({ ...fault, index })))(
   'the node stays Ready, and a pod starts, through $title',
   async ({ begin, end, index }) => {
-    const before = await readiness();
+    const before = await readiness(cluster);
     const kubelet = await property('kubelet.service', 'MainPID');
     expect(before.status).toBe('True');
     begin();
     try {
       await execa('systemctl', ['restart', '--no-block', SERVICE]);
       await until(() => isActive(BYPASS), 'the bypass', 30);
-      await runsPod(`web-${index}`);
+      await runsPod(cluster, `web-${index}`);
       await delay(FAULT_MS);
-      expect([await readiness(), await isActive(BYPASS)]).toEqual([before, true]);
+      expect([await readiness(cluster), await isActive(BYPASS)]).toEqual([before, true]);
     } finally {
       end();
     }
@@ -90,7 +60,7 @@ test.each(faults.map((fault, index) => ({ ...fault, index })))(
     const { stdout } = await execa('node', ['dist/resizectl.js', 'doctor'], { reject: false });
     expect(stdout).toMatch(/^shim +ok +serves .*, ready$/m);
     expect(stdout).toMatch(/^kubelet +ok +uses the shim/m);
-    expect(await readiness()).toEqual(before);
+    expect(await readiness(cluster)).toEqual(before);
     expect(await property('kubelet.service', 'MainPID')).toBe(kubelet);
   },
   300_000,

@@ -243,7 +243,7 @@ const kubeletConfig = (
     ...settings,
   });
 
-/** Creates what a machine has and User Mode Linux lacks: a clock speed, an address, a default route. */
+/** Creates, unless an earlier cluster of this node has, what a machine has and User Mode Linux lacks: a clock speed, an address, a default route. */
 function prepareNode(folder: string): void {
   const cpus = readFileSync('/proc/cpuinfo', 'utf8');
   if (!/^cpu MHz/m.test(cpus)) {
@@ -252,8 +252,9 @@ function prepareNode(folder: string): void {
     execFileSync('mount', ['--bind', file, '/proc/cpuinfo']);
   }
   execFileSync('hostname', [NODE]);
-  for (const address of [ADDRESS, SERVICE_ADDRESS]) execFileSync('ip', ['addr', 'add', `${address}/32`, 'dev', 'lo']);
-  execFileSync('ip', ['route', 'add', 'default', 'dev', 'lo']);
+  for (const address of [ADDRESS, SERVICE_ADDRESS])
+    execFileSync('ip', ['addr', 'replace', `${address}/32`, 'dev', 'lo']);
+  execFileSync('ip', ['route', 'replace', 'default', 'dev', 'lo']);
 }
 
 /** Polls a condition that sends no event. Rejects if it does not hold within the given number of seconds. */

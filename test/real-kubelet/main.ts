@@ -24,6 +24,7 @@ import {
   type KubernetesRelease,
   kubeletVersion,
   kubernetesReleases,
+  obtainKubeadm,
   obtainKubernetes,
   usualKubernetes,
 } from './programs.ts';
@@ -63,7 +64,7 @@ const flags = new Command('kubelet')
     new Option(
       '--only <part...>',
       'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
-        'installer: the DaemonSet under systemd; bypass: the shim fails under systemd',
+        'installer: the DaemonSet under systemd, and upgrades of the node by kubeadm; bypass: the shim fails under systemd, and its package is removed',
     )
       .choices(parts)
       .default([...parts]),
@@ -112,13 +113,13 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     containerd: '2.1',
     init: 'systemd',
     outDir: join(folder, 'systemd'),
-    only: ['test/real-kubelet/installer.test.ts'],
+    only: ['test/real-kubelet/installer.test.ts', 'test/real-kubelet/kubeadm.test.ts'],
   } as const;
   const bypass = {
     ...installer,
     what: `${kubelet} under systemd, and the bypass`,
     outDir: join(folder, 'bypass'),
-    only: ['test/real-kubelet/bypass.test.ts'],
+    only: ['test/real-kubelet/bypass.test.ts', 'test/real-kubelet/package.test.ts'],
   } as const;
   const runs: readonly NodeRun[] = [
     ...(flags.only.includes('bypass') ? [bypass] : []),
@@ -132,7 +133,12 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
 async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: AbortSignal): Promise<Outcome[]> {
   const programs = await obtainKubernetes(kubernetes, say);
   const kubectl = await prepareKubectl(say);
-  const env = { KUBERNETES_PROGRAMS: join(programs.folder, 'bin'), KUBECTL: kubectl };
+  const kubeadm = await obtainKubeadm(kubernetes, say);
+  const env = {
+    KUBERNETES_PROGRAMS: join(programs.folder, 'bin'),
+    KUBECTL: kubectl,
+    KUBEADM: join(kubeadm.folder, 'bin/kubeadm'),
+  };
   const run = { kubernetes, folder: join(root, kubernetes), env, signal };
   const compared = flags.only.includes('table') ? await table(run) : [];
   return [...compared, ...(await others(run))];

@@ -44,6 +44,13 @@ export function obtainKubernetes(release: KubernetesRelease, progress: Progress)
   return obtainBuilt({ name, modules, what, time: 'five to twenty minutes' }, progress);
 }
 
+/** kubeadm, built from its Go module the first time. Throws NodeError without a Go toolchain. */
+export function obtainKubeadm(release: KubernetesRelease, progress: Progress): Promise<Part> {
+  const modules = [{ ...kubernetesModule(release), programs: { kubeadm: './cmd/kubeadm' } }];
+  const what = `kubeadm ${versions[release]}`;
+  return obtainBuilt({ name: `kubeadm-${release}`, modules, what, time: 'one to five minutes' }, progress);
+}
+
 export const vpaVersion = 'v1.8.1';
 
 const vpaModules: readonly GoModule[] = [

@@ -1,14 +1,4 @@
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readFileSync,
-  readdirSync,
-  readlinkSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -25,6 +15,7 @@ import {
   states,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
+import { DebPackage } from '../../support/e2e/deb-package.ts';
 import { resizesThrough } from '../../support/e2e/resizing.ts';
 
 /**
@@ -39,33 +30,20 @@ const SOCKETS = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
 const BYPASS = 'cri-resize-shim-bypass.service';
 const CRI = '/run/cri-resize-shim/cri-resize-shim.sock';
 
-let packages: string;
+let deb: DebPackage;
 const direct = new CriClient('unix:///run/containerd/containerd.sock');
 
 beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
-  packages = mkdtempSync(join(tmpdir(), 'packages-'));
-  await execa(process.execPath, ['dist/tools/package.js', '--only', 'deb', '--to', packages]);
-  await installDeb();
+  deb = await DebPackage.make();
+  await deb.install();
   await systemctl('start', ...SOCKETS, SERVICE);
 }, 240_000);
 afterAll(async () => {
   await systemctl('stop', SERVICE, ...SOCKETS);
   direct.close();
-  rmSync(packages, { recursive: true });
+  deb.dispose();
 });
-
-/**
- * Installs the .deb with an empty dpkg database, so that dpkg does not read the packages of the machine below, each
- * file of which takes a descriptor of the node's kernel.
- */
-async function installDeb(): Promise<void> {
-  const database = join(packages, 'dpkg');
-  for (const folder of ['info', 'updates']) mkdirSync(join(database, folder), { recursive: true });
-  for (const file of ['status', 'available']) writeFileSync(join(database, file), '', { flag: 'a' });
-  const deb = readdirSync(packages).find((name) => name.endsWith('.deb'))!;
-  await execa('dpkg', [`--admindir=${database}`, '--force-depends', '--install', join(packages, deb)]);
-}
 
 /** Rejects with the journal of the service if systemctl fails. */
 async function systemctl(...args: readonly string[]): Promise<string> {
@@ -74,12 +52,6 @@ async function systemctl(...args: readonly string[]): Promise<string> {
   const { stdout: journal } = await execa('journalctl', ['--no-pager', '--unit', SERVICE]);
   throw new Error(`systemctl ${args.join(' ')}: ${journal}`);
 }
-
-const dpkgRemove = () =>
-  execa('dpkg', [`--admindir=${join(packages, 'dpkg')}`, '--force-depends', '--remove', 'cri-resize-shim'], {
-    reject: false,
-    all: true,
-  });
 
 const property = (name: string): Promise<string> => systemctl('show', '--value', '--property', name, SERVICE);
 
@@ -123,7 +95,7 @@ test('the service has only the rights that its unit grants', async () => {
 
 test.each([
   ['systemctl restart', () => systemctl('restart', SERVICE)],
-  ['an upgrade of the .deb', installDeb],
+  ['an upgrade of the .deb', () => deb.install()],
 ])('calls are answered during %s', async (_, replace) => {
   const before = await property('MainPID');
   const client = new CriClient(`unix://${CRI}`);
@@ -155,13 +127,13 @@ test('a hanging service is killed by the watchdog, and the next one serves', asy
 });
 
 test('the folder runs by itself from any location', async () => {
-  const tree = readdirSync(packages).find((name) => name.endsWith('-x64') || name.endsWith('-arm64'))!;
+  const tree = readdirSync(deb.folder).find((name) => name.endsWith('-x64') || name.endsWith('-arm64'))!;
   const installed = '/opt/somewhere/else';
   mkdirSync(dirname(installed), { recursive: true });
-  await execa('cp', ['-a', join(packages, tree), installed]);
+  await execa('cp', ['-a', join(deb.folder, tree), installed]);
   const cri = '/run/by-itself/cri.sock';
   const resize = '/run/by-itself/resize.sock';
-  const flags = ['--listen', cri, '--resize-listen', resize, '--state-folder', join(packages, 'state')];
+  const flags = ['--listen', cri, '--resize-listen', resize, '--state-folder', join(deb.folder, 'state')];
   const daemon = execa(join(installed, 'bin/cri-resize-shim'), flags, { cwd: '/', reject: false });
   await new Promise<void>((resolve) =>
     daemon.stderr.on('data', (text: Buffer) => {
@@ -195,7 +167,7 @@ test('the .deb contains the manual page, completions, an editable configuration 
   // Every setting can be edited, and an invalid one is reported.
   const config = readFileSync('/etc/cri-resize-shim/config.yaml', 'utf8');
   expect(config).toContain('#stateFolder: /var/lib/cri-resize-shim\n');
-  const edited = join(packages, 'edited.yaml');
+  const edited = join(deb.folder, 'edited.yaml');
   writeFileSync(edited, config.replace(/^#(\w+: )/gm, '$1').replace(/^logLevel: .*$/m, 'logLevel: loud'));
   const refused = await execa('cri-resize-shim', ['--config', edited], { reject: false });
   expect(refused.stderr).toContain('logLevel: "loud" must be one of');
@@ -216,7 +188,7 @@ test('an upgrade of the .deb starts a shim that has failed', async () => {
     writeFileSync(flags, before);
   }
   expect(await state(SERVICE)).toBe('failed');
-  await installDeb();
+  await deb.install();
   await expect.poll(() => state(SERVICE), { timeout: 60_000 }).toBe('active');
   await expect.poll(() => state(BYPASS), { timeout: 60_000 }).toBe('inactive');
   rmSync('/run/cri-resize-shim-fallback/failures');
@@ -241,12 +213,12 @@ describe('removing the .deb', () => {
     const { all, exitCode } = await execa('resizectl', ['install'], { reject: false, all: true });
     expect(exitCode, all).toBe(0);
     await calledThrough(OURS);
-    const removed = await dpkgRemove();
+    const removed = await deb.remove();
     expect(removed.exitCode, removed.all).toBe(0);
     await calledThrough(CONTAINERD);
     expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
     expect(existsSync('/usr/lib/cri-resize-shim')).toBe(false);
-    await installDeb();
+    await deb.install();
   });
 
   test('leaves units alone that start another installation', async () => {
@@ -261,11 +233,11 @@ describe('removing the .deb', () => {
     await systemctl('start', ...SOCKETS, SERVICE);
     await systemctl('restart', SERVICE);
     try {
-      const removed = await dpkgRemove();
+      const removed = await deb.remove();
       expect(removed.exitCode, removed.all).toBe(0);
       expect(await states()).toEqual(['active', 'active', 'active']);
     } finally {
-      await installDeb();
+      await deb.install();
       for (const unit of units) rmSync(join(etc, unit));
       rmSync('/opt/other', { recursive: true });
       await systemctl('daemon-reload');
@@ -280,7 +252,7 @@ describe('removing the .deb', () => {
     await systemctl('daemon-reload');
     await systemctl('restart', 'kubelet.service');
     await calledThrough(OURS);
-    const refused = await dpkgRemove();
+    const refused = await deb.remove();
     expect(refused.exitCode, refused.all).not.toBe(0);
     expect(refused.all).toContain('cri-resize-shim is not removed: kubelet may use it');
     expect(await states()).toEqual(['active', 'active', 'active']);
