@@ -4,7 +4,7 @@ import { type Invocation, parseCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
 import { type Context, actions } from './commands/index.ts';
 import { reportOf } from './output/index.ts';
-import { Exit } from './command-table.ts';
+import { Exit } from './command-table/index.ts';
 
 /** Writes an error and its remedy to stderr. Returns the exit code. */
 function printError(error: unknown, endpoint: string): Exit {

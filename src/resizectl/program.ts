@@ -12,7 +12,7 @@ import {
   exitTexts,
   globalOptions,
   programText,
-} from './command-table.ts';
+} from './command-table/index.ts';
 
 /** A parsed command line. */
 export type Invocation =

@@ -1,7 +1,7 @@
 import { version } from '../../config/index.ts';
 import { messageOf, grpcErrorText } from '../../core/errors/index.ts';
 import type { CommandOptions, Context } from './context.ts';
-import { type CommandName, Exit } from '../command-table.ts';
+import { type CommandName, Exit } from '../command-table/index.ts';
 import { events, watchPods } from './events.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';

@@ -2,7 +2,7 @@ import { drain } from '../../bypass/index.ts';
 import { defaultOf } from '../../config/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { UsageError } from '../output/index.ts';
 import { socketPath } from '../socket.ts';
 import type { Context } from './context.ts';

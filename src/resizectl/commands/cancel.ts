@@ -1,6 +1,6 @@
 import { Reason, isServiceError } from '../../core/errors/index.ts';
 import type { WireResize } from '../../api/wire/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { UsageError, endText, errorInfoOf, findPod, fullName, objectText } from '../output/index.ts';
 import type { Context } from './context.ts';
 import { exitOf } from './resize.ts';

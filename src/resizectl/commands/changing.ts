@@ -1,6 +1,6 @@
 import { parseDuration } from '../../config/index.ts';
 import { type ChangesResult, type Plan, Refusal, applyChanges, probeChanges } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { UsageError } from '../output/index.ts';
 import type { Context, InstallOptions } from './context.ts';
 

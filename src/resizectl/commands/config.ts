@@ -1,6 +1,6 @@
 import { ConfigError, type EffectiveSetting, effectiveSettings } from '../../config/index.ts';
 import { serviceFlags } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { objectText, printable, table } from '../output/index.ts';
 import type { Context } from './context.ts';
 import { FLAGS_FILE } from './this-node.ts';

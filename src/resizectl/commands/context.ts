@@ -1,5 +1,5 @@
 import type { ResizeClient } from '../client.ts';
-import type { Output } from '../command-table.ts';
+import type { Output } from '../command-table/index.ts';
 import type { NodeOptions } from './this-node.ts';
 
 /** What every command gets. */

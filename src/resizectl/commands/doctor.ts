@@ -1,5 +1,5 @@
 import { type Finding, diagnose, worstOf } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import type { Context } from './context.ts';
 import { type NodeOptions, configuredNode } from './this-node.ts';
 import { objectText, table } from '../output/index.ts';

@@ -3,7 +3,7 @@ import { parse } from 'yaml';
 import { ConfigError, configurationExample, effectiveSettings } from '../../config/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { Refusal, type Site, diagnose, planInstall, planUninstall, worstOf } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { changing, timeoutOf } from './changing.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';

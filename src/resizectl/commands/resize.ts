@@ -1,7 +1,7 @@
 import { Reason, isServiceError } from '../../core/errors/index.ts';
 import { parseDuration } from '../../config/index.ts';
 import type { ResizeClient, Watch } from '../client.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
 import { type RequestedValues, parseChanges } from './changes.ts';

@@ -1,5 +1,5 @@
 import { Refusal, planSwitch } from '../../install/node/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 import { changing, timeoutOf } from './changing.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { configuredNode } from './this-node.ts';

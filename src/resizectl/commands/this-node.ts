@@ -11,7 +11,7 @@ import {
   nodeProgramOf,
   serviceFlags,
 } from '../../install/node/index.ts';
-import { defaultKubeletUnit } from '../command-table.ts';
+import { defaultKubeletUnit } from '../command-table/index.ts';
 import { socketPath } from '../socket.ts';
 
 /** Paths on the node that differ from the defaults. */

@@ -1,4 +1,4 @@
-import { type CommandText, commandTexts, globalOptions, outputs } from '../command-table.ts';
+import { type CommandText, commandTexts, globalOptions, outputs } from '../command-table/index.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];

@@ -3,7 +3,7 @@ import { Reason, grpcErrorText, isServiceError } from '../../core/errors/index.t
 import { remedyOf } from './remedies.ts';
 import { messageText, printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
-import { Exit } from '../command-table.ts';
+import { Exit } from '../command-table/index.ts';
 
 /** The command line is invalid. */
 export class UsageError extends Error {

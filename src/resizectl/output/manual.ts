@@ -7,7 +7,7 @@ import {
   exitTexts,
   globalOptions,
   programText,
-} from '../command-table.ts';
+} from '../command-table/index.ts';
 
 /** Returns resizectl(1) in troff (man(7)), generated from the command table. */
 export function manualPage(): string {

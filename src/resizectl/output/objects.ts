@@ -1,5 +1,5 @@
 import { stringify } from 'yaml';
-import type { Output } from '../command-table.ts';
+import type { Output } from '../command-table/index.ts';
 
 /**
  * Converts a response of the API to an object for programs: fields and enums have the names of proto/criresize, timestamps are
