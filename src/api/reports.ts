@@ -215,8 +215,10 @@ function knownReport<Size>(
 ): WirePodValues {
   return {
     pod: knownLimits(pod),
-    containers: [...containers].map(([id, limits]) => ({ id, name: nameOf(id), values: knownLimits(limits) })),
-    volumes: [...volumes].map(([name, size]) => ({ name, used_bytes: 0, ...volume(size) })),
+    containers: [...containers]
+      .map(([id, limits]) => ({ id, name: nameOf(id), values: knownLimits(limits) }))
+      .toSorted(byName),
+    volumes: [...volumes].map(([name, size]) => ({ name, used_bytes: 0, ...volume(size) })).toSorted(byName),
   };
 }
 
@@ -271,20 +273,24 @@ function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) 
   const unknown = { memoryUsed: undefined, weight: undefined };
   return {
     pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),
-    containers: state.containers.map(({ id, memory: limit, cpu, shares }) => {
-      const name = nameOf(id);
-      return {
-        id,
-        name,
-        values: valuesOf({ ...unknown, memory: limit, cpu, ...(shares && { shares }) }, memory.containers[name]),
-      };
-    }),
-    volumes: state.volumes.map(({ name, size }) => ({ name, size_bytes: size, used_bytes: 0, policy: '' })),
+    containers: state.containers
+      .map(({ id, memory: limit, cpu, shares }) => {
+        const name = nameOf(id);
+        const own = { ...unknown, memory: limit, cpu, ...(shares && { shares }) };
+        return { id, name, values: valuesOf(own, memory.containers[name]) };
+      })
+      .toSorted(byName),
+    volumes: state.volumes
+      .map(({ name, size }) => ({ name, size_bytes: size, used_bytes: 0, policy: '' }))
+      .toSorted(byName),
   };
 }
 
+const byName = (one: { readonly name: string }, other: { readonly name: string }): number =>
+  one.name < other.name ? -1 : Number(one.name > other.name);
+
 function valuesOf(
-  { memory, memoryUsed, cpu, shares, weight }: ActualValues,
+  { memory, memoryUsed, cpu, shares, weight, load }: ActualValues,
   memoryRequest: Bytes | undefined,
 ): WireValues {
   return {
@@ -298,8 +304,22 @@ function valuesOf(
     cpu_shares: shares ?? 0,
     cpu_weight: weight ?? 0,
     memory_used_bytes: memoryUsed ?? 0,
+    ...(load && loadReport(load)),
   };
 }
+
+/** What the kernel does not tell is absent. */
+const loadReport = ({
+  unreclaimable,
+  cpuTime,
+  memoryStalled,
+  cpuStalled,
+}: NonNullable<ActualValues['load']>): Partial<WireValues> => ({
+  ...(unreclaimable !== undefined && { memory_unreclaimable_bytes: unreclaimable }),
+  ...(cpuTime !== undefined && { cpu_time: spanOf(cpuTime / 1000) }),
+  ...(memoryStalled !== undefined && { memory_stalled_percent: memoryStalled }),
+  ...(cpuStalled !== undefined && { cpu_stalled_percent: cpuStalled }),
+});
 
 function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): WireStep {
   return {

@@ -4,6 +4,8 @@
  */
 export { CgroupTree } from './tree.ts';
 export type { CgroupLimits, CgroupReader, CgroupWriter, Reclaimed, Written } from './tree.ts';
+export { readLoad } from './load.ts';
+export type { CgroupLoad } from './load.ts';
 export { usageText } from './memory-use.ts';
 export type { MemorySample, MemoryUse } from './memory-use.ts';
 export type { SwapLimits } from './swap.ts';

@@ -26,6 +26,7 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
     output,
     isWide,
     namespace,
+    screenRows: () => (process.stdout.isTTY ? process.stdout.rows : undefined),
     print: (text) => void process.stdout.write(text),
     printError: (error) => void printError(error, endpoint),
   };

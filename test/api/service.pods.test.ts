@@ -60,8 +60,8 @@ describe('GetPod and ListPods', () => {
     shim.views.set(db.sandboxId, new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'no memory.max'));
     const { pods } = await shim.client.call('ListPods', {});
     expect(pods).toMatchObject([
-      { identity: { name: 'web' }, values: { pod: { limits: { memory: '256Mi' } } } },
       { identity: { name: 'db' }, unreadable: { reason: 'CGROUP_UNAVAILABLE', message: 'no memory.max' } },
+      { identity: { name: 'web' }, values: { pod: { limits: { memory: '256Mi' } } } },
     ]);
     expect(await refusal(shim.client.call('GetPod', { pod: { uid: db.uid } }))).toMatchObject({
       reason: 'CGROUP_UNAVAILABLE',

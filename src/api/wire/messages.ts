@@ -85,6 +85,11 @@ export interface WireValues {
   cpu_shares: number;
   cpu_weight: number;
   memory_used_bytes: number;
+  /** The rest is absent from values that were not read from a cgroup, and where the kernel does not tell. */
+  memory_unreclaimable_bytes?: number;
+  cpu_time?: WireSpan;
+  memory_stalled_percent?: number;
+  cpu_stalled_percent?: number;
 }
 
 export interface WirePodValues {

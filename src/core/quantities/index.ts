@@ -2,3 +2,4 @@
 export * from './numbers.ts';
 export * from './kubernetes.ts';
 export * from './sizes.ts';
+export * from './pressure.ts';

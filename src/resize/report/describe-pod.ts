@@ -1,7 +1,7 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type Bytes, type Limit, bytes, cpuShares } from '../../core/quantities/index.ts';
-import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { PendingKubeletResize, ActualValues, PodView } from './pod-view.ts';
@@ -63,9 +63,16 @@ export async function describePod(context: DescribePodParts, sandboxId: string):
     outcome: context.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
     ...(kubelet && { kubelet }),
-    declared,
+    declared: inStableOrder(declared),
   };
 }
+
+const byName = (one: { readonly name: string }, other: { readonly name: string }): number =>
+  one.name < other.name ? -1 : Number(one.name > other.name);
+
+/** The spec has an order of its own. The order of creation changes with each restart of a container. */
+const inStableOrder = (declared: DeclaredPod): DeclaredPod =>
+  declared.source === 'spec' ? declared : { ...declared, containers: declared.containers.toSorted(byName) };
 
 async function pendingOf(
   context: Pick<DescribePodParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
@@ -99,7 +106,7 @@ async function containersOf(
       limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares),
     });
   }
-  return views;
+  return views.toSorted(byName);
 }
 
 async function limitsOf(
@@ -115,6 +122,7 @@ async function limitsOf(
     cpu: cpuMax ?? NO_CPU_LIMIT,
     ...(shares !== undefined && { shares: cpuShares(shares) }),
     weight: cpuWeight,
+    load: await readLoad(context.tree, cgroup),
   };
 }
 
@@ -126,7 +134,7 @@ function volumesOf(
   const volumes = readVolumes(context.volumes, pod);
   // Takes over remounts by other programs first, so that the reported policies are up to date.
   observeVolumes(context, pod, volumes, podLimit);
-  return volumes.map(({ name, size }) => {
+  return volumes.toSorted(byName).map(({ name, size }) => {
     const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
     return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
   });

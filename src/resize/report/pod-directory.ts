@@ -15,7 +15,7 @@ export type PodRef =
 export interface PodDirectory {
   /** Finds a pod. Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
   find(ref: PodRef): Promise<PodIdentity>;
-  /** Returns the pods that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
+  /** Returns the pods that the backend lists now, by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
   list(): Promise<readonly PodIdentity[]>;
   readonly describe: DescribePod;
   /** Returns the container's name in its pod; its id if the name is unknown. */
@@ -68,13 +68,16 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
     list: () =>
       withBackend(async () => {
         await registry.refresh();
-        return registry.pods.map(identityOf);
+        return registry.pods.map(identityOf).toSorted(byName);
       }),
     describe: (sandboxId) => withBackend(() => describePod(sandboxId)),
     containerName: (sandboxId, containerId) =>
       registry.containersOf(sandboxId).find((known) => known.containerId === containerId)?.name ?? containerId,
   };
 }
+
+const orderOf = ({ namespace, name, sandboxId }: PodIdentity): string => [namespace, name, sandboxId].join('\0');
+const byName = (one: PodIdentity, other: PodIdentity): number => (orderOf(one) < orderOf(other) ? -1 : 1);
 
 /** Runs calls to the backend, and maps their errors to a ShimError. */
 async function withBackend<Result>(call: () => Promise<Result>): Promise<Result> {
@@ -92,7 +95,10 @@ function singleMatch(pods: readonly PodDescription[], ref: PodRef): PodIdentity 
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod on this node has ${ref.by} ${asked}`, { asked });
   }
   if (more.length === 0) return identityOf(pod);
-  const found = pods.map(({ sandboxId }) => sandboxId).slice(0, 4);
+  const found = pods
+    .map(({ sandboxId }) => sandboxId)
+    .toSorted()
+    .slice(0, 4);
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.AMBIGUOUS_POD,

@@ -140,7 +140,7 @@ function containersOf(
   // Running containers last: of several containers with one name, the running one overwrites the others.
   const running = live?.containers.map(({ id, name }) => [id, name] as const) ?? [];
   const actual = new Map(live?.containers.map(({ id, limits }) => [id, limits]));
-  return Object.fromEntries(
+  return byKey(
     [...known, ...running].map(([id, name]) => {
       const limits = actual.get(id);
       const own = limitsOf({
@@ -162,7 +162,7 @@ function volumesOf(
   const names = [desired.volumes, allocated.volumes, actuated.volumes, mounted].flatMap((map) => [
     ...(map?.keys() ?? []),
   ]);
-  return Object.fromEntries(
+  return byKey(
     [...new Set(names)].map((name) => {
       const requested = desired.volumes?.get(name);
       const now = mounted.get(name);
@@ -181,6 +181,10 @@ function volumesOf(
     }),
   );
 }
+
+/** Returns an object whose keys are in order. Of entries with one key, the last one counts. */
+const byKey = <Value>(entries: readonly (readonly [string, Value])[]): Readonly<Record<string, Value>> =>
+  Object.fromEntries(entries.toSorted(([one], [other]) => (one < other ? -1 : Number(one > other))));
 
 /** Returns the values of the limits that are known. */
 function limitsOf(of: {

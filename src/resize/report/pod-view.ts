@@ -1,5 +1,6 @@
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuWeight } from '../../core/quantities/index.ts';
+import type { CgroupLoad } from '../../cgroups/index.ts';
 import type { EffectiveLimits } from '../../sandbox/index.ts';
 import type { PodOutcome } from '../history/index.ts';
 import type { KnownValues } from '../model/index.ts';
@@ -10,13 +11,16 @@ import type { DecreaseReport } from '../foresight/index.ts';
 export interface ActualValues extends EffectiveLimits {
   readonly memoryUsed: Bytes | undefined;
   readonly weight: CpuWeight | undefined;
+  /** What it uses besides, and how long its tasks wait. Absent: not read. */
+  readonly load?: CgroupLoad;
 }
 
 /** The actual values of a pod. */
 export interface PodView {
   readonly limits: ActualValues;
-  /** Running containers, without the sandbox container. */
+  /** Running containers by name, without the sandbox container. */
   readonly containers: readonly { readonly id: string; readonly name: string; readonly limits: ActualValues }[];
+  /** By name. */
   readonly volumes: readonly {
     readonly name: string;
     readonly size: Bytes;

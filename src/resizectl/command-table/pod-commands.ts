@@ -50,6 +50,30 @@ export const podCommands: readonly CommandText[] = [
     examples: [['resizectl describe pod web', '']],
   },
   {
+    name: 'top',
+    arguments: [{ form: '[POD...]', description: 'only these pods', completes: 'pods' }],
+    options: [
+      { flags: '--containers', description: 'Also print each container, below its pod.' },
+      {
+        flags: '--sort-by <KEY>',
+        description: 'Order of the pods (default pressure).',
+        choices: ['pressure', 'cpu', 'memory', 'name'],
+      },
+      { flags: '-w, --watch', description: 'Print new figures again and again, until interrupted.' },
+      { flags: '--interval <DURATION>', description: 'Time between two prints of --watch (default 2s).' },
+    ],
+    summary: 'list the pods of this node that are closest to their limits',
+    description: [
+      'Pods are sorted by pressure: the largest share of a memory limit that cannot be reclaimed, of a volume that is filled, or of the last 10 s in which a task waited for CPU or memory. Page cache does not count. Where the kernel has no pressure stall information, the last two are missing.',
+      'CPU is what was used during one second, or since the last print. With --watch on a terminal, only the pods that fit are printed; with -o json, one object per line.',
+    ],
+    examples: [
+      ['resizectl top', ''],
+      ['resizectl top --containers -n default', 'the pods of a namespace, with their containers'],
+      ['resizectl top -w', 'until interrupted'],
+    ],
+  },
+  {
     name: 'plan',
     arguments: [pod, changes],
     options: [timeout],

@@ -33,6 +33,7 @@ export const commandNames = [
   'get pods',
   'get pod',
   'describe pod',
+  'top',
   'plan',
   'resize',
   'watch',

@@ -5,6 +5,7 @@ import { type CommandName, Exit } from '../command-table/index.ts';
 import { events, watchPods } from './events.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';
+import { top } from '../top/index.ts';
 import type { WirePod } from '../../api/wire/index.ts';
 import {
   UsageError,
@@ -40,6 +41,10 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   },
   'get pod': (context, args) => showPods(context, args, podText),
   'describe pod': (context, args) => showPods(context, args, podDescription),
+  top: async (context, args, options) => {
+    await top(context, args, options);
+    return Exit.done;
+  },
   plan: (context, args, options) => resize(context, first(args), rest(args), { ...options, dryRun: true }),
   resize: (context, args, options) => resize(context, first(args), rest(args), options),
   watch: async (context, args) => {

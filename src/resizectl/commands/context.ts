@@ -1,5 +1,6 @@
 import type { ResizeClient } from '../client.ts';
 import type { Output } from '../command-table/index.ts';
+import type { TopOptions } from '../top/index.ts';
 import type { NodeOptions } from './this-node.ts';
 
 /** What every command gets. */
@@ -10,6 +11,8 @@ export interface Context {
   readonly isWide: boolean;
   /** The namespace of pods; undefined: all. */
   readonly namespace: string | undefined;
+  /** Rows of the terminal; undefined if stdout is none. */
+  readonly screenRows: () => number | undefined;
   /** Writes to stdout. */
   readonly print: (text: string) => void;
   /** Writes an error to stderr. */
@@ -17,7 +20,7 @@ export interface Context {
 }
 
 /** The options of all commands. */
-export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions;
+export type CommandOptions = ResizeOptions & NodeOptions & InstallOptions & TopOptions;
 
 export interface InstallOptions {
   readonly dryRun?: boolean;
