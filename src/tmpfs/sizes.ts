@@ -1,5 +1,5 @@
 /** The size of a volume: the policy in its annotation, and the size that follows from it and the current limits. Pure. */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { Code, Reason, ShimError, suggestion } from '../core/errors/index.ts';
 import { type Bytes, type Limit, bytes, parseQuantity } from '../core/quantities/index.ts';
 /** Prefix of the annotation's key; the volume's name follows. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
@@ -60,7 +60,10 @@ function policyOf(key: string, value: string): VolumePolicy {
   if (value === 'follow' || value === 'fixed') return { kind: value };
   if (value.includes('%')) return shareOf(key, value);
   const size = parseQuantity(value);
-  if (size === undefined) throw invalid(key, value, 'expected 256Mi, 50%, 50%/<container>, follow or fixed');
+  if (size === undefined) {
+    const near = suggestion(value, ['follow', 'fixed']);
+    throw invalid(key, value, `expected 256Mi, 50%, 50%/<container>, follow or fixed${near}`);
+  }
   // The kernel reads size=0 as no limit, and then accepts no other size.
   if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
   if (size < PAGE_SIZE) throw invalid(key, value, `a volume has at least a page, ${PAGE_SIZE} bytes`);

@@ -70,6 +70,8 @@ describe('a volume annotation', () => {
 
   test.each([
     ['much', '"much": expected 256Mi, 50%, 50%/<container>, follow or fixed'],
+    ['folow', '"folow": expected 256Mi, 50%, 50%/<container>, follow or fixed: did you mean follow?'],
+    ['Fixed', '"Fixed": expected 256Mi, 50%, 50%/<container>, follow or fixed: did you mean fixed?'],
     ['0', '"0": a volume cannot have no size'],
     ['x%', '"x%": a share is a number with at most two decimals, and %'],
     ['0%', '"0%": a share is more than 0% and at most 1000%'],

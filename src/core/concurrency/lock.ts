@@ -4,6 +4,8 @@ export interface Slot {
   readonly name: string;
   /** The fields that the request sets. */
   readonly sets: ReadonlySet<string>;
+  /** Called when a later request has replaced this one. Must not throw. */
+  readonly replaced?: () => void;
 }
 
 interface Waiting {
@@ -42,6 +44,7 @@ export class KeyedLock {
     const queue = this.#queues.get(key);
     const replaced = queue?.findLast((waiting) => slot !== undefined && waiting.slot?.name === slot.name);
     if (replaced !== undefined && slot !== undefined && setsAllOf(slot, replaced.slot)) {
+      replaced.slot?.replaced?.();
       replaced.slot = slot;
       replaced.action = action;
       if (queue !== undefined) moveBehindOthers(queue, replaced);

@@ -63,6 +63,11 @@ export class RequestRecorder implements RequestReport {
     this.#put({ state, ...explained(failureOf(error)) }, this.#applied > 0 && !isRollbackFailure(error));
   }
 
+  /** A newer request has replaced it before it began. */
+  superseded(message: string): void {
+    this.#put({ state: 'Canceled', reason: Reason.SUPERSEDED, message });
+  }
+
   #put(state: Pick<State, 'state' | 'reason' | 'message'>, isRolledBack = false): void {
     this.#isStored = true;
     this.#sink.put({ ...state, changes: this.#changes.changes, isRolledBack });

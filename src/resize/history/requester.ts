@@ -3,7 +3,7 @@
  * depends on it.
  */
 export interface Requester {
-  /** `shim`: a volume that follows an earlier resize of its pod. */
+  /** `shim`: a volume that follows an earlier resize of its pod, or a pod limit that rises for a container that starts. */
   readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
   /** The client, as far as it is known. */
   readonly process?: ClientProcess | undefined;

@@ -95,6 +95,7 @@ export async function prepareResize(
   if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
   const read = await readDeclaredPod(parts, pod, volumes);
   if (!dryRun) parts.outcomes.asks(pod.sandboxId, wanted, knownOf(read));
+  assertPolicyContainers(pod, desired, read, containers);
   observeVolumes(parts, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
@@ -158,17 +159,37 @@ function containerTargets(
     const container = containers.get(name);
     if (container === undefined) {
       // The runtime lists containers in any order.
-      const all = [...containers.keys()].sort();
-      const near = suggestion(name, all);
-      const message = `pod ${podName(pod)} has no container ${name}${near} (it has ${all.length === 0 ? 'none' : all.join(', ')})`;
-      const where = { pod: pod.metadata.uid, container: name };
-      throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
+      throw unknownContainer(pod, name, [...containers.keys()].sort());
     }
     const id = container.containerId;
     if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
     else stored.push(...storedStep(container, limits, derive));
   }
   return { targets, stored };
+}
+
+function unknownContainer(pod: PodDescription, name: string, all: readonly string[]): ShimError {
+  const has = all.length === 0 ? 'none' : all.join(', ');
+  const message = `pod ${podName(pod)} has no container ${name}${suggestion(name, all)} (it has ${has})`;
+  const where = { pod: pod.metadata.uid, container: name };
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
+}
+
+/**
+ * Throws UNKNOWN_CONTAINER for a size such as `50%/web` if the pod has no container web. Only where all containers are known: otherwise
+ * the runtime may create it later.
+ */
+function assertPolicyContainers(
+  pod: PodDescription,
+  { volumes }: DesiredPod,
+  { declared }: PodState,
+  present: ReadonlyMap<string, ContainerDescription>,
+): void {
+  if (declared?.source !== 'spec' && declared?.source !== 'kubelet-state') return;
+  const all = [...new Set([...present.keys(), ...declared.containers.map(({ name }) => name)])].sort();
+  for (const policy of volumes.values())
+    if (policy.kind === 'container-share' && !all.includes(policy.container))
+      throw unknownContainer(pod, policy.container, all);
 }
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */

@@ -13,10 +13,12 @@ import {
   type PodState,
   type Registry,
   hasPodCgroup,
+  identityOf,
   readDeclaredPod,
   storedLimits,
   withRunning,
 } from '../../sandbox/index.ts';
+import type { ResizeHistory } from '../history/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import { compareCpu, compareLimits } from '../model/index.ts';
 import { podLimitsFor } from '../plan/index.ts';
@@ -30,6 +32,7 @@ export interface RaisePodLimitParts extends PerformParts, DeclarePodParts {
 export interface AdmitRestartParts extends RaisePodLimitParts, RecoverParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
+  readonly history: ResizeHistory;
 }
 
 /**
@@ -46,19 +49,32 @@ export async function raisePodLimit(
 ): Promise<void> {
   if (before === undefined || after === undefined || !hasPodCgroup(pod)) return;
   try {
-    const state = await readDeclaredPod(parts, pod, []);
-    const stateBefore = stateWithContainer(state, { containerId, name }, before);
-    const { memory, cpu } = podLimitsFor(stateBefore, [{ id: containerId, ...after }]);
-    const raised = {
-      ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
-      ...(cpu !== undefined && compareCpu(cpu, state.cpu) > 0 && { cpu }),
-    };
-    const steps = await perform(parts, pod, state, { ...raised, call: 'none', volumes: new Map() });
-    if (steps.length > 0)
-      parts.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
+    const raise = await raiseFor(parts, pod, { containerId, name }, { before, after });
+    await raise?.();
   } catch (error) {
     parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
+}
+
+/** Returns what raises the pod limit for a container whose limits change; undefined if the limit suffices. */
+async function raiseFor(
+  parts: RaisePodLimitParts,
+  pod: PodDescription,
+  { containerId, name }: Pick<ContainerDescription, 'containerId' | 'name'>,
+  { before, after }: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
+): Promise<(() => Promise<void>) | undefined> {
+  const state = await readDeclaredPod(parts, pod, []);
+  const stateBefore = stateWithContainer(state, { containerId, name }, before);
+  const { memory, cpu } = podLimitsFor(stateBefore, [{ id: containerId, ...after }]);
+  const raised = {
+    ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
+    ...(cpu !== undefined && compareCpu(cpu, state.cpu) > 0 && { cpu }),
+  };
+  if (Object.keys(raised).length === 0) return undefined;
+  return async () => {
+    await perform(parts, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    parts.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
+  };
 }
 
 /** Returns the pod as if this container ran with these limits. */
@@ -93,11 +109,30 @@ export async function raisePodForRestart(
     await parts.lock.run(sandboxId, async () => {
       await tryRecoverPod(parts, pod);
       const previous = await previousContainer(parts, sandboxId, containerId, name);
-      if (previous === undefined) return;
-      await raisePodLimit(parts, pod, { containerId, name }, storedLimits(previous.resources), after);
+      const before = storedLimits(previous?.resources);
+      if (before === undefined || !hasPodCgroup(pod)) return;
+      await raiseAndRecord(parts, pod, { containerId, name }, { before, after });
     });
   } catch (error) {
     parts.failOpen('unreadable_state', containerId, error);
+  }
+}
+
+/** Like {@link raisePodLimit}, with an entry in the history: no request of a client has one for it. */
+async function raiseAndRecord(
+  parts: AdmitRestartParts,
+  pod: PodDescription,
+  container: Pick<ContainerDescription, 'containerId' | 'name'>,
+  limits: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
+): Promise<void> {
+  try {
+    const raise = await raiseFor(parts, pod, container, limits);
+    if (raise === undefined) return;
+    const report = parts.history.request(identityOf(pod), { kind: 'shim' });
+    await parts.outcomes.track(pod.sandboxId, raise, report);
+  } catch (error) {
+    const { containerId } = container;
+    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
 }
 

@@ -86,7 +86,12 @@ export async function updateContainer(
   // Without a limit in the request, the runtime writes the limits again that it has stored.
   if (resources === null || !touchesLimits(resources))
     return passThroughUpdate(parts, containerId, pod, resources, forward, report);
-  const slot = { name: containerId, sets: fieldsSet(request) };
+  const replaced = (): void => {
+    const wanted = parseLimits(resources, { quota: 'max', period: DEFAULT_CPU_PERIOD });
+    report.asks({ containers: new Map([[containerId, wanted]]) }, {});
+    report.superseded(`a newer update of container ${name} has replaced it, and its outcome is that of both`);
+  };
+  const slot = { name: containerId, sets: fieldsSet(request), replaced };
   const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
   const update = async (): Promise<Buffer> => {
     const response = await updateUnderLock(parts, found, resources, forward, deadline);

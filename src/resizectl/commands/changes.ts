@@ -1,3 +1,4 @@
+import { suggestion } from '../../core/errors/index.ts';
 import { parseMilli, parseQuantity } from '../../core/quantities/index.ts';
 import { UsageError } from '../output/index.ts';
 
@@ -65,10 +66,20 @@ function parseChange(text: string): Change {
   const [, prefix, name = '', field = 'limits', resource] =
     /^(container\/)?([^./]+)\.(?:(limits|requests)\.)?(cpu|memory)$/.exec(key) ?? [];
   if ((field !== 'limits' && field !== 'requests') || (resource !== 'cpu' && resource !== 'memory'))
-    throw new UsageError(`invalid change ${JSON.stringify(text)}: expected ${forms}`);
+    throw new UsageError(`invalid change ${JSON.stringify(text)}: expected ${forms}${nearIn(key)}`);
   const container = name === 'pod' && prefix === undefined ? undefined : name;
   return { kind: 'amount', container, field, resource, amount: parseAmount(key, field, resource, value) };
 }
+
+/** The last part of the key that is nearly one of the known ones, in `app.memroy` or `app.request.cpu`. */
+const nearIn = (key: string): string =>
+  key
+    .split('.')
+    .slice(1)
+    .map((part) => (parts.includes(part) ? '' : suggestion(part, parts)))
+    .findLast((near) => near !== '') ?? '';
+
+const parts: readonly string[] = ['cpu', 'memory', 'limits', 'requests'];
 
 const repeated = (text: string): UsageError => new UsageError(`${text.split('=', 1).join('')} is set twice`);
 

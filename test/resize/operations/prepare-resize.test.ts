@@ -1,6 +1,6 @@
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
@@ -177,6 +177,22 @@ describe('a resize of a container of another kind', () => {
         ],
       }),
     );
+
+  test('is rejected for the share of a container that the pod does not have, where all are known', async () => {
+    initContainer(1);
+    lists(1);
+    vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([{ podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' }]);
+    vi.spyOn(runtime.context.volumes, 'measure').mockReturnValue({ size: mi(10), used: bytes(0) } as never);
+    const shareOf = (container: string) =>
+      desired({}, { volumes: new Map([['cache', { kind: 'container-share', hundredths: 5000, container }]]) });
+    await expect(web.resize(shareOf('c9'), { dryRun: true })).resolves.toBeDefined();
+    kubeletKnows('c0', 'c1', 'late');
+    await expect(web.resize(shareOf('lat'), { dryRun: true })).rejects.toMatchObject({
+      reason: 'UNKNOWN_CONTAINER',
+      message: expect.stringMatching(/has no container lat: did you mean late\? \(it has c0, c1, init, late\)$/),
+    });
+    await expect(web.resize(shareOf('late'), { dryRun: true })).resolves.toBeDefined();
+  });
 
   test('is rejected as a whole for an ended init container', async () => {
     initContainer(2);

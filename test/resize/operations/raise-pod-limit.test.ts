@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { raisePodForRestart } from '../../../src/resize/operations/raise-pod-limit.ts';
@@ -46,6 +47,23 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+      {
+        requester: { kind: 'shim' },
+        state: 'Completed',
+        changes: [{ value: 'pod memory', from: '300Mi', to: '350Mi' }],
+      },
+    ]);
+  });
+
+  test('a limit that cannot be raised is in the history, and the container starts', async () => {
+    restart(100 * MiB, String(300 * MiB), [200 * MiB]);
+    const file = vi.spyOn(CgroupTree.prototype, 'write').mockRejectedValue(new Error('EROFS'));
+    await made(150 * MiB);
+    file.mockRestore();
+    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+      { requester: { kind: 'shim' }, state: 'Infeasible', message: expect.stringContaining('EROFS') },
+    ]);
   });
 
   test('a loose pod limit is raised only as far as the sum exceeds it', async () => {
@@ -81,5 +99,6 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     await made(50 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+    expect(runtime.context.history.ofPod(SANDBOX)).toEqual([]);
   });
 });

@@ -63,6 +63,22 @@ describe('the history has an update by a CRI client', () => {
     expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
   });
 
+  test('that a newer one has replaced while it waited', async () => {
+    const release = Promise.withResolvers<void>();
+    const held = runtime.context.lock.run(SANDBOX, () => release.promise);
+    const both = [update(150), update(160)];
+    await expect.poll(() => runtime.context.lock.waiting(SANDBOX)).toBe(1);
+    await expect
+      .poll(() => runtime.context.history.ofPod(SANDBOX))
+      .toMatchObject([
+        { state: 'Canceled', reason: 'SUPERSEDED', changes: [{ value: 'container c0 memory', from: '', to: '150Mi' }] },
+      ]);
+    release.resolve();
+    await Promise.all([held, ...both]);
+    expect(runtime.context.history.ofPod(SANDBOX).map(({ state }) => state)).toEqual(['Completed', 'Canceled']);
+    expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '160Mi' });
+  });
+
   test('but not one that changes nothing', async () => {
     await update(100);
     expect(newest()).toBeUndefined();
