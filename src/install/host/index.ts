@@ -1,6 +1,7 @@
 /** The machine that the installer runs on: its paths, files, units, programs and runtime, and changes that can be rolled back. */
 export { type Change, type ChangesResult, applyChanges, combineChanges, probeChanges } from './change.ts';
 export { readSaved, removing, writing } from './files.ts';
+export { changeOfVersion, installedVersion } from './installed-version.ts';
 export type { Node } from './node.ts';
 export { OWN_NODE, filesIn } from './program-files.ts';
 export {

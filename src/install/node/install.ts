@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { version } from '../../config/index.ts';
 import { readShipped } from '../../core/shipped/index.ts';
 import {
   type Change,
@@ -8,6 +9,8 @@ import {
   type Site,
   UNITS,
   UNIT_FILES,
+  changeOfVersion,
+  installedVersion,
   originOf,
   resizectlStartOf,
   shimEndpoint,
@@ -30,6 +33,8 @@ import { isUp, restartOnRollback, starting, stopping, unitsState } from './servi
 export interface Plan {
   readonly changes: readonly Change[];
   readonly already: readonly string[];
+  /** What happens to the program: `upgrade 0.1.0 to 0.2.0`. Absent if it stays, or belongs to a package. */
+  readonly versions?: string;
 }
 
 /** Plans the installation of the shim on a node. Changes nothing. Throws Refusal. */
@@ -67,7 +72,9 @@ export async function planInstall(site: Site): Promise<Plan> {
     ...(start.length === 0 ? [`${UNITS.join(', ')} are enabled, and the shim is ready`] : []),
     ...(isThrough ? [`${site.node.kubeletUnit} uses ${shimEndpoint(site)}`] : []),
   ];
-  return { changes: [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move], already };
+  const changes = [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move];
+  if (program.length === 0) return { changes, already };
+  return { changes, already, versions: changeOfVersion(await installedVersion(site.to), version) };
 }
 
 /** Whether a package has installed the program and the units: its folder has no units. */

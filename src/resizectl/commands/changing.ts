@@ -36,7 +36,8 @@ export async function changing(
   for (const signal of signals) process.on(signal, end);
   try {
     const printLine = (line: string): void => print(`${line}\n`);
-    const { changes, already } = await planOf(ending.signal);
+    const { changes, already, versions } = await planOf(ending.signal);
+    if (versions !== undefined) printLine(`${dryRun === true ? 'would ' : ''}${versions}`);
     for (const line of already) printLine(`already: ${line}`);
     if (dryRun === true) {
       for (const { description } of changes) printLine(`would: ${description}`);

@@ -2,7 +2,15 @@ import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 import { ConfigError, configurationExample, effectiveSettings } from '../../config/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { Refusal, type Site, diagnose, planInstall, planUninstall, worstOf } from '../../install/node/index.ts';
+import {
+  type Plan,
+  Refusal,
+  type Site,
+  diagnose,
+  planInstall,
+  planUninstall,
+  worstOf,
+} from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
 import { changing, timeoutOf } from './changing.ts';
 import type { Context, InstallOptions } from './context.ts';
@@ -14,16 +22,31 @@ type Print = Pick<Context, 'print'>;
 
 /** `resizectl install`. Returns the exit code. */
 export async function install({ print }: Print, options: InstallOptions): Promise<Exit> {
-  return changing({ print }, options, async (signal) => {
+  let plan: Plan = { changes: [], already: [] };
+  const exit = await changing({ print }, options, async (signal) => {
     const site = await thisSite(options, signal);
     const findings = await diagnose(site.node);
     // A given configuration replaces an invalid one, and an installation starts what kubelet misses.
     const repaired = ['kubelet runtime', ...(site.isConfigGiven ? ['configuration'] : [])];
     const counting = findings.filter(({ check }) => !repaired.includes(check));
-    if (worstOf(counting) !== 'failed') return planInstall(site);
+    if (worstOf(counting) !== 'failed') return (plan = await planInstall(site));
     print(doctorText(findings));
     throw new Refusal('a check failed, see above', 'fix the failed checks, and try again');
   });
+  if (exit === Exit.done && options.dryRun !== true && plan.changes.length > 0) print(afterInstall(plan));
+  return exit;
+}
+
+/** What to do next, and how to undo it. */
+export function afterInstall({ versions }: Pick<Plan, 'versions'>): string {
+  const [, kind, from] = /^(upgrade|downgrade) (\S+) to /.exec(versions ?? '') ?? [];
+  const back = from === undefined ? '' : `run resizectl install of ${from}, or `;
+  return [
+    ...(kind === undefined ? [] : [`${kind} done: ${versions?.slice(kind.length + 1)}`]),
+    'next: resizectl doctor checks this node; resizectl get pods lists its pods',
+    `undo: ${back}resizectl uninstall removes the shim; pods keep running`,
+    '',
+  ].join('\n');
 }
 
 /** `resizectl uninstall`. Returns the exit code. */

@@ -34,6 +34,7 @@ import {
   states,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
+import { version } from '../../../src/config/index.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
@@ -41,6 +42,7 @@ import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 const MiB = 1024 * 1024;
 const COMMAND = '/usr/local/bin/resizectl';
+const INSTALLED = '/usr/local/lib/cri-resize-shim/package.json';
 
 let direct: CriClient;
 let pod: RunningPod;
@@ -217,14 +219,16 @@ test('a failing upgrade is rolled back and a working one installed, without a ku
   await calledThrough(OURS);
   const kubelet = await property('kubelet.service', 'MainPID');
   const failed = failedCalls().length;
-  const before = files();
   const folder = '/root/newer';
   await execa('cp', ['-a', '/usr/local/lib/cri-resize-shim', folder]);
+  await execa('sed', ['-i', `s/"version": "${version}"/"version": "0.1.0"/`, INSTALLED]);
+  const before = files();
   const daemon = join(folder, 'dist/cri-resize-shim.js');
   const whole = readFileSync(daemon, 'utf8');
   try {
     writeFileSync(daemon, 'process.exit(1);\n');
     const bad = await resizectlOf(folder, 'install', '--timeout', '20s');
+    expect(bad.text).toContain(`upgrade 0.1.0 to ${version}\n`);
     expect(bad.text).toMatch(/^failed: enable and start /m);
     expect(bad.text).not.toContain('NOT rolled back');
     expect(bad.code, bad.text).toBe(3);
@@ -234,6 +238,8 @@ test('a failing upgrade is rolled back and a working one installed, without a ku
     writeFileSync(daemon, `${whole}\n// newer\n`);
     const good = await resizectlOf(folder, 'install');
     expect(good, good.text).toMatchObject({ code: 0 });
+    expect(good.text).toContain(`upgrade done: 0.1.0 to ${version}\nnext: resizectl doctor `);
+    expect(good.text).toMatch(/^undo: run resizectl install of 0\.1\.0, or resizectl uninstall removes the shim/m);
     expect(readFileSync('/usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js', 'utf8')).toMatch(/newer\n$/);
     await calledThrough(OURS);
   } finally {
