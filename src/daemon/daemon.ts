@@ -79,6 +79,8 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
     bypass: () => bypass.times,
     endpoint: () => drift.state,
     overview: () => resizing.overview(),
+    watchResizes: (onResize) => resizing.watchResizes(onResize),
+    refused: (budget) => counters.refused(budget),
     connections,
   });
   await resizing.begin();

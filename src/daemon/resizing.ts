@@ -33,6 +33,8 @@ export interface Resizing {
   readings(): NodeReadings;
   /** Rejects with BACKEND_UNAVAILABLE. */
   overview(): Promise<Overview>;
+  /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
+  watchResizes(onResize: () => void): () => void;
   /** Lets calls through that wait for memory to be reclaimed: they do not delay the end of the process. */
   letCallsThrough(): void;
   /** Reports that clients were served without the shim for this time, in milliseconds since the epoch. */
@@ -59,6 +61,7 @@ export function noResizing({ passed, connections, problems }: Outside): Resizing
     readiness,
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
     overview: () => Promise.resolve({ pods: [], recent: [], history: [] }),
+    watchResizes: () => () => undefined,
     letCallsThrough: () => undefined,
     bypassEnded: () => undefined,
     endpointChanged: () => undefined,
@@ -126,6 +129,7 @@ export function createResizing(
     readiness,
     readings: () => readingsOf(core),
     overview: oneAtATime(() => overviewOf(context, podResizes.pods)),
+    watchResizes: (onResize) => watchResizes(podResizes, onResize, log),
     async begin() {
       kubelet?.begin();
       await requests.serveApi();
@@ -158,6 +162,22 @@ const lateRecords =
       log.error({ error: messageOf(error) }, 'deferred resizes of late records not restored');
     });
   };
+
+function watchResizes({ resizes }: PodResizes, onResize: () => void, log: Log): () => void {
+  try {
+    const watch = resizes.watch();
+    const read = async (): Promise<void> => {
+      for await (const { resize } of watch) if (resize !== '') onResize();
+    };
+    // It ends with the shim.
+    read().catch((error: unknown) => log.debug({ error: messageOf(error) }, 'watch of the status page ended'));
+    return () => watch.end();
+  } catch (error) {
+    // All watches are in use: the page is updated by time alone.
+    log.warn({ error: messageOf(error) }, 'resizes are not watched for the status page');
+    return () => undefined;
+  }
+}
 
 const readingsOf = ({
   registry,

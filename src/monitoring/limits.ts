@@ -5,6 +5,14 @@ export const MONITORING_LIMITS = {
   connectionMs: 10_000,
   /** How long the status page is cached, in milliseconds: it asks the backend about every container. */
   pageMs: 5000,
+  /** Pages that are open and get live updates. */
+  streams: 8,
+  /** Bytes of updates that wait for one page, beyond the first update. */
+  streamBytes: 512 * 1024,
+  /** Time between two updates of open pages, in milliseconds, if no resize happens. */
+  streamMs: 5000,
+  /** Least time between two updates, in milliseconds: resizes may follow each other closely. */
+  streamPauseMs: 500,
   /** How long the token of a file is used before the file is read again, in milliseconds. */
   tokenMs: 1000,
 } as const;

@@ -4,6 +4,7 @@ import { wallTime } from '../core/concurrency/index.ts';
 import { ShimError, loggableError } from '../core/errors/index.ts';
 import {
   type BypassReadings,
+  type Budget,
   type EndpointState,
   type Family,
   type Log,
@@ -19,7 +20,8 @@ import { healthAnswer, livenessAnswer } from './health.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
 import { TokenFile } from './token.ts';
-import { pageAnswer } from './page/index.ts';
+import { LivePages } from './live-pages.ts';
+import { type PageParts, pageAnswer } from './page/index.ts';
 import type { Overview } from '../resize/index.ts';
 
 export interface MonitoringParts {
@@ -33,8 +35,12 @@ export interface MonitoringParts {
   readonly endpoint: () => EndpointState;
   /** What the page shows. */
   readonly overview: () => Promise<Overview>;
+  /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
+  readonly watchResizes: (onResize: () => void) => () => void;
   /** Connections of CRI clients that are open. */
   readonly connections: () => number;
+  /** Counts what was refused because a budget was used up. */
+  readonly refused: (budget: Budget) => void;
   readonly log: Log;
 }
 
@@ -60,7 +66,8 @@ export function createMonitoringServer(
   { isTcp, tokenFile }: MonitoringAccess,
   limits: MonitoringLimits = MONITORING_LIMITS,
 ): MonitoringServer {
-  const page = cached(() => pageOf(parts), limits.pageMs);
+  const read = (): Promise<PageParts> => pagePartsOf(parts);
+  const readCached = cached(read, limits.pageMs);
   const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, parts.log, limits.tokenMs);
   const lag = measureEventLoop();
   const routes: Readonly<Record<string, Route>> = {
@@ -69,30 +76,36 @@ export function createMonitoringServer(
       type: expositionType,
       body: expositionOf(await allFamilies(parts, lag.family)),
     }),
-    '/': () => (isTcp ? page() : pageOf(parts)),
+    '/': (query) => pageOf(isTcp ? readCached : read, query),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
     '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
   };
-  const answer = async (request: IncomingMessage): Promise<Answer> =>
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<Answer | undefined> =>
     (isTcp ? whyWrongHost(request) : undefined) ??
     (await whyNotAdmitted(token, request)) ??
-    (await answerTo(routes, request));
+    (await answerTo(routes, live, request, response));
   const http = createServer((request, response) => void serve(answer, request, response, parts.log));
-  limitConnections(http, limits);
+  const release = limitConnections(http, limits);
+  const live = new LivePages({ ...parts, read, readCached, release }, limits);
   return {
     http,
     close() {
       lag.stop();
+      live.close();
       http.close();
       http.closeAllConnections();
     },
   };
 }
 
-async function pageOf({ version, readiness, overview }: MonitoringParts): Promise<Answer> {
+async function pagePartsOf({ version, readiness, overview }: MonitoringParts): Promise<PageParts> {
+  return { version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) };
+}
+
+async function pageOf(read: () => Promise<PageParts>, query: URLSearchParams): Promise<Answer> {
   try {
-    return pageAnswer({ version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) });
+    return pageAnswer(await read(), { pod: query.get('pod') ?? '', filter: query.get('q') ?? '' });
   } catch (error) {
     if (error instanceof ShimError) return plain(503, `${error.reason}: ${error.message}`);
     throw error;
@@ -113,16 +126,19 @@ async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonl
   return [...read, ...counted, lag, ...processFamilies()];
 }
 
-/** Never rejects: an error becomes a response with status 500. */
+/**
+ * Never rejects: an error becomes a response with status 500.
+ * @param answerOf returns undefined if it answers by itself
+ */
 async function serve(
-  answerOf: (request: IncomingMessage) => Answer | Promise<Answer>,
+  answerOf: (request: IncomingMessage, response: ServerResponse) => Promise<Answer | undefined>,
   request: IncomingMessage,
   response: ServerResponse,
   log: Log,
 ): Promise<void> {
-  let answer: Answer;
+  let answer: Answer | undefined;
   try {
-    answer = await answerOf(request);
+    answer = await answerOf(request, response);
   } catch (error) {
     log.error(
       { path: request.url?.slice(0, 128), ...loggableError(error) },
@@ -130,6 +146,7 @@ async function serve(
     );
     answer = plain(500, 'internal error in cri-resize-shim; see its log');
   }
+  if (answer === undefined) return;
   response.writeHead(answer.status, {
     'content-type': answer.type,
     'content-length': Buffer.byteLength(answer.body),
@@ -153,11 +170,21 @@ async function whyNotAdmitted(token: TokenFile | undefined, { headers }: Incomin
   return undefined;
 }
 
-function answerTo(routes: Readonly<Record<string, Route>>, request: IncomingMessage): Answer | Promise<Answer> {
+/** The stream of updates of the page, which is no route: it does not end. */
+const LIVE = '/live';
+
+function answerTo(
+  routes: Readonly<Record<string, Route>>,
+  live: LivePages,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Answer | Promise<Answer> | undefined {
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
-  if (route === undefined) return plain(404, `not found; available paths: ${Object.keys(routes).join(', ')}`);
+  if (route === undefined && path !== LIVE)
+    return plain(404, `not found; available paths: ${[...Object.keys(routes), LIVE].join(', ')}`);
   if (request.method !== 'GET' && request.method !== 'HEAD')
     return plain(405, 'only GET and HEAD', { allow: 'GET, HEAD' });
+  if (route === undefined) return live.open(request, response, new URLSearchParams(query).get('pod') ?? '');
   return route(new URLSearchParams(query));
 }

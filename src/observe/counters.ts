@@ -85,6 +85,8 @@ const budgets = fromStart<Budget>({
   requests: true,
   decompressed: true,
   lingering: true,
+  page_streams: true,
+  page_updates: true,
 });
 
 /** Creates the shim's counters in memory. */

@@ -91,7 +91,11 @@ export type Budget =
   /** Bytes of decompressed requests. */
   | 'decompressed'
   /** Connections that are closed and whose peer has not closed. */
-  | 'lingering';
+  | 'lingering'
+  /** Status pages that are open. */
+  | 'page_streams'
+  /** Updates that wait for a status page that reads slowly. */
+  | 'page_updates';
 
 export type ForesightEvent =
   /** A kubelet state file, or a part of it, cannot be read. */

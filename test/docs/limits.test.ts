@@ -106,7 +106,13 @@ describe('docs/limits.md has the limits of the code:', () => {
       'connections for metrics',
       `${count(MONITORING_LIMITS.connections)}, for ${time(MONITORING_LIMITS.connectionMs)} each`,
     ],
-    ['reads of the status page', `one in ${time(MONITORING_LIMITS.pageMs)}`],
+    ['reads for the status page', `one in ${time(MONITORING_LIMITS.pageMs)}`],
+    ['status pages with live updates', count(MONITORING_LIMITS.streams)],
+    ['updates that wait for one of them', `the first one, and ${size(MONITORING_LIMITS.streamBytes)}`],
+    [
+      'reads for live updates',
+      `one in ${time(MONITORING_LIMITS.streamMs)} and one after each resize, at least ${time(MONITORING_LIMITS.streamPauseMs)} apart, and half of the time at most`,
+    ],
     ['reads of the token file', `one in ${time(MONITORING_LIMITS.tokenMs)}`],
   ])('%s', (what, limit) => {
     expect(limitOf(what)).toBe(limit);

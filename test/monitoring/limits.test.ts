@@ -19,6 +19,8 @@ async function listening(limits?: MonitoringLimits): Promise<MonitoringServer> {
       readiness: () => Promise.resolve({ ready: true, checks: [] }),
       node: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
       connections: () => 0,
+      watchResizes: () => () => undefined,
+      refused: () => undefined,
       bypass: () => ({ start: undefined, end: undefined }),
       endpoint: () => 'unknown',
       overview: () => {

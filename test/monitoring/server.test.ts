@@ -36,6 +36,8 @@ beforeEach(async () => {
         foresight: true,
       }),
       connections: () => 3,
+      watchResizes: () => () => undefined,
+      refused: () => undefined,
       overview: () => overview(),
       log: { ...noLog, error: (fields) => void logged.push(fields) },
     },

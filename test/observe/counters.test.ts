@@ -71,9 +71,17 @@ describe('counters', () => {
       ),
       ...['slow_reader', 'rate'].map((reason) => `log_lines_dropped_total ${reason}`),
       ...['other_pod', 'not_static', 'duplicate_uid'].map((reason) => `pod_objects_ignored_total ${reason}`),
-      ...['connections', 'handshake', 'streams', 'handled_calls', 'requests', 'decompressed', 'lingering'].map(
-        (budget) => `refused_total ${budget}`,
-      ),
+      ...[
+        'connections',
+        'handshake',
+        'streams',
+        'handled_calls',
+        'requests',
+        'decompressed',
+        'lingering',
+        'page_streams',
+        'page_updates',
+      ].map((budget) => `refused_total ${budget}`),
     ]);
     const { failOpen, journalFaults, foresight } = createCounters().snapshot();
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);

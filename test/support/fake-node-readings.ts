@@ -180,5 +180,35 @@ const history: Overview['history'] = [
 
 export const fakeOverview: Overview = { pods, recent, history };
 
-/** Pods and resizes that most nodes have: short names, no failures. */
-export const typicalOverview: Overview = { pods: pods.slice(0, 2), recent: recent.slice(0, 2), history: [] };
+const names = ['web', 'db', 'queue', 'worker', 'search', 'mail', 'report', 'import', 'auth', 'images'];
+
+/** A pod that uses this percentage of its memory limit. */
+function loadedPod(index: number, percent: number): PodSummary {
+  const limit = 128 * (1 + (index % 4));
+  const name = `${names[index % names.length]}-${index}`;
+  const used = (limit * percent) / 100;
+  const stalled = percent > 80 ? (percent - 80) / 2 : 0;
+  const load = {
+    ...{ unreclaimable: mi(used), cpuTime: microseconds(index), memoryStalled: stalled, cpuStalled: index % 7 },
+  };
+  const limits = { ...limitsOf(limit, Math.min(limit, used + 10), 250 * (1 + (index % 3))), load };
+  return podOf(identity(index % 5 === 0 ? 'batch' : 'default', name, String(index).padStart(14, '0')), {
+    limits,
+    containers: [['app', limits]],
+    volumes: index % 3 === 0 ? [['cache', 64, 64 * (percent / 100)]] : [],
+  });
+}
+
+/** 250 pods, each with another pressure, in no order. */
+export const fullNode: Overview = {
+  pods: Array.from({ length: 250 }, (_, index) => loadedPod(index, ((index * 37) % 250) * 0.396)),
+  recent,
+  history,
+};
+
+/** Pods and resizes that most nodes have: short names, one refusal. */
+export const typicalOverview: Overview = {
+  pods: [97, 12, 64, 33, 8, 51, 71, 22].map((percent, index) => loadedPod(index + 1, percent)),
+  recent: recent.slice(0, 2),
+  history,
+};

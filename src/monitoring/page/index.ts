@@ -1,2 +1,3 @@
 /** The status page. */
-export { pageAnswer } from './page.ts';
+export { failureSection, pageAnswer, sectionsOf } from './page.ts';
+export type { PageParts, PageQuery, Sections } from './page.ts';

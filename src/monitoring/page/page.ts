@@ -1,33 +1,32 @@
 import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../observe/index.ts';
-import { type Bytes, type Limit, roundedDuration } from '../../core/quantities/index.ts';
-import { fullName } from '../../sandbox/index.ts';
+import type { Overview } from '../../resize/index.ts';
 import type { Answer } from '../answer.ts';
-import { cpuText, sizeText } from './amounts.ts';
 import { Html, html } from './html.ts';
-import { stepText } from './step.ts';
+import { podCard, podsTable } from './pods.ts';
+import { historyTable, resizeCards } from './resizes.ts';
+import { script } from './script.ts';
 import { style } from './style.ts';
-import { timeline } from './timeline.ts';
-import {
-  type ActualValues,
-  type HistoryEntry,
-  type Overview,
-  type PodSummary,
-  type RecentResize,
-  requesterText,
-} from '../../resize/index.ts';
 
-/** Allows only the style: no scripts, images, fonts, frames or forms. */
+const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** Allows the style and the script of the page, and its own address: no images, fonts, frames or other places. */
 const policy = [
   "default-src 'none'",
-  `style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'`,
+  `style-src ${hashOf(style)}`,
+  `script-src ${hashOf(script)}`,
+  "connect-src 'self'",
   "base-uri 'none'",
-  "form-action 'none'",
+  "form-action 'self'",
   "frame-ancestors 'none'",
 ].join('; ');
 
 /** Constant text, which needs no escaping. */
 const styleElement = new Html(`<style>${style}</style>`);
+const scriptElement = new Html(`<script>${script}</script>`);
+
+/** Timelines on the page without a pod: a busy node has resizes all the time. */
+const SHOWN_TIMELINES = 10;
 
 export interface PageParts {
   readonly version: string;
@@ -36,12 +35,55 @@ export interface PageParts {
   readonly now: Date;
 }
 
-/** The overview page of the node: pods with limits and usage, and recent resizes. */
-export function pageAnswer(parts: PageParts): Answer {
+/** What somebody asks the page for. */
+export interface PageQuery {
+  /** The sandbox id of the pod whose details are shown; empty: none. */
+  readonly pod: string;
+  /** Only pods whose name or sandbox id contains it. */
+  readonly filter: string;
+}
+
+/** The parts of the page that change, by the id of their element. */
+export type Sections = Readonly<Record<'state' | 'card' | 'pods' | 'history' | 'resizes', string>>;
+
+/** Renders the parts of the page that change. */
+export function sectionsOf(
+  { version, readiness, overview, now }: PageParts,
+  { pod, filter }: PageQuery,
+): Readonly<Record<keyof Sections, Html>> {
+  const { pods, recent, history } = overview;
+  const failing = readiness.checks.filter(({ ready }) => !ready);
+  const states =
+    failing.length === 0
+      ? stateLine(readiness)
+      : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`);
+  const isOfPod = (sandboxId: string): boolean => pod === '' || sandboxId === pod;
+  const ofPod = recent.filter(({ sandboxId }) => isOfPod(sandboxId));
+  return {
+    state: html`<p class="dim">${version}, ${now.toISOString()}</p>${states}`,
+    card: pod === '' ? html`` : cardOf(overview, pod),
+    pods: podsTable(pods, filter),
+    history: historyTable(history.filter((entry) => isOfPod(entry.pod.sandboxId))),
+    resizes: resizeCards(pod === '' ? ofPod.slice(0, SHOWN_TIMELINES) : ofPod),
+  };
+}
+
+/** The part `state` of a page that cannot be read now. */
+export const failureSection = (says: string): string => html`<p class="bad">${says}</p>`.text;
+
+function cardOf({ pods }: Overview, sandboxId: string): Html {
+  const found = pods.find(({ pod }) => pod.sandboxId === sandboxId);
+  const back = html`<p><a href="?" data-pod="">all pods</a></p>`;
+  if (found === undefined) return html`${back}<p class="bad">the pod is not on this node, or no longer</p>`;
+  return html`${back}${podCard(found)}`;
+}
+
+/** The page of the node: pods by pressure, the details of one, and resizes. */
+export function pageAnswer(parts: PageParts, query: PageQuery = { pod: '', filter: '' }): Answer {
   return {
     status: 200,
     type: 'text/html; charset=utf-8',
-    body: pageOf(parts).text,
+    body: pageOf(parts, query).text,
     headers: {
       'content-security-policy': policy,
       'referrer-policy': 'no-referrer',
@@ -50,70 +92,25 @@ export function pageAnswer(parts: PageParts): Answer {
   };
 }
 
-function pageOf({ version, readiness, overview, now }: PageParts): Html {
-  const { pods, recent, history } = overview;
-  const failing = readiness.checks.filter(({ ready }) => !ready);
-  const sorted = [...pods].sort((a, b) => (fullName(a.pod) < fullName(b.pod) ? -1 : 1));
+function pageOf(parts: PageParts, query: PageQuery): Html {
+  const { state, card, pods, history, resizes } = sectionsOf(parts, query);
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>cri-resize-shim</title>${styleElement}</head><body>
-<header><h1>cri-resize-shim</h1>
-<p class="dim">${version}, ${now.toISOString()}</p>
-${failing.length === 0 ? stateLine(readiness) : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`)}</header>
+<header><h1>cri-resize-shim</h1><div id="state">${state}</div></header>
 <main><h2>Pods</h2>
-${sorted.length === 0 ? html`<p>none on this node</p>` : html`<div class="grid">${sorted.map(podCard)}</div>`}
-${history.length === 0 ? '' : html`<h2>History</h2>${historyTable(history)}`}<h2>Resizes</h2>
-${recent.length === 0 ? html`<p>none since the start of the shim</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`}
-</main></body></html>
+<form method="get" role="search"><label>filter <input type="search" name="q" value="${query.filter}" placeholder="namespace/name" autocomplete="off"></label>${query.pod === '' ? '' : html`<input type="hidden" name="pod" value="${query.pod}">`} <span id="count" class="dim">${countText(parts.overview.pods.length)}</span> <span id="live" class="dim" role="status"></span></form>
+<div id="card">${card}</div>
+<div id="pods">${pods}</div>
+<h2>History</h2><div id="history">${history}</div>
+<h2>Timelines</h2><div id="resizes">${resizes}</div>
+</main>${scriptElement}</body></html>
 `;
 }
+
+const countText = (count: number): string => `${count} pods`;
 
 const stateLine = ({ passThrough }: ReadinessReport): Html =>
   passThrough === undefined
     ? html`<p>ready: the shim can resize pods</p>`
     : html`<p class="bad">intercept is off by configuration: every call is forwarded unchanged</p>`;
-
-function podCard(glance: PodSummary): Html {
-  const { pod, view } = glance;
-  const title = html`<h3>${fullName(pod)}</h3><p class="dim">${pod.sandboxId.slice(0, 13)}</p>`;
-  if (!('limits' in view)) return html`<article>${title}<p class="bad">${view.reason}: ${view.message}</p></article>`;
-  const { limits, containers, volumes, lastError } = view;
-  return html`<article>${title}
-${lastError === undefined ? '' : html`<p class="bad">${lastError.reason}: ${lastError.message}</p>`}
-<dl>${memoryRows('pod', limits)}${containers.map((container) => memoryRows(container.name, container.limits))}${volumes.map(({ name, size, used }) => barRows(`volume ${name}`, used, size, 'volume'))}</dl>
-</article>`;
-}
-
-const memoryRows = (name: string, { memory, memoryUsed, cpu }: ActualValues): Html =>
-  html`${barRows(name, memoryUsed, memory, 'memory')}<dt class="dim">CPU</dt><dd class="dim">${cpuText(cpu)}</dd>`;
-
-/** A name, usage and limit, as text and as a bar. */
-function barRows(name: string, used: Bytes | undefined, limit: Limit<Bytes>, look: string): Html {
-  const text = `${used === undefined ? '?' : sizeText(used)}${limit === 'max' ? ', no limit' : ` of ${sizeText(limit)}`}`;
-  const share = used === undefined || limit === 'max' || limit === 0 ? 0 : Math.min(1, used / limit);
-  const width = Math.round(share * 1000) / 10;
-  const bar = html`<svg viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label="${width} %"><rect class="track" width="100" height="4"/><rect class="used" width="${width}" height="4"/></svg>`;
-  return html`<dt>${name}</dt><dd>${text}</dd><dd class="bar ${look}${share > 0.95 ? ' full' : ''}">${bar}</dd>`;
-}
-
-const historyTable = (history: readonly HistoryEntry[]): Html =>
-  html`<table><tr><th>time</th><th>pod</th><th>by</th><th>changes</th><th>outcome</th></tr>${history.map(historyRow)}</table>`;
-
-function historyRow(entry: HistoryEntry): Html {
-  const { pod, requester, state, reason, message, changes, isRolledBack, changedAt, count } = entry;
-  const values = changes.map(({ value, from, to }) => `${value} ${from === '' ? '?' : from} → ${to}`).join(', ');
-  const outcome = `${state}${isRolledBack ? ', rolled back' : ''}${count > 1 ? `, ${count} times` : ''}`;
-  const why = reason === undefined ? '' : `: ${reason}: ${message ?? ''}`;
-  return html`<tr><td class="dim">${new Date(changedAt).toISOString()}</td><td>${pod.namespace}/${pod.name}</td><td>${requesterText(requester)}</td><td>${values}</td><td${reason === undefined ? '' : new Html(' class="bad"')}>${outcome}${why}</td></tr>`;
-}
-
-function resizeCard(resize: RecentResize): Html {
-  const { at, ms, outcome, message, steps } = resize;
-  const items = steps.map(
-    (step) => html`<li>${stepText(step.step, resize.names)} <span class="dim">${roundedDuration(step.ms)}</span></li>`,
-  );
-  return html`<article><h3>${fullName(resize)}</h3>
-<p class="dim">${new Date(at).toISOString()}, ${roundedDuration(ms)}</p>
-<p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
-${timeline(resize)}<ol>${items}</ol></article>`;
-}

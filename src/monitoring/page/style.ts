@@ -12,13 +12,21 @@ p { margin: 0.3rem 0; } .dim { color: var(--dim); } .bad { color: var(--bad); }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 22rem), 1fr)); gap: 1rem; }
 article { border: 1px solid var(--line); border-radius: 0.4rem; padding: 0.8rem; min-width: 0; }
 dl { margin: 0; display: grid; grid-template-columns: minmax(0, 1fr) auto; gap: 0.1rem 0.8rem; }
-dd { margin: 0; text-align: right; } .bar { grid-column: 1 / -1; }
-svg { display: block; width: 100%; } .bar svg { height: 0.5rem; margin-bottom: 0.4rem; }
+dd { margin: 0; text-align: right; } dd:has(.bar) { grid-column: 1 / -1; }
+a { color: var(--pod); } form { margin: 0.5rem 0; } input { font: inherit; width: 16rem; max-width: 100%; color: var(--fg); background: var(--bg); border: 1px solid var(--dim); border-radius: 0.3rem; padding: 0.15rem 0.4rem; }
+#card article { margin: 0.5rem 0 1rem; max-width: 40rem; } table { width: 100%; } [hidden] { display: none; }
+.pods td:nth-child(3) { min-width: 7rem; } .pods th { position: sticky; top: 0; background: var(--bg); }
+@media (max-width: 55rem) { .more { display: none; } }
+@media (min-width: 55rem) { th { overflow-wrap: normal; } .pods td:nth-child(2) { min-width: 13rem; } #history td:nth-child(-n + 2) { min-width: 10rem; } }
+#count, #live { margin-left: 0.6rem; }
+svg { display: block; width: 100%; } .bar svg { height: 0.5rem; margin: 0.15rem 0 0.3rem; }
 .track { fill: var(--line); } .used { fill: var(--pod); } .volume .used { fill: var(--volume); } .full .used { fill: var(--bad); }
-.timeline > svg { height: 9rem; margin: 0.5rem 0; border-bottom: 1px solid var(--line); border-left: 1px solid var(--line); }
+.chart { display: grid; grid-template-columns: auto minmax(0, 1fr); gap: 0.2rem 0.4rem; margin: 0.5rem 0; font-size: 0.75rem; }
+.chart > svg { height: 9rem; border-bottom: 1px solid var(--line); border-left: 1px solid var(--line); overflow: visible; }
+.y { display: flex; flex-direction: column; justify-content: space-between; text-align: right; white-space: nowrap; } .x { grid-column: 2; display: flex; justify-content: space-between; white-space: nowrap; }
 path { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke; } path.area { stroke: none; fill: var(--use); opacity: 0.5; }
 .pod { stroke: var(--pod); } .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
-path.size { stroke: var(--volume); stroke-dasharray: 5 3; }
+path.size { stroke: var(--volume); stroke-dasharray: 5 3; } path.guide { stroke: var(--line); stroke-width: 1; stroke-dasharray: 2 3; }
 table { border-collapse: collapse; font-size: 0.85rem; } th, td { text-align: left; vertical-align: top; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); }
 ul { list-style: none; margin: 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0 1rem; font-size: 0.85rem; }
 li svg { display: inline-block; vertical-align: middle; width: 1.4rem; height: 0.6rem; margin: 0 0.3rem 0 0; border: 0; }

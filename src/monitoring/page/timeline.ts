@@ -1,3 +1,4 @@
+import { roundedDuration } from '../../core/quantities/index.ts';
 import { type Html, html } from './html.ts';
 import { sizeText } from './amounts.ts';
 import type { RecentResize, Step } from '../../resize/index.ts';
@@ -20,22 +21,36 @@ export function timeline(resize: RecentResize): Html {
   const lines = linesOf(resize);
   const used = [resize.usedBefore, ...resize.steps.map((step) => step.used), ...(isUndone(resize) ? [undefined] : [])];
   const highest = Math.max(1, ...[...lines.flatMap(({ values }) => values), ...used].map((value) => value ?? 0));
-  const points = { times, highest };
-  return html`<div class="timeline">
+  const top = axisTop(highest);
+  const points = { times, top };
+  const amounts = [top, top / 2, 0].map((amount) => html`<span>${sizeText(amount)}</span>`);
+  const moments = [0, 0.5, 1].map((share) => html`<span>${roundedDuration(durationOf(resize) * share)}</span>`);
+  return html`<div class="timeline"><div class="chart"><div class="y dim">${amounts}</div>
 <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="memory over the steps">
+<path class="guide" d="M0 ${HEIGHT / 2}L${WIDTH} ${HEIGHT / 2}M${WIDTH / 2} 0L${WIDTH / 2} ${HEIGHT}"/>
 <path class="area" d="${areaOf(used, points)}"/>
 ${lines.map(
   ({ look, values }) => html`<path class="${look}" d="${stepPath(values, points)}"/>
 `,
-)}</svg>
+)}</svg><div class="x dim">${moments}</div></div>
 <ul>${legend('area', 'in use', used)}${lines.map(({ label, look, values }) => legend(look, label, values))}</ul>
 </div>`;
 }
 
 /** Start of each value as a fraction of the duration: the start, the end of each step, and the rollback if there was one. */
-function timesOf({ steps, ms, outcome }: RecentResize): number[] {
-  const whole = Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
+function timesOf(resize: RecentResize): number[] {
+  const { steps, outcome } = resize;
+  const whole = durationOf(resize);
   return [0, ...steps.map(({ doneAt }) => doneAt / whole), ...(outcome === 'undone' ? [1] : [])];
+}
+
+/** The right end of the axis of time, in milliseconds. */
+const durationOf = ({ steps, ms }: RecentResize): number => Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
+
+/** The upper end of the axis of amounts, in bytes: a power of two or three halves of one, so that it and its half are short texts. */
+function axisTop(highest: number): number {
+  const power = 2 ** Math.floor(Math.log2(highest));
+  return [power, 1.5 * power].find((top) => top >= highest) ?? 2 * power;
 }
 
 function linesOf(resize: RecentResize): Line[] {
@@ -72,11 +87,11 @@ const isUndone = ({ outcome }: RecentResize): boolean => outcome === 'undone';
 
 interface Points {
   readonly times: readonly number[];
-  readonly highest: number;
+  readonly top: number;
 }
 
 /** A step line: each value holds until the next. A gap means no limit. */
-function stepPath(values: readonly (number | undefined)[], { times, highest }: Points): string {
+function stepPath(values: readonly (number | undefined)[], { times, top }: Points): string {
   let isDrawing = false;
   const parts = values.flatMap((value, index) => {
     if (value === undefined) {
@@ -84,7 +99,7 @@ function stepPath(values: readonly (number | undefined)[], { times, highest }: P
       return [];
     }
     const [from, until] = [(times[index] ?? 1) * WIDTH, (times[index + 1] ?? 1) * WIDTH];
-    const y = place(HEIGHT - (value / highest) * (HEIGHT - 4));
+    const y = place(HEIGHT - (value / top) * HEIGHT);
     const start = `${isDrawing ? 'L' : 'M'}${place(from)} ${y}`;
     isDrawing = true;
     return [start, `L${place(until)} ${y}`];

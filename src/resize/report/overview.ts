@@ -20,6 +20,8 @@ export interface PodSummary {
   readonly pod: PodIdentity;
   /** The pod's values, or why they cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
+  /** The pod's newest resize; absent if there is none. */
+  readonly last?: HistoryEntry;
 }
 
 /** Reads the overview. An unreadable pod, which may be ending, does not hide the others. Rejects with BACKEND_UNAVAILABLE. */
@@ -29,13 +31,18 @@ export async function overviewOf(
 ): Promise<Overview> {
   const seen: PodSummary[] = [];
   for (const pod of await pods.list()) {
-    try {
-      seen.push({ pod, view: await pods.describe(pod.sandboxId) });
-    } catch (error) {
-      if (!(error instanceof ShimError)) throw error;
-      seen.push({ pod, view: { reason: error.reason, message: error.message } });
-    }
+    const [last] = context.history.ofPod(pod.sandboxId);
+    seen.push({ pod, view: await viewOf(pods, pod), ...(last && { last }) });
   }
   const history = context.history.all.toReversed().slice(0, SHOWN);
   return { pods: seen, recent: context.recent?.all ?? [], history };
+}
+
+async function viewOf(pods: PodDirectory, { sandboxId }: PodIdentity): Promise<PodSummary['view']> {
+  try {
+    return await pods.describe(sandboxId);
+  } catch (error) {
+    if (!(error instanceof ShimError)) throw error;
+    return { reason: error.reason, message: error.message };
+  }
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { pageAnswer } from '../../../src/monitoring/page/page.ts';
+import { type PageQuery, pageAnswer } from '../../../src/monitoring/page/page.ts';
+import { script } from '../../../src/monitoring/page/script.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 import type { HistoryEntry } from '../../../src/resize/history/history-entry.ts';
@@ -81,29 +82,76 @@ const overview: Overview = {
   history: [],
 };
 
-const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}) =>
-  pageAnswer({ version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts });
+const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}, query: Partial<PageQuery> = {}) =>
+  pageAnswer(
+    { version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts },
+    { pod: '', filter: '', ...query },
+  );
 
 describe('the status page', () => {
   test('shows usage and limits of pods', () => {
     const { status, type, body } = page();
     expect([status, type]).toEqual([200, 'text/html; charset=utf-8']);
+    expect(body).toMatch(/<td>100 MiB of 200 MiB<div class="bar memory">.*?aria-label="50 %"/);
+    expect(body).toContain('<td class="more">cache 25 %</td>');
+    expect(body).not.toContain('<dt>app</dt>');
+  });
+
+  test('shows the details of one pod, with its resizes alone', () => {
+    const other = { ...resize, sandboxId: 'other', name: 'other' };
+    const { body } = page({ overview: { ...overview, recent: [other, resize] } }, { pod: identity.sandboxId });
     expect(body).toContain('<dt>pod</dt><dd>100 MiB of 200 MiB</dd>');
-    expect(body).toContain('aria-label="50 %"');
-    expect(body).toMatch(/<dt>app<\/dt><dd>99 MiB of 100 MiB<\/dd>.*?<dd class="bar memory full">/s);
+    expect(body).toMatch(/<dt>app<\/dt><dd>99 MiB of 100 MiB<\/dd><dd><div class="bar memory full">/);
     expect(body).toMatch(/<dt>volume cache<\/dt><dd>25 MiB of 100 MiB<\/dd>.*?width="25"/s);
+    expect(body).toContain('<h3>default/web</h3>');
+    expect(body).not.toContain('<h3>default/other</h3>');
+    expect(page({}, { pod: 'gone' }).body).toContain('the pod is not on this node, or no longer');
+  });
+
+  test('sorts the pods by pressure, and hides those that the filter excludes', () => {
+    const load = { cpuTime: undefined, cpuStalled: undefined };
+    const podOf = (name: string, share: number, memoryStalled?: number): Overview['pods'][number] => ({
+      pod: { ...identity, name, sandboxId: name.repeat(8) },
+      view: {
+        limits: { ...limits(100, 90), load: { ...load, unreclaimable: bytes(share * MiB), memoryStalled } },
+        ...{ containers: [], volumes: [], lastError: undefined },
+        outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
+      },
+    });
+    const unreadable = {
+      pod: { ...identity, name: 'gone' },
+      view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' },
+    };
+    const pods = [unreadable, podOf('low', 10), podOf('high', 97), podOf('waits', 1, 50)];
+    const rows = (query: Partial<PageQuery>) =>
+      [...page({ overview: { ...overview, pods } }, query).body.matchAll(/<tr data-name="default\/(\w+) [^>]*>/g)].map(
+        ([tag, name]) => `${name}${tag.includes('hidden') ? ' hidden' : ''}`,
+      );
+    expect(rows({})).toEqual(['high', 'waits', 'low', 'gone']);
+    expect(rows({ filter: ' DEFAULT/Lo' })).toEqual(['high hidden', 'waits hidden', 'low', 'gone hidden']);
+    // By the id that crictl prints, too.
+    expect(rows({ filter: 'highhigh' })[0]).toBe('high');
+    const { body } = page({ overview: { ...overview, pods } });
+    expect(body).toContain('<td class="bad">97 %</td>');
+    expect(body).toContain('<td class="more">?, 50 %</td>');
   });
 
   test('shows limits, usage and volume sizes over the steps of a resize', () => {
     const { body } = page();
-    // The scale is 200 MiB in 96 of 100 units. The pod's limit goes from the middle to the top after a quarter of the time.
-    expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4"/>');
+    // The axis ends at 256 MiB. The pod's limit goes from 100 to 200 MiB after a quarter of the time.
+    expect(body).toContain(
+      '<path class="pod" d="M0 60.9L100 60.9L100 21.9L200 21.9L200 21.9L300 21.9L300 21.9L400 21.9"/>',
+    );
+    expect(body).toContain('<span>256 MiB</span><span>128 MiB</span><span>0 B</span>');
+    expect(body).toContain('<span>0.0 ms</span><span>10 ms</span><span>20 ms</span>');
     // No line is drawn where no limit exists.
-    expect(body).toContain('<path class="c0" d="M200 28L300 28L300 28L400 28"/>');
-    expect(body).toContain('<path class="size" d="M0 76L100 76L100 76L200 76L200 76L300 76L300 52L400 52"/>');
+    expect(body).toContain('<path class="c0" d="M200 41.4L300 41.4L300 41.4L400 41.4"/>');
+    expect(body).toContain(
+      '<path class="size" d="M0 80.5L100 80.5L100 80.5L200 80.5L200 80.5L300 80.5L300 60.9L400 60.9"/>',
+    );
     // Usage that could not be read is drawn with its previous value.
     expect(body).toContain(
-      '<path class="area" d="M0 88L100 88L100 88L200 88L200 88L300 88L300 88L400 88L400 100L0 100Z"/>',
+      '<path class="area" d="M0 90.2L100 90.2L100 90.2L200 90.2L200 90.2L300 90.2L300 90.2L400 90.2L400 100L0 100Z"/>',
     );
     expect(body).toContain('<li>app memory.max: no limit → 150 MiB ');
     expect(body).toContain('limit of the pod: 100 MiB → 200 MiB');
@@ -122,13 +170,15 @@ describe('the status page', () => {
       },
     });
     expect(body).toContain('<p class="bad">journal: resizes are rejected: EROFS</p>');
-    expect(body).toContain('CGROUP_UNAVAILABLE: no file');
+    expect(body).toContain('<td class="bad">CGROUP_UNAVAILABLE</td>');
     expect(body).toContain('<p class="bad">undone: EBUSY</p>');
     expect(body).toContain(
       '<td>kubelet (812)</td><td>pod memory 100Mi → 64Mi</td><td class="bad">Deferred, 3 times: MEMORY_NOT_RECLAIMABLE: 90Mi are in use</td>',
     );
     // The rolled back limit ends at its initial value.
-    expect(body).toContain('<path class="pod" d="M0 52L100 52L100 4L200 4L200 4L300 4L300 4L400 4L400 52L400 52"/>');
+    expect(body).toContain(
+      '<path class="pod" d="M0 60.9L100 60.9L100 21.9L200 21.9L200 21.9L300 21.9L300 21.9L400 21.9L400 60.9L400 60.9"/>',
+    );
     expect(body).toContain('limit of the pod: 100 MiB</li>');
     expect(page({ overview: { pods: [], recent: [], history: [] } }).body).toContain(
       'none since the start of the shim',
@@ -166,18 +216,20 @@ describe('the status page', () => {
       ],
       history: [{ ...refused(markup, markup), changes: [{ value: markup, from: markup, to: markup }] }],
     };
-    const { body } = page({
+    const all = {
       version: markup,
       overview: malicious,
       readiness: { ready: false, checks: [{ name: markup, ready: false, says: markup }] },
-    });
-    expect(body.split('&lt;script&gt;alert(&#39;x&#39;)').length).toBeGreaterThan(15);
+    };
+    const of = (query: Partial<PageQuery>): string => page(all, query).body.replace(`<script>${script}</script>`, '');
+    const body = of({ filter: markup }) + of({ pod: identity.sandboxId }) + of({ pod: markup });
+    expect(body.split('&lt;script&gt;alert(&#39;x&#39;)').length).toBeGreaterThan(30);
     expect(body).not.toContain('<script');
     expect(body).not.toContain(`alert('x')`);
     // The page has no other tags than its own.
     const tags = new Set([...body.matchAll(/<\/?([a-z0-9]+)/g)].map(([, tag]) => tag));
     const ours =
-      'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span table tr th td'.split(
+      'html head meta title style body header h1 h2 h3 p main div article dl dt dd svg path rect ul li ol span table thead tbody tr th td a form label input'.split(
         ' ',
       );
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);
@@ -185,11 +237,14 @@ describe('the status page', () => {
 
   test('needs no external resource, and its policy forbids them', () => {
     const { body, headers = {} } = page();
-    expect(body).not.toMatch(/https?:|src=|href=|url\(|@import|style=| on[a-z]+=/);
+    expect(body).not.toMatch(/https?:|src=|href="[^?]|url\(|@import|style=| on[a-z]+=|import\(|fetch\(/);
+    const [, code = ''] = /<script>([^]*)<\/script>/.exec(body) ?? [];
+    const codeHash = createHash('sha256').update(code).digest('base64');
     const [, style = ''] = /<style>([^]*)<\/style>/.exec(body) ?? [];
     const hash = createHash('sha256').update(style).digest('base64');
     expect(headers['content-security-policy']).toBe(
-      `default-src 'none'; style-src 'sha256-${hash}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      `default-src 'none'; style-src 'sha256-${hash}'; script-src 'sha256-${codeHash}'; connect-src 'self'; ` +
+        `base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
     );
     expect(style).toContain('prefers-color-scheme: dark');
     expect(body).toContain('<meta name="viewport" content="width=device-width, initial-scale=1">');
