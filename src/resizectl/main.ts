@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import { basename } from 'node:path';
 import { ResizeClient } from './client.ts';
 import { type Invocation, parseCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
@@ -40,6 +41,9 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
 // The reader may close the pipe early (`| head`).
 process.stdout.on('error', () => process.exit(process.exitCode ?? Exit.done));
 
+/** kubectl finds its plugins by their names (docs/resizectl.md). */
+const isPlugin = (path = ''): boolean => /^kubectl-resizectl(?:\.js)?$/.test(basename(path));
+
 // No top-level await: the single executable (src/executable.ts) is a script, not a module.
 void start();
 
@@ -48,6 +52,15 @@ async function start(): Promise<void> {
   // The name that the history shows for this client; otherwise it is that of Node's main thread.
   process.title = 'resizectl';
   let endpoint = '';
+  if (isPlugin(process.argv[1])) {
+    const { runPlugin } = await import('./plugin/index.ts');
+    const [out, err] = [process.stdout, process.stderr];
+    process.exitCode = await runPlugin(process.argv.slice(2), {
+      out: (text) => void out.write(text),
+      err: (text) => void err.write(text),
+    });
+    return;
+  }
   try {
     const invocation = parseCommandLine(process.argv.slice(2));
     if (invocation.ask === 'print') process.stdout.write(invocation.text);

@@ -20,4 +20,6 @@ export async function makeTree({ root, name, version, description, arch }: Facts
   mkdirSync(join(target, 'bin'));
   for (const program of ['cri-resize-shim', 'resizectl'])
     symlinkSync(`../dist/${program}.js`, join(target, 'bin', program));
+  // Runs as the plugin of kubectl by its name.
+  symlinkSync('../dist/resizectl.js', join(target, 'bin/kubectl-resizectl'));
 }

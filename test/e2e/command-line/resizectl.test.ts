@@ -329,9 +329,15 @@ test('metrics count resizes by direction, state and step, without the name of a 
 });
 
 test('the status page shows pods and the steps of their resizes', async () => {
-  const { stdout } = await execa('curl', ['-sS', '--unix-socket', METRICS, 'http://localhost/']);
-  expect(stdout).toContain('<h3>default/db</h3>');
-  expect(stdout).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
+  const read = async (path: string, ...flags: string[]): Promise<string> => {
+    const all = ['-sS', ...flags, '--unix-socket', METRICS, `http://localhost${path}`];
+    return (await execa('curl', all, { reject: flags.length === 0 })).stdout;
+  };
+  const stdout = await read('/');
+  expect(stdout).toMatch(/<tr data-name="default\/db /);
+  expect(await read(`/?pod=${db.sandboxId}`)).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
+  const [update = ''] = (await read('/live', '--max-time', '5', '--no-buffer')).split('\n\n', 1);
+  expect(JSON.parse(update.replace('data: ', ''))).toMatchObject({ pods: expect.stringContaining('default/db') });
   expect(stdout).toContain('limit of app: 64 MiB → 96 MiB');
   expect(stdout).toContain('size of volume cache: 32 MiB → 80 MiB');
 });
@@ -359,4 +365,28 @@ test('A6: a later update of a container wins over a deferred resize, whose other
   expect(pod.volume('cache').size).toBe(16 * MiB);
   expect(pod.read('memory.max', 'app')).toBe(String(80 * MiB));
   await pod.remove();
+});
+
+test('top sorts pods by pressure, with the figures of the kernel', async () => {
+  // The volume of db stores 24 of 32 MiB: a larger share than that of any memory limit.
+  const { code, out } = await resizectl('top', '--containers', '-o', 'json');
+  expect(code).toBe(0);
+  interface Shown {
+    readonly identity: { readonly name: string };
+    readonly pressure_percent: number;
+    readonly cpu_cores: number;
+    readonly memory_unreclaimable_bytes: number;
+    readonly memory_limit_bytes: number;
+    readonly containers: readonly { readonly name: string }[];
+  }
+  const [first, second] = (JSON.parse(out) as { pods: Shown[] }).pods;
+  expect([first?.identity.name, second?.identity.name]).toEqual(['db', 'web']);
+  expect(first?.pressure_percent).toBeCloseTo(75, 0);
+  expect(first?.memory_limit_bytes).toBe(Number(db.read('memory.max')));
+  expect(first?.memory_unreclaimable_bytes).toBeGreaterThanOrEqual(24 * MiB);
+  expect(first?.cpu_cores).toBeGreaterThanOrEqual(0);
+  expect(first?.containers.map(({ name }) => name).toSorted()).toEqual(['app', 'side']);
+  const table = (await resizectl('top')).out.split('\n');
+  expect(table[0]).toMatch(/^NAMESPACE +NAME +PRESSURE +CPU /);
+  expect(table[1]).toMatch(/^default +db +75% .* cache 75%$/);
 });

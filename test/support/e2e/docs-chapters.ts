@@ -23,6 +23,9 @@ export const chapters: readonly Chapter[] = [
     lines: [
       'resizectl get pods',
       'resizectl doctor',
+      'resizectl top',
+      'resizectl top --containers -n default',
+      'resizectl top --watch --interval 1s | head -3',
       'resizectl plan web app.memory=1Gi volume.cache=50%',
       'resizectl resize web app.memory=1Gi volume.cache=50%',
       'resizectl resize default/web volume.cache=512Mi',

@@ -1,0 +1,2 @@
+/** `kubectl resizectl`: the plugin of kubectl. */
+export { runPlugin } from './plugin.ts';
