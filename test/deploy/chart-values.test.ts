@@ -1,5 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { type ValueSchema, configurationSchema } from '../../src/config/json-schema.ts';
 import { configKeys, schema } from '../../src/config/schema.ts';
 
@@ -59,4 +60,14 @@ describe('the schema of a value accepts what the shim accepts', () => {
     expect(configurationSchema()).toMatchObject({ additionalProperties: false });
     expect(Object.keys(properties)).toEqual(['apiVersion', 'kind', ...configKeys]);
   });
+});
+
+test("the chart's README lists every value", () => {
+  const page = readFileSync('deploy/helm/cri-resize-shim/README.md', 'utf8');
+  const listed = [...page.matchAll(/^\| (`[^|]*) \|/gm)].flatMap(([, names = '']) =>
+    [...names.matchAll(/`(\w+)[.\w]*`/g)].map(([, name]) => name!),
+  );
+  const values = Object.keys(chart().properties).filter((name) => name !== 'global');
+  expect([...new Set(listed)].toSorted()).toEqual(values.toSorted());
+  expect(Object.keys(parse(readFileSync('deploy/helm/cri-resize-shim/values.yaml', 'utf8')) as object)).toEqual(values);
 });

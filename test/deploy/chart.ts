@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { execa } from 'execa';
 import { readOptions } from '../../src/install/rollout/options.ts';
+import { checkParts } from './chart-parts.ts';
 import { prepareHelm } from './helm.ts';
 import { prepareKubectl } from './kubectl.ts';
-import { type DaemonSet, type Manifest, normalized, isDaemonSet, manifestsOf } from './manifests.ts';
+import { type Manifest, daemonSet, manifestsOf, normalized } from './manifests.ts';
 
 /**
  * Checks the Helm chart, as a part of npm run check: Helm lints it, it renders the objects of deploy/kustomize, each value is rendered in
@@ -12,7 +13,7 @@ import { type DaemonSet, type Manifest, normalized, isDaemonSet, manifestsOf } f
 
 const CHART = 'deploy/helm/cri-resize-shim';
 /** A helm that is built from its module has no default release of Kubernetes. */
-const COMMON = ['--kube-version', '1.36.0'];
+const COMMON = ['--kube-version', '1.36.0', '--namespace', 'cri-resize-shim'];
 const say = (line: string): void => void process.stdout.write(`chart: ${line}\n`);
 
 const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
@@ -29,6 +30,16 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ maxUnavailable: 'ten' }, /maxUnavailable/],
   [{ flags: ['x'] }, /flags\/0/],
   [{ terminationGracePeriodSeconds: 0 }, /terminationGracePeriodSeconds/],
+  [{ namespace: 'x' }, /namespace/],
+  [{ namespaceOverride: 'A' }, /namespaceOverride/],
+  [{ rollout: { parallel: 0 } }, /parallel/],
+  [{ rollout: { canaries: 21 } }, /canaries/],
+  [{ rollout: { soak: '5' } }, /soak/],
+  [{ affinity: { nodes: {} } }, /affinity/],
+  [{ podAnnotations: { a: 1 } }, /podAnnotations/],
+  [{ podMonitor: { port: 70_000 } }, /port/],
+  [{ podMonitor: { enabled: true }, config: { metricsBind: '127.0.0.1:9467' } }, /metricsBind/],
+  [{ restore: { timeoutSeconds: 1 } }, /timeoutSeconds/],
 ];
 
 const helm = await prepareHelm(say);
@@ -36,18 +47,20 @@ if (helm === undefined) say('NOT CHECKED: neither helm nor Go to build it is ins
 else await check(helm);
 
 async function check(program: string): Promise<void> {
-  const render = async (values: object = {}): Promise<readonly Manifest[]> =>
-    manifestsOf(
-      (await execa(program, ['template', 'x', CHART, ...COMMON, '-f', '-'], { input: JSON.stringify(values) })).stdout,
-    );
+  const render = async (values: object = {}, flags = ['--no-hooks']): Promise<readonly Manifest[]> => {
+    const args = ['template', 'x', CHART, ...COMMON, ...flags, '-f', '-'];
+    return manifestsOf((await execa(program, args, { input: JSON.stringify(values) })).stdout);
+  };
   await execa(program, ['lint', '--strict', CHART]);
   say('helm lint --strict: ok');
 
   const base = (await execa(await prepareKubectl(say), ['kustomize', 'deploy/kustomize'])).stdout;
-  assert.deepEqual(normalized(await render()), normalized(manifestsOf(base)));
+  assert.deepEqual(normalized(await render({ createNamespace: true })), normalized(manifestsOf(base)));
   say('renders the objects of deploy/kustomize');
 
   await values(render);
+  await checkParts(render, await render({}, []));
+  say('its optional parts are rendered');
   say('each value is rendered in its place');
 
   for (const [invalid, word] of invalidValues) {
@@ -63,11 +76,17 @@ async function check(program: string): Promise<void> {
 
 async function values(render: (values?: object) => Promise<readonly Manifest[]>): Promise<void> {
   const manifests = await render({
-    namespace: 'elsewhere',
+    ...{ namespaceOverride: 'elsewhere', createNamespace: true, commonLabels: { team: 'nodes' } },
     image: { repository: 'registry.example.com/shim', tag: '9', pullPolicy: 'Always', pullSecrets: ['key'] },
     label: { key: 'example.com/shim', value: 'yes' },
     config: { logLevel: 'debug', metricsBind: '127.0.0.1:9467', metricsTokenFile: '/etc/token' },
     ...{ kubeletUnit: 'k3s.service', timeout: '5m', flags: ['--lease-duration=10m'] },
+    ...{
+      repairDrift: true,
+      rollout: { parallel: 20, canaries: 2, canaryLabel: { key: 'tier', value: 'first' }, soak: '10m' },
+    },
+    ...{ nodeSelector: { pool: 'a' }, affinity: { nodeAffinity: { x: 1 } }, serviceAccount: { name: 'sa' } },
+    ...{ daemonSetAnnotations: { a: '1' }, podAnnotations: { b: '2' }, podLabels: { c: '3' }, revisionHistoryLimit: 3 },
     ...{ terminationGracePeriodSeconds: 90, maxUnavailable: 3, priorityClassName: 'high' },
     tolerations: [{ key: 'a', operator: 'Exists' }],
     resources: { limits: { memory: '1Gi' } },
@@ -85,17 +104,29 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     /\nlogLevel: debug\nmetricsBind: 127.0.0.1:9467\nmetricsTokenFile: \/etc\/token\n$/,
   );
 
+  for (const { metadata } of manifests) assert.equal(metadata.labels?.['team'], 'nodes', metadata.name);
+
   const set = daemonSet(manifests);
   assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });
   const { containers, nodeSelector, tolerations, priorityClassName, imagePullSecrets, ...pod } = set.spec.template.spec;
-  assert.deepEqual(nodeSelector, { 'kubernetes.io/os': 'linux', 'example.com/shim': 'yes' });
+  assert.deepEqual(nodeSelector, { 'kubernetes.io/os': 'linux', 'example.com/shim': 'yes', pool: 'a' });
+  assert.deepEqual(pod.affinity, { nodeAffinity: { x: 1 } });
+  assert.deepEqual(
+    [pod.serviceAccountName, set.spec.revisionHistoryLimit, set.metadata.annotations],
+    ['sa', 3, { a: '1' }],
+  );
+  const { labels = {}, annotations: noted = {} } = set.spec.template.metadata;
+  assert.deepEqual([labels['c'], noted['b']], ['3', '2']);
   assert.deepEqual(tolerations, [{ key: 'a', operator: 'Exists' }]);
   assert.deepEqual([priorityClassName, imagePullSecrets], ['high', [{ name: 'key' }]]);
   const [installer] = containers;
   assert.ok(installer !== undefined);
   assert.deepEqual([installer.image, installer['imagePullPolicy']], ['registry.example.com/shim:9', 'Always']);
   assert.deepEqual(installer.resources, { requests: { cpu: '10m', memory: '64Mi' }, limits: { memory: '1Gi' } });
-  const { label, kubeletUnit, timeout, leaseDuration, grace } = readOptions(installer.args);
+  const options = readOptions(installer.args);
+  const { label, kubeletUnit, timeout, leaseDuration, grace } = options;
+  assert.deepEqual([options.parallel, options.canaries, options.soak, options.repairDrift], [20, 2, 600_000, true]);
+  assert.deepEqual(options.canaryLabel, { key: 'tier', value: 'first' });
   assert.deepEqual(label, { key: 'example.com/shim', value: 'yes' });
   assert.deepEqual([kubeletUnit, timeout, leaseDuration], ['k3s.service', '5m', 600_000]);
   assert.deepEqual([grace, pod.terminationGracePeriodSeconds], [90_000, 90]);
@@ -109,10 +140,4 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     daemonSet(await render({ config })).spec.template.metadata.annotations;
   assert.deepEqual(await annotations({}), await annotations({}));
   assert.notDeepEqual(await annotations({}), await annotations({ logLevel: 'debug' }));
-}
-
-function daemonSet(manifests: readonly Manifest[]): DaemonSet {
-  const found = manifests.find(isDaemonSet);
-  assert.ok(found !== undefined, 'no DaemonSet is rendered');
-  return found;
 }

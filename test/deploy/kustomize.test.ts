@@ -63,13 +63,22 @@ describe('deploy/kustomize', () => {
   });
 
   test('allows privileged pods in its namespace', () => {
-    expect(named('Namespace').metadata.labels).toEqual({ 'pod-security.kubernetes.io/enforce': 'privileged' });
+    expect(named('Namespace').metadata.labels).toMatchObject({ 'pod-security.kubernetes.io/enforce': 'privileged' });
+  });
+
+  test('labels every object as Kubernetes recommends', () => {
+    for (const manifest of manifests)
+      expect(manifest.metadata.labels, keyOf(manifest)).toMatchObject({
+        'app.kubernetes.io/name': 'cri-resize-shim-installer',
+        'app.kubernetes.io/component': 'installer',
+        'app.kubernetes.io/part-of': 'cri-resize-shim',
+      });
   });
 
   test('selects its own pods, which run on all labelled nodes regardless of their taints', () => {
     const { selector, template, updateStrategy } = set.spec;
-    expect(template.metadata.labels).toEqual(selector.matchLabels);
-    expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '10%' } });
+    expect(template.metadata.labels).toMatchObject(selector.matchLabels);
+    expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '100%' } });
     const { serviceAccountName, nodeSelector, tolerations, priorityClassName } = pod();
     expect(serviceAccountName).toBe(named('ServiceAccount', 'cri-resize-shim').metadata.name);
     expect(nodeSelector).toEqual({ 'kubernetes.io/os': 'linux', 'cri-resize-shim.io/install': 'true' });
@@ -103,6 +112,12 @@ describe('deploy/kustomize', () => {
     expect(pod().nodeSelector).toMatchObject({ [key]: value });
     expect(options.grace).toBe(pod().terminationGracePeriodSeconds * 1000);
     expect(options.lease).toBe('cri-resize-shim-installer');
+    // The revision of a pod: a halt and the canaries belong to it.
+    expect(env).toContainEqual({
+      name: 'REVISION',
+      valueFrom: { fieldRef: { fieldPath: "metadata.labels['controller-revision-hash']" } },
+    });
+    expect(options.revision).toBe('$(REVISION)');
     expect(readinessProbe.exec.command).toEqual(['test', '-e', options.readyFile]);
     const folders = volumeMounts.map(({ mountPath }) => mountPath);
     expect(folders.toSorted()).toEqual(
@@ -204,7 +219,7 @@ describe('the roles of the installer', () => {
         rule.resources.map((resource) => ({ ...rule, verbs: [verb], resources: [resource] })),
       ),
     );
-    expect(single).toHaveLength(5);
+    expect(single).toHaveLength(6);
     for (const rule of single)
       expect(
         calls.some((call) => allows(rule, call)),

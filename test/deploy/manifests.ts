@@ -47,6 +47,7 @@ export interface DaemonSet extends Manifest {
   readonly spec: {
     readonly selector: { readonly matchLabels: Readonly<Record<string, string>> };
     readonly updateStrategy: object;
+    readonly revisionHistoryLimit?: number;
     readonly template: { readonly metadata: Manifest['metadata']; readonly spec: PodSpec };
   };
 }
@@ -69,8 +70,24 @@ export function manifestsOf(text: string): Manifest[] {
 
 export const isDaemonSet = (manifest: Manifest): manifest is DaemonSet => manifest.kind === 'DaemonSet';
 
+/** Returns the only DaemonSet of some objects. */
+export function daemonSet(manifests: readonly Manifest[]): DaemonSet {
+  const found = manifests.find(isDaemonSet);
+  if (found === undefined) throw new Error('no DaemonSet is rendered');
+  return found;
+}
+
 /** Returns kind, namespace and name, by which objects of two renderings are compared. */
 export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): string => `${kind} ${namespace}/${name}`;
+
+/** What Helm's users expect on each object, and the digest of the configuration on the pods. */
+const CHART_ONLY = [
+  'app.kubernetes.io/instance',
+  'app.kubernetes.io/version',
+  'app.kubernetes.io/managed-by',
+  'helm.sh/chart',
+  'checksum/config',
+];
 
 /**
  * Returns objects without the differences between chart and base. To replace pods when the configuration changes, kustomize adds the
@@ -79,8 +96,8 @@ export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): s
 export function normalized(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
   const text = JSON.stringify(manifests, (key, value: unknown) => {
     if (typeof value === 'string') return value.replace(/^cri-resize-shim-[a-z0-9]{10}$/, 'cri-resize-shim');
-    if (key !== 'annotations') return value;
-    const others = Object.entries(value as object).filter(([name]) => name !== 'checksum/config');
+    if (key !== 'annotations' && key !== 'labels') return value;
+    const others = Object.entries(value as object).filter(([name]) => !CHART_ONLY.includes(name));
     return others.length === 0 ? undefined : Object.fromEntries(others);
   });
   return Object.fromEntries((JSON.parse(text) as Manifest[]).map((manifest) => [keyOf(manifest), manifest]));

@@ -1,17 +1,16 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
 import type { Drift } from '../../endpoint/index.ts';
 import { posted } from './posted.ts';
-import { loggingChanges } from './retry.ts';
 import type { RolloutContext } from './rollout-context.ts';
+import { loggingChanges, sleep } from './turns/index.ts';
 
-type DriftContext = Pick<RolloutContext, 'drift' | 'repairsDrift' | 'say' | 'random' | 'postEvent' | 'times'>;
+type DriftContext = Pick<RolloutContext, 'drift' | 'repairsDrift' | 'say' | 'random' | 'clock' | 'postEvent' | 'times'>;
 
 /**
  * Looks at kubelet's endpoint while the shim is installed, and reports when kubelet stops using the shim and when it uses it again. Two
  * looks in a row have to agree, so a file that is being written is no drift. Resolves when the shim is to be installed again. Otherwise
  * rejects only with the reason of the signal.
- * @param earliest time of performance.now() before which nothing is repaired, so that two programs that write the same file do not
+ * @param earliest time of the clock before which nothing is repaired, so that two programs that write the same file do not
  *   restart kubelet all the time
  */
 export async function driftToRepair(context: DriftContext, earliest: number, stop: AbortSignal): Promise<void> {
@@ -19,14 +18,14 @@ export async function driftToRepair(context: DriftContext, earliest: number, sto
   const complain = loggingChanges(context.say);
   let [before, reported]: Drift['state'][] = ['shim', 'shim'];
   for (;;) {
-    await delay(times.look, undefined, { signal: stop });
+    await sleep(context.clock, times.look, stop);
     const { state, note } = await lookedAt(context, complain);
     const isSure = state === before && state !== 'unknown';
     before = state;
     if (!isSure) continue;
     if (state !== reported) await report(context, state === 'past' ? 'ShimDrift' : 'ShimDriftEnded', note, stop);
     reported = state;
-    if (state === 'past' && repairsDrift && performance.now() >= earliest) return;
+    if (state === 'past' && repairsDrift && context.clock.now() >= earliest) return;
   }
 }
 

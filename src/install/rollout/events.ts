@@ -10,16 +10,24 @@ export type Reason =
   | 'ShimUninstalled'
   | 'ShimUninstallFailed'
   | 'ShimLeftInstalled'
+  | 'ShimCanaryPassed'
+  | 'ShimCanaryFailed'
   | 'ShimDrift'
   | 'ShimDriftEnded';
 
-const NORMAL: readonly Reason[] = ['ShimInstalled', 'ShimUninstalling', 'ShimUninstalled', 'ShimDriftEnded'];
+const NORMAL: readonly Reason[] = [
+  'ShimInstalled',
+  'ShimUninstalling',
+  'ShimUninstalled',
+  'ShimCanaryPassed',
+  'ShimDriftEnded',
+];
 const CONTROLLER = 'cri-resize-shim-installer';
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
 
 function actionOf(reason: Reason): string {
-  if (reason.startsWith('ShimDrift')) return 'Watch';
+  if (/^Shim(?:Drift|Canary)/.test(reason)) return 'Watch';
   return reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall';
 }
 

@@ -16,6 +16,8 @@ export interface Host {
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
   kubeletStart(): Promise<number | undefined>;
+  /** Returns whether the shim runs, and how often systemd has restarted it after a failure. Rejects if systemd does not answer. */
+  shim(): Promise<{ readonly isActive: boolean; readonly restarts: number }>;
 }
 
 export interface CommandResult {
@@ -33,6 +35,7 @@ export interface HostOptions {
 }
 
 const UNIT = 'cri-resize-shim-installer.service';
+const SHIM = 'cri-resize-shim.service';
 const AGAIN_MS = 500;
 const QUERY_MS = 10_000;
 
@@ -97,6 +100,14 @@ export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Hos
       if (pid === '0' || since === '0') return undefined;
       const age = process.hrtime.bigint() / 1000n - BigInt(since);
       return wallTime() - Number(age / 1000n);
+    },
+
+    async shim() {
+      const { ActiveState: state = '', NRestarts: restarts = '0' } = await properties(SHIM, [
+        'ActiveState',
+        'NRestarts',
+      ]);
+      return { isActive: state === 'active', restarts: Number(restarts) };
     },
   };
 }

@@ -4,10 +4,15 @@ import { parse } from 'yaml';
 import { errnoOf } from '../../core/errors/index.ts';
 import { readOptions } from './options.ts';
 import { contextOf } from './context.ts';
+import { relayMetrics } from './provide/metrics-relay.ts';
+import { restoreNodes } from './restore/main.ts';
 import { keepInstalled, leave } from './roll-out.ts';
 
 /** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */
 const FINAL_EVENT_MS = 10_000;
+
+/** The shim's socket for metrics on the host, as the chart configures it: the root of process 1 is that of the host. */
+const SHIM_METRICS = '/proc/1/root/run/cri-resize-shim/metrics.sock';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -23,7 +28,12 @@ async function givenConfig(file: string): Promise<string | undefined> {
 }
 
 async function main(): Promise<void> {
-  const options = readOptions(process.argv.slice(2));
+  const argv = process.argv.slice(2);
+  if (argv[0] === 'restore') {
+    process.exitCode = await restoreNodes(argv.slice(1), say);
+    return;
+  }
+  const options = readOptions(argv);
   const [stop, end] = [new AbortController(), new AbortController()];
   const ended = (signal: NodeJS.Signals): void => {
     // A restarted kubelet sends the signal again.
@@ -36,6 +46,7 @@ async function main(): Promise<void> {
     ).unref();
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, ended);
+  const relay = options.metricsPort === 0 ? undefined : await relayMetrics(options.metricsPort, SHIM_METRICS);
   const context = contextOf(options, await givenConfig(options.config), say);
   try {
     await keepInstalled(context, stop.signal, end.signal);
@@ -43,6 +54,8 @@ async function main(): Promise<void> {
     if (!stop.signal.aborted) throw error;
   }
   await leave(context, end.signal);
+  relay?.close();
+  relay?.closeAllConnections();
 }
 
 await main();

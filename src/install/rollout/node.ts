@@ -47,6 +47,42 @@ export async function readNode(api: Api, name: string, signal: AbortSignal): Pro
   }
 }
 
+/** Metadata alone, without the images and conditions of each object. */
+const METADATA = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
+const PAGE = 500;
+const listSchema = z.object({
+  metadata: z.object({ continue: z.exactOptional(z.string()) }),
+  items: z.array(z.object({ metadata: z.object({ name: z.string() }) })),
+});
+
+/** Returns the names of the objects in a folder of the API that have a label. Rejects like {@link Api}. */
+export async function namesOf(api: Api, path: string, labelSelector: string, signal: AbortSignal): Promise<string[]> {
+  const names: string[] = [];
+  for (let from = ''; ; ) {
+    const query = { labelSelector, limit: String(PAGE), ...(from !== '' && { continue: from }) };
+    const response = await api({ method: 'GET', path, query, accept: METADATA, idleMs: IDLE_MS, signal });
+    const { metadata, items } = listSchema.parse(JSON.parse(await readText(response, LONGEST)));
+    names.push(...items.map((item) => item.metadata.name));
+    from = metadata.continue ?? '';
+    if (from === '') return names;
+  }
+}
+
+/** Sets a label of a node; undefined removes it. Rejects like {@link Api}. */
+export async function labelNode(
+  api: Api,
+  name: string,
+  label: string,
+  value: string | undefined,
+  signal: AbortSignal,
+): Promise<void> {
+  const path = `/api/v1/nodes/${encodeURIComponent(name)}`;
+  const body = { metadata: { labels: { [label]: value ?? null } } };
+  const response = await api({ method: 'PATCH', path, body, idleMs: IDLE_MS, signal });
+  // The label is set even if the response cannot be read.
+  await readText(response, LONGEST).catch(() => undefined);
+}
+
 function nodeOf({ metadata, status }: z.infer<typeof nodeSchema>): ClusterNode {
   const ready = status?.conditions?.find(({ type }) => type === 'Ready');
   const heartbeat = Date.parse(ready?.lastHeartbeatTime ?? '');

@@ -19,6 +19,13 @@ export interface Options {
   readonly readyTimeout: number;
   readonly kubeconfig: string;
   readonly repairDrift: boolean;
+  readonly parallel: number;
+  readonly canaries: number;
+  readonly canaryLabel: Label;
+  readonly soak: number;
+  readonly revision: string;
+  readonly shimCredentials: string;
+  readonly metricsPort: number;
 }
 
 export interface Label {
@@ -37,11 +44,23 @@ const durationText = (text: string): string => (duration(text), text);
 const durationOption = (flags: string, description: string, ms: number, shown: string): Option =>
   new Option(flags, description).argParser(duration).default(ms, shown);
 
-function label(text: string): Label {
+export function label(text: string): Label {
   const [, key, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
   if (key === undefined || value === undefined) throw new InvalidArgumentError('expected KEY=VALUE.');
   return { key, value };
 }
+
+/** A record of the Lease lists this many nodes at most: annotations may take 256 KiB together. */
+const MOST_PARALLEL = 200;
+const MOST_CANARIES = 20;
+
+const count =
+  (least: number, most: number) =>
+  (text: string): number => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= least && value <= most) return value;
+    throw new InvalidArgumentError(`expected a number from ${least} to ${most}.`);
+  };
 
 const STAGING = '/var/lib/cri-resize-shim-installer';
 const REPAIR_DRIFT = 'Install the shim again if kubelet no longer uses it, after an upgrade of its node for example.';
@@ -95,6 +114,48 @@ export function readOptions(argv: readonly string[]): Options {
     )
     .option('--repair-drift', REPAIR_DRIFT, false)
     .option('--kubeconfig <FILE>', 'Kubeconfig for the Kubernetes API.', IN_CLUSTER);
+  withWaves(program);
+  withProvided(program);
   program.parse(argv, { from: 'user' });
-  return program.opts<Options>();
+  const options = program.opts<Options>();
+  if (options.canaries > 0 && options.revision === '') program.error('error: --canaries needs --revision.');
+  return options;
+}
+
+/** Adds the options that say what the pod provides for the shim of its node. */
+function withProvided(program: Command): void {
+  program
+    .option(
+      '--shim-credentials <FOLDER>',
+      'Folder with token and ca.crt for the kubeconfig of the shim; empty: none.',
+      '',
+    )
+    .option(
+      '--metrics-port <PORT>',
+      "Serve the metrics of this node's shim at this port; 0: do not.",
+      count(0, 65_535),
+      0,
+    );
+}
+
+/** Adds the options that say in which order nodes are changed. */
+function withWaves(program: Command): void {
+  program
+    .option(
+      '--parallel <COUNT>',
+      `How many nodes are changed at the same time, up to ${MOST_PARALLEL}.`,
+      count(1, MOST_PARALLEL),
+      1,
+    )
+    .option(
+      '--canaries <COUNT>',
+      `How many canary nodes have to pass before other nodes are changed, up to ${MOST_CANARIES}.`,
+      count(0, MOST_CANARIES),
+      0,
+    )
+    .option('--canary-label <KEY=VALUE>', 'Label of canary nodes.', label, label('cri-resize-shim.io/canary=true'))
+    .addOption(
+      durationOption('--soak <DURATION>', 'A canary node passes after it has worked for this time.', 300_000, '5m'),
+    )
+    .option('--revision <TEXT>', 'Revision of the DaemonSet: canary nodes and halts belong to one.', '');
 }

@@ -1,12 +1,12 @@
 import type { Reason } from './events.ts';
-import { retry } from './retry.ts';
 import type { RolloutContext } from './rollout-context.ts';
+import { retry } from './turns/index.ts';
 
 /** Maximum time to create an event, in milliseconds. */
 export const EVENT_MS = 30_000;
 
 /** What {@link posted} needs. */
-export type PostingContext = Pick<RolloutContext, 'postEvent' | 'random' | 'say'>;
+export type PostingContext = Pick<RolloutContext, 'postEvent' | 'random' | 'say' | 'clock'>;
 
 /** Creates an event of the node, unless that takes too long. */
 export async function posted(

@@ -1,4 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../core/errors/index.ts';
 import { EVENT_MS, posted } from './posted.ts';
 import type { Reason } from './events.ts';
@@ -7,8 +6,10 @@ import { driftToRepair } from './drift.ts';
 import type { ClusterNode } from './node.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
-import { pause, loggingChanges, retry } from './retry.ts';
-import { type Turn, takeTurn, unfinishedTurn } from './turn.ts';
+import { type Turn, loggingChanges, pause, retry, sleep, takeTurn, unfinishedTurn } from './turns/index.ts';
+import { labelled } from './version-label.ts';
+import { passedAsCanary } from './canary.ts';
+import { version } from '../../config/index.ts';
 
 /**
  * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a
@@ -17,8 +18,9 @@ import { type Turn, takeTurn, unfinishedTurn } from './turn.ts';
  * @param end aborts when the grace period is over
  */
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
-  for (let earliest = 0; ; earliest = performance.now() + context.times.retry) {
+  for (let earliest = 0; ; earliest = context.clock.now() + context.times.retry) {
     await install(context, stop, end);
+    await passedAsCanary(context, stop);
     await driftToRepair(context, earliest, stop);
   }
 }
@@ -31,9 +33,10 @@ async function install(context: RolloutContext, stop: AbortSignal, end: AbortSig
     if (outcome.kind === 'done') break;
     if (outcome.kind === 'refused') await context.unstage();
     stop.throwIfAborted();
-    await delay(outcome.kind === 'refused' ? context.times.retry : pause(tries, random()), undefined, { signal: stop });
+    await sleep(context.clock, outcome.kind === 'refused' ? context.times.retry : pause(tries, random()), stop);
   }
   await context.unstage();
+  await labelled(context, version, end);
   await markReady(true);
   say('the shim is installed');
 }
@@ -120,12 +123,14 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
     }
     const turn = await takeTurn(context.turns, 'uninstall', end);
     isBegun = true;
+    await labelled(context, undefined, end);
     // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
     // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
     await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
     const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags], 'unstage')));
     const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
     await turn.end(end, result.kind === 'done' ? undefined : result.why);
+    if (outcome.kind !== 'done') await labelled(context, version, end);
     await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
   } catch (error) {
     if (!end.aborted) throw error;
@@ -168,15 +173,15 @@ async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<v
     const node = await retry('this node cannot be read', context, signal, context.readNode);
     if (node?.isReady === true) return;
     say('waiting: this node is not Ready');
-    await delay(5 * context.times.poll, undefined, { signal });
+    await sleep(context.clock, 5 * context.times.poll, signal);
   }
 }
 
 /** Waits until the restarted kubelet has reported the node as Ready. The API keeps the status of the old one for a while. */
 async function readyAgain(context: RolloutContext, signal: AbortSignal): Promise<Outcome> {
-  const { host, times } = context;
+  const { host, times, clock } = context;
   let missing = 'this node is not Ready again';
-  for (const until = performance.now() + times.ready; performance.now() < until; ) {
+  for (const until = clock.now() + times.ready; clock.now() < until; ) {
     const node = await retry('this node cannot be read', context, signal, context.readNode);
     const started = await host.kubeletStart().catch(() => undefined);
     if (node === undefined || started === undefined) missing = node ? 'kubelet is not running' : 'this node is gone';
@@ -184,7 +189,7 @@ async function readyAgain(context: RolloutContext, signal: AbortSignal): Promise
     // Kubernetes stores whole seconds.
     else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not reported its status again';
     else return { kind: 'done' };
-    await delay(times.poll, undefined, { signal });
+    await sleep(clock, times.poll, signal);
   }
   return { kind: 'failed', why: `${missing} after ${times.ready / 1000} s` };
 }

@@ -2,8 +2,7 @@ import type { Drift } from '../../endpoint/index.ts';
 import type { Reason } from './events.ts';
 import type { Host } from './host.ts';
 import type { ClusterNode } from './node.ts';
-import type { RetryOptions } from './retry.ts';
-import type { TurnContext } from './turn.ts';
+import type { RetryOptions, TurnContext } from './turns/index.ts';
 
 /** What the installer works with. */
 export interface RolloutContext extends RetryOptions {
@@ -16,11 +15,15 @@ export interface RolloutContext extends RetryOptions {
   readonly installFlags: readonly string[];
   readonly uninstallFlags: readonly string[];
   readonly readNode: (signal: AbortSignal) => Promise<ClusterNode | undefined>;
+  /** Sets the label of the node that has the installed version; undefined removes it. */
+  readonly labelVersion: (version: string | undefined, signal: AbortSignal) => Promise<void>;
   readonly postEvent: (reason: Reason, note: string, signal: AbortSignal) => Promise<void>;
   /** Sets the readiness of the pod. */
   readonly markReady: (isReady: boolean) => Promise<void>;
   /** Whether the labels include that of the shim. */
   readonly hasLabel: (labels: ClusterNode['labels']) => boolean;
+  /** Whether the labels are those of a canary node. */
+  readonly isCanary: (labels: ClusterNode['labels']) => boolean;
   /** Returns whether kubelet's configuration has the shim. Rejects if procfs or the root of the host cannot be read. */
   readonly drift: () => Promise<Drift>;
   /** Whether to install the shim again if kubelet does not use it. */
@@ -40,4 +43,6 @@ export interface Times {
   readonly answer: number;
   /** Interval of looks at kubelet's endpoint while the shim is installed. */
   readonly look: number;
+  /** How long a canary node has to work before it vouches for the release. */
+  readonly soak: number;
 }

@@ -1,6 +1,7 @@
-import { chmod, copyFile, mkdir, rename, rm } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { OWN_NODE, copyProgram } from '../node/index.ts';
+import { provideKubeconfig, withNodeName } from './provide/kubeconfig.ts';
 
 export interface StagingPlaces {
   /** The program in the image. */
@@ -9,13 +10,17 @@ export interface StagingPlaces {
   readonly staging: string;
   /** Path of the configuration in the container; undefined: the node keeps its own. */
   readonly config: string | undefined;
+  readonly nodeName: string;
+  /** Folder with the token and the certificate for the shim's kubeconfig; empty: none. */
+  readonly credentials: string;
 }
 
 export const programIn = (staging: string): string => join(staging, 'program');
+export const kubeconfigIn = (staging: string): string => join(staging, 'kubeconfig');
 export const configIn = (staging: string): string => join(staging, 'config.yaml');
 
 /** Copies the program to the host atomically, with the Node of the image: the host may have none. */
-export async function stage({ from, staging, config }: StagingPlaces): Promise<void> {
+export async function stage({ from, staging, config, nodeName, credentials }: StagingPlaces): Promise<void> {
   const to = programIn(staging);
   const fresh = `${to}.new`;
   await unstage(staging);
@@ -25,7 +30,11 @@ export async function stage({ from, staging, config }: StagingPlaces): Promise<v
   await mkdir(dirname(node), { recursive: true });
   await copyFile(process.execPath, node);
   await chmod(node, 0o755);
-  if (config !== undefined) await copyFile(config, configIn(staging));
+  if (config !== undefined) {
+    const text = await readFile(config, 'utf8');
+    await writeFile(configIn(staging), credentials === '' ? text : withNodeName(text, nodeName));
+  }
+  await provideKubeconfig(credentials, kubeconfigIn(staging));
   await rename(fresh, to);
 }
 
@@ -34,6 +43,9 @@ export const stagedIn = (staging: string): readonly string[] => {
   const to = programIn(staging);
   return [to, `${to}.new`, configIn(staging)];
 };
+
+/** All that an uninstallation removes: the kubeconfig is used by the shim as long as it is installed. */
+export const providedIn = (staging: string): readonly string[] => [...stagedIn(staging), kubeconfigIn(staging)];
 
 /** Removes the staged files. */
 export async function unstage(staging: string): Promise<void> {

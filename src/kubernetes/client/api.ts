@@ -1,11 +1,13 @@
 import { type IncomingMessage, request as requestPlain } from 'node:http';
 import { type RequestOptions, request as requestTls } from 'node:https';
+import type { Readable } from 'node:stream';
 import * as z from 'zod/mini';
 import type { Connection } from './connection.ts';
 import { ApiRefusal, ApiUnreached } from './errors.ts';
 
 export interface ApiRequest {
-  readonly method: 'GET' | 'POST' | 'PUT';
+  /** PATCH sends a JSON merge patch (RFC 7386). */
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH';
   /** Relative to the path of the server URL. */
   readonly path: string;
   readonly query?: Readonly<Record<string, string>>;
@@ -17,8 +19,8 @@ export interface ApiRequest {
   readonly signal: AbortSignal;
 }
 
-/** Sends a request. Rejects with ApiRefusal for any status but 2xx, with ApiUnreached, or with an error of Node. */
-export type Api = (request: ApiRequest) => Promise<IncomingMessage>;
+/** Sends a request and returns its body. Rejects with ApiRefusal for any status but 2xx, with ApiUnreached, or with an error of Node. */
+export type Api = (request: ApiRequest) => Promise<Readable>;
 
 /** A dead peer is detected after this time and ten probes, one per second. */
 const KEEP_ALIVE_MS = 15_000;
@@ -48,7 +50,7 @@ function send({ server, options }: Connection, request: ApiRequest): Promise<Inc
     accept,
     'user-agent': 'cri-resize-shim',
     ...(body !== undefined && {
-      'content-type': 'application/json',
+      'content-type': method === 'PATCH' ? 'application/merge-patch+json' : 'application/json',
       'content-length': String(Buffer.byteLength(body)),
     }),
   };
@@ -81,7 +83,7 @@ function messageIn(text: string): string {
 }
 
 /** Reads a body. Rejects with ApiUnreached if it is longer than `longest` characters. */
-export async function readText(response: IncomingMessage, longest: number): Promise<string> {
+export async function readText(response: Readable, longest: number): Promise<string> {
   let text = '';
   response.setEncoding('utf8');
   for await (const chunk of response as AsyncIterable<string>) {
@@ -92,7 +94,7 @@ export async function readText(response: IncomingMessage, longest: number): Prom
 }
 
 /** Yields the lines of a body as they arrive. Rejects with ApiUnreached for a line longer than `longest` characters. */
-export async function* readLines(response: IncomingMessage, longest: number): AsyncGenerator<string> {
+export async function* readLines(response: Readable, longest: number): AsyncGenerator<string> {
   let rest = '';
   response.setEncoding('utf8');
   for await (const chunk of response as AsyncIterable<string>) {

@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { Readable } from 'node:stream';
 import * as z from 'zod/mini';
 import { type ApiPod, podOf, podSchema } from './pod.ts';
 import { type Api, ApiRefusal, ApiUnreached, readLines, readText } from '../client/index.ts';
@@ -70,7 +70,7 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
   };
 }
 
-async function* changesIn(response: IncomingMessage, nodeName: string): AsyncGenerator<PodChange> {
+async function* changesIn(response: Readable, nodeName: string): AsyncGenerator<PodChange> {
   for await (const line of readLines(response, LONGEST_LINE)) yield changeOf(read(eventSchema, line), nodeName);
 }
 

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { HALTED } from '../../../src/install/rollout/lease.ts';
+import { HALTED } from '../../../src/install/rollout/turns/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { CommandResult } from '../../../src/install/rollout/host.ts';
-import { HALTED } from '../../../src/install/rollout/lease.ts';
+import { HALTED } from '../../../src/install/rollout/turns/index.ts';
+import { version } from '../../../src/config/index.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 
 /** Tests the order of nodes. test/e2e/install/installer.test.ts tests what resizectl does on a host. */
@@ -42,7 +43,10 @@ describe('an installation', () => {
     node.isInstalled = true;
     await installed(node.start());
     expect(cluster.work).toEqual([]);
-    expect(cluster.api.calls.map(({ verb, resource }) => `${verb} ${resource}`)).toEqual(['get leases']);
+    expect(cluster.api.calls.map(({ verb, resource }) => `${verb} ${resource}`)).toEqual([
+      ...['get leases', 'get nodes', 'patch nodes'],
+    ]);
+    expect(cluster.api.nodes.get('a')?.labels).toMatchObject({ 'cri-resize-shim.io/version': version });
   });
 
   test('that fails halts the other nodes until an operator removes the halt', async () => {
@@ -260,6 +264,7 @@ describe('when the installer’s pod ends', () => {
       expect(cluster.work).toEqual(['a: uninstall', 'a: uninstall 0']);
       expect(cluster.api.eventReasons()).toEqual(['a: ShimUninstalling', 'a: ShimUninstalled']);
       expect(cluster.api.lease?.spec.holderIdentity).toBeUndefined();
+      expect(cluster.api.nodes.get('a')?.labels).toEqual(labels);
     },
   );
 

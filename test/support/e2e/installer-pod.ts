@@ -149,6 +149,7 @@ function environment({ api, nodeName }: PodSettings): readonly { key: string; va
   const fields: Readonly<Record<string, string>> = {
     'spec.nodeName': nodeName,
     'metadata.namespace': 'cri-resize-shim',
+    "metadata.labels['controller-revision-hash']": 'revision-1',
   };
   return [
     ...container.env.map(({ name, valueFrom }) => ({ key: name, value: fields[valueFrom.fieldRef.fieldPath]! })),

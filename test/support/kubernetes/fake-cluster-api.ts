@@ -35,7 +35,14 @@ export interface Call {
 
 const PATH =
   /^\/(?:api|apis\/(?<group>[^/]+))\/[^/]+(?:\/namespaces\/(?<namespace>[^/]+))?\/(?<resource>[a-z]+)(?:\/(?<name>[^/]+))?$/;
-const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update' };
+const VERBS: Readonly<Record<string, string>> = { GET: 'get', POST: 'create', PUT: 'update', PATCH: 'patch' };
+
+interface Answer {
+  readonly status: number;
+  readonly body: unknown;
+}
+type Body = ServedLease &
+  PostedEvent & { readonly metadata: { readonly labels?: Readonly<Record<string, string | null>> } };
 
 /** Replaces the Kubernetes API server: nodes, one Lease that is written as if by many clients, and events. */
 export class FakeClusterApi {
@@ -43,6 +50,8 @@ export class FakeClusterApi {
   readonly calls: Call[] = [];
   readonly events: PostedEvent[] = [];
   readonly nodes = new Map<string, ServedNode>();
+  /** Names of the installer's pods. */
+  readonly pods = new Set<string>();
   /** All holders of the Lease, in order. */
   readonly holders: (string | undefined)[] = [];
   readonly #leases = new Map<string, ServedLease>();
@@ -138,26 +147,51 @@ export class FakeClusterApi {
       request.socket.destroy();
       return;
     }
-    const { group = '', namespace, resource = '', name } = PATH.exec(request.url ?? '')?.groups ?? {};
-    const verb = VERBS[request.method ?? ''] ?? 'unknown';
-    this.calls.push({ verb, group, resource, ...(namespace && { namespace }), ...(name && { name }) });
     let text = '';
     for await (const chunk of request.setEncoding('utf8') as AsyncIterable<string>) text += chunk;
-    const body = text === '' ? undefined : (JSON.parse(text) as ServedLease & PostedEvent);
-    if (request.headers.authorization !== `Bearer ${this.token}`) refuse(response, 401, 'Unauthorized');
-    else if (verb === 'get' && resource === 'nodes') this.#node(response, name ?? '');
-    else if (verb === 'create' && resource === 'events') {
-      this.events.push(body!);
-      send(response, 201, body);
-    } else if (resource === 'leases') this.#lease(response, verb, `${namespace}/${name ?? body?.metadata.name}`, body);
-    else refuse(response, 404, 'the server could not find the requested resource');
+    const isKnown = request.headers.authorization === `Bearer ${this.token}`;
+    const { method = '', url = '' } = request;
+    const { status, body } = isKnown ? this.answer(method, url, text) : refusal(401, 'Unauthorized');
+    response.writeHead(status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(body));
   }
 
-  #node(response: ServerResponse, name: string): void {
+  /** Answers a request of a known client. @param text the body as JSON */
+  answer(method: string, url: string, text: string): Answer {
+    const { pathname, searchParams } = new URL(url, 'http://api');
+    const { group = '', namespace, resource = '', name } = PATH.exec(pathname)?.groups ?? {};
+    const verb = method === 'GET' && name === undefined ? 'list' : (VERBS[method] ?? 'unknown');
+    this.calls.push({ verb, group, resource, ...(namespace && { namespace }), ...(name && { name }) });
+    const body = text === '' ? undefined : (JSON.parse(text) as Body);
+    if (verb === 'list') return this.#list(resource, searchParams);
+    if (resource === 'nodes') return this.#node(verb, name ?? '', body);
+    if (verb === 'create' && resource === 'events') {
+      this.events.push(body!);
+      return { status: 201, body };
+    }
+    if (resource === 'leases') return this.#lease(verb, `${namespace}/${name ?? body?.metadata.name}`, body);
+    return refusal(404, 'the server could not find the requested resource');
+  }
+
+  /** Lists names in pages, by a selector of the form `LABEL` or `LABEL=VALUE`. */
+  #list(resource: string, query: URLSearchParams): Answer {
+    const [key = '', value] = query.get('labelSelector')?.split('=') ?? [];
+    const labelled = [...this.nodes].filter(([, { labels }]) => labels[key] !== undefined);
+    const nodes = labelled.filter(([, { labels }]) => value === undefined || labels[key] === value);
+    const all = resource === 'nodes' ? nodes.map(([name]) => name) : [...this.pods];
+    const from = Number(query.get('continue') ?? 0);
+    const to = from + Number(query.get('limit'));
+    const items = all.slice(from, to).map((name) => ({ metadata: { name } }));
+    return { status: 200, body: { metadata: to < all.length ? { continue: String(to) } : {}, items } };
+  }
+
+  #node(verb: string, name: string, body: Body | undefined): Answer {
     const node = this.nodes.get(name);
-    if (node === undefined) {
-      refuse(response, 404, `nodes "${name}" not found`);
-      return;
+    if (node === undefined) return refusal(404, `nodes "${name}" not found`);
+    if (verb === 'patch') {
+      const merged = Object.entries({ ...node.labels, ...body?.metadata.labels }).filter(([, text]) => text !== null);
+      this.set(name, { labels: Object.fromEntries(merged) as Record<string, string> });
+      return { status: 200, body: {} };
     }
     const { labels, ready, heartbeat = new Date().toISOString(), deletionTimestamp } = node;
     // Whole seconds, like metav1.Time.
@@ -167,24 +201,22 @@ export class FakeClusterApi {
       { type: 'Ready', status: ready, lastHeartbeatTime },
     ];
     const metadata = { name, labels, ...(deletionTimestamp && { deletionTimestamp }) };
-    send(response, 200, { apiVersion: 'v1', kind: 'Node', metadata, spec: {}, status: { conditions } });
+    return { status: 200, body: { apiVersion: 'v1', kind: 'Node', metadata, spec: {}, status: { conditions } } };
   }
 
-  #lease(response: ServerResponse, verb: string, key: string, body: ServedLease | undefined): void {
+  #lease(verb: string, key: string, body: ServedLease | undefined): Answer {
     const there = this.#leases.get(key);
-    if (verb === 'create' && there === undefined) send(response, 201, this.#keep(body!));
-    else if (verb === 'create') refuse(response, 409, `leases "${key}" already exists`);
-    else if (there === undefined) refuse(response, 404, `leases "${key}" not found`);
-    else if (verb === 'get') send(response, 200, there);
-    else if (body?.metadata.resourceVersion === there.metadata.resourceVersion) send(response, 200, this.#keep(body));
-    else refuse(response, 409, 'the object has been modified');
+    if (verb === 'create' && there === undefined) return { status: 201, body: this.#keep(body!) };
+    if (verb === 'create') return refusal(409, `leases "${key}" already exists`);
+    if (there === undefined) return refusal(404, `leases "${key}" not found`);
+    if (verb === 'get') return { status: 200, body: there };
+    if (body?.metadata.resourceVersion !== there.metadata.resourceVersion)
+      return refusal(409, 'the object has been modified');
+    return { status: 200, body: this.#keep(body) };
   }
 }
 
-function send(response: ServerResponse, status: number, body: unknown): void {
-  response.writeHead(status, { 'content-type': 'application/json' });
-  response.end(JSON.stringify(body));
-}
-
-const refuse = (response: ServerResponse, code: number, message: string): void =>
-  send(response, code, { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message });
+const refusal = (code: number, message: string): Answer => ({
+  status: code,
+  body: { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message },
+});

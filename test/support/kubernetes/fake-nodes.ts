@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { CommandResult, Host } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
-import { contextOf } from '../../../src/install/rollout/context.ts';
+import { type Outside, contextOf } from '../../../src/install/rollout/context.ts';
 import type { Drift } from '../../../src/endpoint/index.ts';
 import { keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
 import type { RolloutContext } from '../../../src/install/rollout/rollout-context.ts';
@@ -18,10 +18,23 @@ export interface Behaviour {
   /** Whether kubelet uses the shim. */
   readonly drift?: () => Drift;
   readonly repairsDrift?: boolean;
+  /** Whether the shim runs, and how often it was restarted. */
+  readonly shim?: () => { readonly isActive: boolean; readonly restarts: number };
+  /** Further flags of the installer. */
+  readonly flags?: readonly string[];
+  readonly labels?: Readonly<Record<string, string>>;
 }
 
 export const done: CommandResult = { code: 0, lines: [] };
 const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
+
+/** What the pods of a cluster work with. */
+interface ClusterSettings {
+  readonly random: () => number;
+  /** Replaces the requests by HTTP and the clock of this machine. */
+  readonly outside?: (api: FakeClusterApi) => Outside;
+  readonly times?: RolloutContext['times'];
+}
 
 /** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
 export class FakeCluster {
@@ -30,6 +43,8 @@ export class FakeCluster {
   /** The work that was done on hosts, in order. */
   readonly work: string[] = [];
   readonly nodes: FakeNode[] = [];
+
+  constructor(readonly settings: ClusterSettings = { random: () => 0 }) {}
 
   async start(): Promise<this> {
     await this.api.start();
@@ -44,7 +59,7 @@ export class FakeCluster {
 
   /** Adds a node with the label, and its pod. */
   node(name: string, behaviour: Behaviour = {}, times: Partial<RolloutContext['times']> = {}): FakeNode {
-    this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true' } });
+    this.api.set(name, { labels: { 'cri-resize-shim.io/install': 'true', ...behaviour.labels } });
     const node = new FakeNode(this, name, behaviour, times);
     this.nodes.push(node);
     return node;
@@ -70,16 +85,23 @@ export class FakeNode {
     readonly behaviour: Behaviour,
     times: Partial<RolloutContext['times']>,
   ) {
-    const kubeconfig = cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`));
+    const { random, outside, times: others } = cluster.settings;
+    const kubeconfig =
+      outside === undefined ? cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`)) : 'none';
     const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', '--lease-duration=2s'];
-    const options = readOptions([`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`]);
-    const parts = contextOf(options, undefined, (line) => void this.messages.push(line));
+    const all = [`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`, ...(behaviour.flags ?? [])];
+    const parts = contextOf(
+      readOptions(all),
+      undefined,
+      (line) => void this.messages.push(line),
+      outside?.(cluster.api),
+    );
     this.#parts = {
       ...parts,
-      ...{ host: this.#host(), random: () => 0 },
+      ...{ host: this.#host(), random },
       stage: () => Promise.resolve(void (this.isStaged = true)),
       unstage: () => Promise.resolve(void (this.isStaged = false)),
-      turns: { ...parts.turns, random: () => 0 },
+      turns: { ...parts.turns, random },
       markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
       drift: () =>
         new Promise((resolve) => {
@@ -87,7 +109,7 @@ export class FakeNode {
           resolve(behaviour.drift?.() ?? { state: 'shim', note: '' });
         }),
       repairsDrift: behaviour.repairsDrift ?? false,
-      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, ...times },
+      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, soak: 200, ...others, ...times },
     };
   }
 
@@ -143,6 +165,7 @@ export class FakeNode {
       },
       idle: () => Promise.resolve(),
       kubeletStart: () => Promise.resolve(behaviour.kubeletStart?.() ?? 0),
+      shim: () => Promise.resolve(behaviour.shim?.() ?? { isActive: true, restarts: 0 }),
     };
   }
 }

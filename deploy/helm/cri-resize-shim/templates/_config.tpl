@@ -1,9 +1,26 @@
+{{/* The shim's settings: those of the value "config", and those that other values of the chart need. */}}
+{{- define "cri-resize-shim.settings" -}}
+{{- $settings := deepCopy .Values.config }}
+{{- if .Values.annotations.enabled }}
+{{- $settings = merge $settings (dict "kubeconfig" "/var/lib/cri-resize-shim-installer/kubeconfig") }}
+{{- end }}
+{{- if .Values.podMonitor.enabled }}
+{{- if not (has .Values.config.metricsBind (list nil "" "unix:///run/cri-resize-shim/metrics.sock")) }}
+{{- fail "podMonitor.enabled needs config.metricsBind to be empty: the installer reads unix:///run/cri-resize-shim/metrics.sock" }}
+{{- end }}
+{{- $settings = merge $settings (dict "metricsBind" "unix:///run/cri-resize-shim/metrics.sock") }}
+{{- end }}
+{{- with $settings }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
 {{/* The shim's configuration file. */}}
 {{- define "cri-resize-shim.config" -}}
 # The configuration of the shim on each node, see docs/configuration.md. If empty, each node keeps its own file.
 # Metrics that need a token: metricsBind: 127.0.0.1:9467 and metricsTokenFile: /etc/cri-resize-shim/metrics-token. The token's file
 # is on each node, see docs/metrics.md.
-{{- with .Values.config }}
-{{ toYaml . }}
+{{- with include "cri-resize-shim.settings" . }}
+{{ . }}
 {{- end }}
 {{- end }}

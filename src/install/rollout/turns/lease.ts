@@ -1,9 +1,5 @@
 import * as z from 'zod/mini';
-import { wallTime } from '../../core/concurrency/index.ts';
-import { type Api, ApiRefusal, microTime, readText } from '../../kubernetes/client/index.ts';
-
-/** Annotation of the Lease that halts all installations, with the reason: `<node>: <reason>`. An operator removes it. */
-export const HALTED = 'cri-resize-shim.io/halted';
+import { type Api, ApiRefusal, readText } from '../../../kubernetes/client/index.ts';
 
 /** The Lease of the API server. Updates send back all fields, known or not. */
 const leaseSchema = z.looseObject({
@@ -22,39 +18,6 @@ const leaseSchema = z.looseObject({
   ),
 });
 export type Lease = z.infer<typeof leaseSchema>;
-
-export const holderOf = ({ spec }: Lease): string | undefined =>
-  spec?.holderIdentity === '' ? undefined : spec?.holderIdentity;
-export const haltOf = ({ metadata }: Lease): string | undefined => metadata.annotations?.[HALTED];
-
-/** Acquires or renews the Lease. */
-export function heldBy(lease: Lease, holder: string, durationMs: number): Lease {
-  const now = microTime(wallTime());
-  const { spec = {} } = lease;
-  const isNew = holderOf(lease) !== holder;
-  return {
-    ...lease,
-    spec: {
-      ...spec,
-      holderIdentity: holder,
-      // The API server takes whole seconds, and at least one.
-      leaseDurationSeconds: Math.max(1, Math.ceil(durationMs / 1000)),
-      renewTime: now,
-      ...(isNew && { acquireTime: now, leaseTransitions: (spec.leaseTransitions ?? 0) + 1 }),
-    },
-  };
-}
-
-/** Releases the Lease. */
-export function released({ spec = {}, ...lease }: Lease): Lease {
-  const rest = Object.entries(spec).filter(([name]) => name !== 'holderIdentity');
-  return { ...lease, spec: Object.fromEntries(rest) };
-}
-
-export const halted = ({ metadata, ...lease }: Lease, why: string): Lease => ({
-  ...lease,
-  metadata: { ...metadata, annotations: { ...metadata.annotations, [HALTED]: why } },
-});
 
 export interface LeaseStore {
   /** Reads the Lease, and creates it if it does not exist. */

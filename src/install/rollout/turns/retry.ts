@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { ApiRefusal, wordsOf } from '../../kubernetes/client/index.ts';
+import type { Clock } from '../../../core/concurrency/index.ts';
+import { ApiRefusal, wordsOf } from '../../../kubernetes/client/index.ts';
 
 const FIRST_MS = 1000;
 const LONGEST_MS = 60_000;
@@ -14,7 +14,25 @@ export function pause(tries: number, random: number): number {
   return Math.round(whole / 2 + (whole / 2) * random);
 }
 
+/** Waits for some milliseconds. Rejects with the reason of the signal. */
+export async function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  let cancel = (): void => undefined;
+  let stop = (): void => undefined;
+  try {
+    await new Promise<void>((resolve, reject) => {
+      cancel = clock.after(ms, resolve);
+      stop = () => reject(signal.reason as Error);
+      signal.addEventListener('abort', stop, { once: true });
+    });
+  } finally {
+    cancel();
+    signal.removeEventListener('abort', stop);
+  }
+}
+
 export interface RetryOptions {
+  readonly clock: Clock;
   /** 0 to 1, as Math.random. */
   readonly random: () => number;
   readonly say: (line: string) => void;
@@ -26,7 +44,7 @@ export interface RetryOptions {
  */
 export async function retry<Value>(
   what: string,
-  { random, say }: RetryOptions,
+  { random, say, clock }: RetryOptions,
   signal: AbortSignal,
   attempt: (signal: AbortSignal) => Promise<Value>,
 ): Promise<Value> {
@@ -41,7 +59,7 @@ export async function retry<Value>(
       if (words !== logged) say(`${what}: ${words}; trying again`);
       logged = words;
       const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
-      await delay(Math.max(asked, pause(tries, random())), undefined, { signal });
+      await sleep(clock, Math.max(asked, pause(tries, random())), signal);
     }
   }
 }

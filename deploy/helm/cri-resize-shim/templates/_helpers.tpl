@@ -1,0 +1,48 @@
+{{/* The namespace of all objects: that of the release, unless the chart is a part of another one. */}}
+{{- define "cri-resize-shim.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{- define "cri-resize-shim.serviceAccountName" -}}
+{{- default "cri-resize-shim-installer" .Values.serviceAccount.name }}
+{{- end }}
+
+{{/* Labels of all objects. Call with (dict "root" $ "component" NAME). */}}
+{{- define "cri-resize-shim.labels" -}}
+app.kubernetes.io/name: cri-resize-shim-{{ .component }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/part-of: cri-resize-shim
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "cri-resize-shim.image" -}}
+{{- if .Values.image.digest }}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest }}
+{{- else }}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+{{- end }}
+
+{{/* What the pods of the chart have in common: pull secrets, priority, tolerations. */}}
+{{- define "cri-resize-shim.pod" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.tolerations }}
+# Cordoned nodes and nodes with problems are handled like any other.
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}

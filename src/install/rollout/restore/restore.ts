@@ -1,0 +1,54 @@
+import { labelNode, namesOf } from '../node.ts';
+import type { Label } from '../options.ts';
+import { type RetryOptions, loggingChanges, retry, sleep } from '../turns/index.ts';
+import { VERSION_LABEL } from '../version-label.ts';
+import type { Api } from '../../../kubernetes/client/index.ts';
+
+export interface RestoreContext extends RetryOptions {
+  readonly api: Api;
+  readonly namespace: string;
+  /** The label of the nodes that have the shim. */
+  readonly label: Label;
+}
+
+const NODES = '/api/v1/nodes';
+const INSTALLER = 'app.kubernetes.io/name=cri-resize-shim-installer';
+/** Only labels with this prefix are ours to remove. */
+const OWN = 'cri-resize-shim.io/';
+const POLL_MS = 5000;
+/** A message lists this many nodes. */
+const SHOWN = 10;
+
+/**
+ * Removes the label from all nodes, which makes their pods uninstall the shim in turns, and waits until the pods are gone. Returns the
+ * exit code: 0, or 1 if the shim is still installed on a node. Rejects only with the reason of the signal.
+ */
+export async function restore(context: RestoreContext, signal: AbortSignal): Promise<0 | 1> {
+  const { api, label, namespace, say, clock } = context;
+  if (!label.key.startsWith(OWN)) {
+    say(
+      `the label ${label.key} is not one of the shim, so it is not removed from nodes: uninstall the shim first, or set restore.enabled=false`,
+    );
+    return 1;
+  }
+  const named = (path: string, selector: string): Promise<string[]> =>
+    retry('the API server cannot be asked', context, signal, (at) => namesOf(api, path, selector, at));
+  for (const node of await named(NODES, `${label.key}=${label.value}`)) {
+    await retry(`${node} cannot be changed`, context, signal, (at) => labelNode(api, node, label.key, undefined, at));
+    say(`${node}: the label is removed`);
+  }
+  const tell = loggingChanges(say);
+  for (;;) {
+    const pods = await named(`/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`, INSTALLER);
+    if (pods.length === 0) break;
+    tell(`waiting for ${pods.length} pods of the installer, which uninstall the shim in turns`);
+    await sleep(clock, POLL_MS, signal);
+  }
+  const left = await named(NODES, VERSION_LABEL);
+  if (left.length === 0) say('the shim is uninstalled on all nodes');
+  else say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
+  return left.length === 0 ? 0 : 1;
+}
+
+const shown = (names: readonly string[]): string =>
+  names.slice(0, SHOWN).join(', ') + (names.length > SHOWN ? ` and ${names.length - SHOWN} more` : '');

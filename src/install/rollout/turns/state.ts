@@ -1,0 +1,108 @@
+import * as z from 'zod/mini';
+import { ApiUnreached, microTime } from '../../../kubernetes/client/index.ts';
+import type { Lease } from './lease.ts';
+
+/** Annotations of the Lease. Operators read and write the first three, see docs/kubernetes.md. */
+
+/** Halts all installations after a failure, with the reason: `<node>: <reason>`. */
+export const HALTED = 'cri-resize-shim.io/halted';
+/** The revision of the DaemonSet that has failed. Pods of another revision are not halted: they are the remedy. */
+export const REVISION = 'cri-resize-shim.io/halted-revision';
+/** Pauses all installations, with any text. Only an operator sets and removes it. */
+export const PAUSED = 'cri-resize-shim.io/paused';
+/** Nodes whose turn it is, each with the time of its last renewal: a JSON object. */
+const TURNS = 'cri-resize-shim.io/turns';
+/** Canary nodes that vouch for a revision: a JSON object, the latest revision last. */
+export const VOUCHED = 'cri-resize-shim.io/vouched';
+
+/** How many revisions are remembered, so that a rollback to one of them waits for no canary. */
+const REVISIONS = 5;
+
+const turnsSchema = z.record(z.string(), z.string());
+const vouchedSchema = z.record(z.string(), z.array(z.string()));
+type Turns = z.infer<typeof turnsSchema>;
+
+const annotation = ({ metadata }: Lease, name: string): string | undefined => metadata.annotations?.[name];
+
+/** Parses an annotation that holds JSON. Throws ApiUnreached, whose message is safe to log, with the name of an invalid one. */
+function parsed<Value>(lease: Lease, name: string, schema: z.ZodMiniType<Value>): Value | undefined {
+  const text = annotation(lease, name);
+  if (text === undefined) return undefined;
+  try {
+    return schema.parse(JSON.parse(text));
+  } catch {
+    throw new ApiUnreached(`annotation ${name} of the Lease is not valid: remove it, or restore its JSON`);
+  }
+}
+
+/**
+ * Returns the nodes whose turn it is, with the time of their last renewal. Without the annotation, as an installer before 0.2 writes it,
+ * the holder is one node. Throws ApiUnreached.
+ */
+export function turnsOf(lease: Lease): Turns {
+  const { holderIdentity: holder, renewTime = '' } = lease.spec ?? {};
+  if (holder === undefined || holder === '') return {};
+  const turns = parsed(lease, TURNS, turnsSchema);
+  return turns !== undefined && Object.keys(turns).join(',') === holder ? turns : { [holder]: renewTime };
+}
+
+export const pauseOf = (lease: Lease): string | undefined => annotation(lease, PAUSED);
+
+/** Returns why installations of a revision are halted; undefined if they are not. */
+export function haltOf(lease: Lease, revision: string): string | undefined {
+  const of = annotation(lease, REVISION);
+  const isOther = of !== undefined && revision !== '' && of !== revision;
+  return isOther ? undefined : annotation(lease, HALTED);
+}
+
+/** Returns the canary nodes that vouch for a revision. Throws ApiUnreached. */
+export const vouchedOf = (lease: Lease, revision: string): readonly string[] =>
+  parsed(lease, VOUCHED, vouchedSchema)?.[revision] ?? [];
+
+/** Returns the Lease with other annotations; undefined removes one. */
+function annotated(lease: Lease, changes: Readonly<Record<string, string | undefined>>): Lease {
+  const all = Object.entries({ ...lease.metadata.annotations, ...changes });
+  const annotations = Object.fromEntries(all.flatMap(([name, text]) => (text === undefined ? [] : [[name, text]])));
+  return { ...lease, metadata: { ...lease.metadata, annotations } };
+}
+
+/** @param at milliseconds since the epoch */
+function withTurns(lease: Lease, turns: Turns, at: number): Lease {
+  const { holderIdentity: before, ...rest } = lease.spec ?? {};
+  const holder = Object.keys(turns).join(',');
+  const changed = annotated(lease, { [TURNS]: holder === '' ? undefined : JSON.stringify(turns) });
+  if (holder === '') return { ...changed, spec: rest };
+  const now = microTime(at);
+  const isNew = holder !== before && { acquireTime: now, leaseTransitions: (rest.leaseTransitions ?? 0) + 1 };
+  return { ...changed, spec: { ...rest, holderIdentity: holder, renewTime: now, ...isNew } };
+}
+
+/**
+ * Begins or renews the turn of a node.
+ * @param durationMs after this time without a renewal the turn is over
+ * @param at milliseconds since the epoch
+ */
+export function takenBy(lease: Lease, node: string, durationMs: number, at: number): Lease {
+  const next = withTurns(lease, { ...turnsOf(lease), [node]: microTime(at) }, at);
+  // The API server takes whole seconds, and at least one.
+  return { ...next, spec: { ...next.spec, leaseDurationSeconds: Math.max(1, Math.ceil(durationMs / 1000)) } };
+}
+
+/** Ends the turn of a node. @param at milliseconds since the epoch */
+export function releasedBy(lease: Lease, node: string, at: number): Lease {
+  const others = Object.entries(turnsOf(lease)).filter(([name]) => name !== node);
+  return withTurns(lease, Object.fromEntries(others), at);
+}
+
+export const halted = (lease: Lease, why: string, revision: string): Lease =>
+  annotated(lease, { [HALTED]: why, [REVISION]: revision === '' ? undefined : revision });
+
+/** Ends a halt: for the first turn of another revision than the one that has failed. */
+export const resumed = (lease: Lease): Lease => annotated(lease, { [HALTED]: undefined, [REVISION]: undefined });
+
+/** Records that a canary node vouches for a revision. */
+export function vouchedFor(lease: Lease, revision: string, node: string): Lease {
+  const { [revision]: nodes = [], ...others } = parsed(lease, VOUCHED, vouchedSchema) ?? {};
+  const all = Object.entries({ ...others, [revision]: [...nodes.filter((name) => name !== node), node] });
+  return annotated(lease, { [VOUCHED]: JSON.stringify(Object.fromEntries(all.slice(-REVISIONS))) });
+}

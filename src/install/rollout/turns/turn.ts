@@ -1,0 +1,183 @@
+import type { Lease, LeaseStore } from './lease.ts';
+import { type Asking, type Obstacle, type TurnRules, obstacle } from './obstacle.ts';
+import { type RetryOptions, loggingChanges, pause, retry, sleep } from './retry.ts';
+import { halted, releasedBy, resumed, takenBy, turnsOf, vouchedFor, vouchedOf } from './state.ts';
+import { wordsOf } from '../../../kubernetes/client/index.ts';
+
+/**
+ * A pod changes its node only in a turn, of which there is a limited number at a time. A failure halts all further installations of the
+ * same revision until an operator removes the annotation.
+ */
+export interface TurnContext extends RetryOptions, TurnRules {
+  readonly store: LeaseStore;
+  /** A node that does not renew its turn for this time loses it, in milliseconds. */
+  readonly durationMs: number;
+  /** Whether another node is Ready, or has left the cluster. */
+  readonly isHealthy: (node: string, signal: AbortSignal) => Promise<boolean>;
+  /** Whether this node is a canary. */
+  readonly isCanary: (signal: AbortSignal) => Promise<boolean>;
+}
+
+export interface Turn {
+  /** Ends the turn. With `why`, halts all installations. Rejects only with the reason of the signal. */
+  end(signal: AbortSignal, why?: string): Promise<void>;
+}
+
+/** Measures how long nodes have not renewed their turns, by our own clock: clocks of nodes may differ. */
+export class RenewalWatch {
+  #seen = new Map<string, { readonly mark: string; readonly since: number }>();
+
+  /** Notes the turns of a Lease. @param now from a monotonic clock */
+  look(lease: Lease, now: number): void {
+    const turns = Object.entries(turnsOf(lease));
+    this.#seen = new Map(
+      turns.map(([node, mark]) => {
+        const before = this.#seen.get(node);
+        return [node, before?.mark === mark ? before : { mark, since: now }];
+      }),
+    );
+  }
+
+  /** Time since the last renewal of a node in milliseconds. */
+  silence(node: string, now: number): number {
+    return now - (this.#seen.get(node)?.since ?? now);
+  }
+}
+
+/** Waits for the turn of this node. Rejects only with the reason of the signal. */
+export async function takeTurn(context: TurnContext, work: Asking['work'], signal: AbortSignal): Promise<Turn> {
+  const { holder, random, clock } = context;
+  const [watched, say] = [new RenewalWatch(), loggingChanges(context.say)];
+  for (let tries = 1; ; tries += 1) {
+    const lease = await read(context, signal);
+    watched.look(lease, clock.now());
+    const isSilent = (node: string): boolean => watched.silence(node, clock.now()) > context.durationMs;
+    const found = await obstacleNow(context, lease, { work, isSilent }, signal);
+    if (found.kind === 'wait' || found.kind === 'canaries') say(`waiting: ${found.why}`);
+    else if (await write(context, await nextLease(context, lease, found, work, signal), signal)) {
+      const taken = await read(context, signal);
+      if (turnsOf(taken)[holder] !== undefined) return renewedTurn(context);
+    }
+    await sleep(clock, pause(tries, random()), signal);
+  }
+}
+
+/** Asks whether this node is a canary only if that makes a difference: it takes one more request. */
+async function obstacleNow(
+  context: TurnContext,
+  lease: Lease,
+  asking: Omit<Asking, 'isCanary'>,
+  signal: AbortSignal,
+): Promise<Obstacle> {
+  const found = obstacle(lease, context, { ...asking, isCanary: false });
+  if (found.kind !== 'canaries') return found;
+  const isCanary = await retry('this node cannot be read', context, signal, context.isCanary);
+  return isCanary ? obstacle(lease, context, { ...asking, isCanary }) : found;
+}
+
+/** Returns the unfinished turn of an earlier pod of this node, if the Lease has one. Rejects only with the reason of the signal. */
+export async function unfinishedTurn(context: TurnContext, signal: AbortSignal): Promise<Turn | undefined> {
+  const lease = await read(context, signal);
+  return turnsOf(lease)[context.holder] === undefined ? undefined : renewedTurn(context);
+}
+
+/** Returns the Lease to write: with the turn of this node, or halted if a node was lost during its turn. */
+async function nextLease(
+  context: TurnContext,
+  lease: Lease,
+  found: Obstacle,
+  work: Asking['work'],
+  signal: AbortSignal,
+): Promise<Lease> {
+  const taken = (free: Lease): Lease =>
+    // Only the halt of another revision can be there now: it is over with the first turn of this one.
+    takenBy(work === 'install' ? resumed(free) : free, context.holder, context.durationMs, context.clock.wallTime());
+  if (found.kind !== 'lost') return taken(lease);
+  const { node } = found;
+  const isHealthy = await retry(`${node} cannot be read`, context, signal, (at) => context.isHealthy(node, at));
+  const free = releasedBy(lease, node, context.clock.wallTime());
+  // Only its pod was killed: the next one continues its work.
+  if (isHealthy) return isFull(context, free) ? free : taken(free);
+  const why = `${node}: lost during its turn, and not Ready`;
+  context.say(`halting: ${why}`);
+  const stopped = halted(free, why, context.revision);
+  return work === 'install' || isFull(context, free) ? stopped : taken(stopped);
+}
+
+const isFull = ({ parallel, holder }: TurnContext, lease: Lease): boolean =>
+  Object.keys(turnsOf(lease)).filter((name) => name !== holder).length >= parallel;
+
+/** Reads the Lease, and the turns that it records: an annotation that is not valid is an error of this try. */
+const read = (context: TurnContext, signal: AbortSignal): Promise<Lease> =>
+  retry('the Lease cannot be read', context, signal, async (at) => {
+    const lease = await context.store.read(at);
+    turnsOf(lease);
+    vouchedOf(lease, context.revision);
+    return lease;
+  });
+
+const write = (context: TurnContext, lease: Lease, signal: AbortSignal): Promise<boolean> =>
+  retry('the Lease cannot be written', context, signal, (at) => context.store.write(lease, at));
+
+/** Renews the turn until it ends. */
+function renewedTurn(context: TurnContext): Turn {
+  const { holder, durationMs, say, clock, revision } = context;
+  const over = new AbortController();
+  const renewing = (async (): Promise<void> => {
+    for (;;) {
+      await sleep(clock, durationMs / 3, over.signal);
+      const still = await changing(
+        context,
+        (lease) => takenBy(lease, holder, durationMs, clock.wallTime()),
+        over.signal,
+      );
+      if (still) continue;
+      say('another node has taken the turn of this one, which was not renewed in time');
+      return;
+    }
+  })().catch((error: unknown) => {
+    if (!over.signal.aborted) say(`the Lease is no longer renewed: ${wordsOf(error)}`);
+  });
+  return {
+    async end(signal, why) {
+      over.abort();
+      await renewing;
+      const ended = (lease: Lease): Lease => {
+        const free = turnsOf(lease)[holder] === undefined ? lease : releasedBy(lease, holder, clock.wallTime());
+        return why === undefined ? free : halted(free, `${holder}: ${why}`, revision);
+      };
+      await changing(context, ended, signal);
+    },
+  };
+}
+
+/** Halts all installations of this revision. Rejects only with the reason of the signal. */
+export async function haltAll(context: TurnContext, why: string, signal: AbortSignal): Promise<void> {
+  await changing(context, (lease) => halted(lease, `${context.holder}: ${why}`, context.revision), signal);
+}
+
+/** Returns the canary nodes that vouch for this revision. Rejects only with the reason of the signal. */
+export const vouchedCanaries = async (context: TurnContext, signal: AbortSignal): Promise<readonly string[]> =>
+  vouchedOf(await read(context, signal), context.revision);
+
+/** Records that this node vouches for the revision of its pod. Rejects only with the reason of the signal. */
+export async function vouchFor(context: TurnContext, signal: AbortSignal): Promise<void> {
+  await changing(context, (lease) => vouchedFor(lease, context.revision, context.holder), signal);
+}
+
+/**
+ * Reads, changes and writes the Lease, and repeats this on a conflict. Returns whether it was still the turn of this node. If it was
+ * not, a renewal is not written, but any other change is.
+ */
+async function changing(context: TurnContext, to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> {
+  const { holder, clock, random } = context;
+  for (let tries = 1; ; tries += 1) {
+    const lease = await read(context, signal);
+    const isOurs = turnsOf(lease)[holder] !== undefined;
+    const next = to(lease);
+    if (!isOurs && turnsOf(next)[holder] !== undefined) return false;
+    if (await write(context, next, signal)) return isOurs;
+    // Many nodes that write at the same time draw apart.
+    await sleep(clock, pause(tries, random()) / 10, signal);
+  }
+}

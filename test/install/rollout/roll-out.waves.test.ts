@@ -1,0 +1,201 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { version } from '../../../src/config/index.ts';
+import { HALTED, PAUSED, REVISION, VOUCHED } from '../../../src/install/rollout/turns/index.ts';
+import type { FakeNode } from '../../support/kubernetes/fake-nodes.ts';
+import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
+
+/** Tests waves in virtual time: how many nodes at once, canaries, pause, halt, rollback. */
+
+let fleet: SimulatedFleet;
+beforeEach(() => (fleet = new SimulatedFleet()));
+// Nothing of it waits in real time.
+afterEach(() => fleet.clock.until(() => true, 0));
+
+const MINUTE = 60_000;
+const annotation = (name: string): string | undefined => fleet.api.lease?.metadata.annotations?.[name];
+/** Does what an operator does with `kubectl annotate lease`. undefined removes an annotation. */
+const annotate = (changes: Record<string, string | undefined>): void =>
+  fleet.api.writeLease(({ metadata, spec }) => ({
+    metadata: {
+      ...metadata,
+      annotations: JSON.parse(JSON.stringify({ ...metadata.annotations, ...changes })) as object,
+    },
+    spec,
+  }));
+const installing = (): readonly string[] => fleet.cluster.work.filter((line) => line.endsWith(': install'));
+const canary = { 'cri-resize-shim.io/canary': 'true' };
+const failing = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no'] };
+const started = (nodes: readonly FakeNode[]): readonly FakeNode[] => nodes.map((node) => node.start());
+
+/** Values of --parallel: PARALLEL=10,25,100 prints the other rows of the table in docs/kubernetes.md. */
+const parallel = (process.env['PARALLEL'] ?? '50').split(',').map(Number);
+
+test.each(parallel)(
+  '1,000 nodes get the shim, %i at once, within 10 minutes if 50, and the API server is not flooded',
+  async (count) => {
+    const names = Array.from({ length: 1000 }, (_, index) => `node-${index}`);
+    const nodes = started(names.map((name) => fleet.node(name, { flags: [`--parallel=${count}`] })));
+    // Each takes 20 s. The nodes that are left wait longer for their turn.
+    await fleet.installed(nodes, (1.15 * 1000 * 20_000) / count + 100_000);
+    expect(fleet.most).toBe(count);
+    expect(fleet.cluster.work).toHaveLength(2000);
+    const labels = nodes.map(({ name }) => fleet.api.nodes.get(name)?.labels['cri-resize-shim.io/version']);
+    expect(new Set(labels)).toEqual(new Set([version]));
+    expect(annotation('cri-resize-shim.io/turns')).toBeUndefined();
+    // The pods start in the same moment, and draw apart within a minute. After that, in each ten seconds:
+    const perTenSeconds = new Map<number, number>();
+    for (const at of fleet.requests.filter((time) => time > MINUTE))
+      perTenSeconds.set(Math.floor(at / 10_000), (perTenSeconds.get(Math.floor(at / 10_000)) ?? 0) + 1);
+    const most = Math.max(...perTenSeconds.values()) / 10;
+    expect(most).toBeLessThan(80);
+    if (process.env['PARALLEL'] !== undefined)
+      process.stdout.write(`${count} at once: ${Math.round(fleet.clock.passed / 1000)} s, ${most} requests/s\n`);
+  },
+  120_000,
+);
+
+describe('nodes that are changed at the same time', () => {
+  test('are as many as the flag says, removals included', async () => {
+    const flags = ['--parallel=3'];
+    const nodes = started(['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => fleet.node(name, { flags })));
+    await fleet.installed(nodes, 5 * MINUTE);
+    expect(fleet.most).toBe(3);
+    for (const { name } of nodes) fleet.api.set(name, { labels: {} });
+    const ended = Promise.all(nodes.map((node) => node.terminate()));
+    let areGone = false;
+    void ended.then(() => (areGone = true));
+    await fleet.clock.until(() => areGone, 5 * MINUTE);
+    expect(nodes.map(({ isInstalled }) => isInstalled)).toEqual(nodes.map(() => false));
+  });
+
+  test('finish when one of them fails, and no other one begins', async () => {
+    const flags = ['--parallel=2', '--revision=r1'];
+    const bad = fleet.node('a', { flags, install: () => failing }).start();
+    await fleet.clock.until(() => installing().length === 1, MINUTE);
+    const others = started(['b', 'c', 'd'].map((name) => fleet.node(name, { flags })));
+    await fleet.clock.pass(20 * MINUTE);
+    expect(installing()).toHaveLength(2);
+    expect(others.filter(({ isReady }) => isReady)).toHaveLength(1);
+    expect(bad.isReady).toBe(false);
+    expect([annotation(HALTED), annotation(REVISION)]).toEqual([
+      'a: failed: enable and start cri-resize-shim.service: no',
+      'r1',
+    ]);
+  });
+
+  test('of which one is lost and not Ready halt the others, which continue when the halt is removed', async () => {
+    fleet.api.set('lost', { ready: 'Unknown' });
+    const turns = { 'cri-resize-shim.io/turns': '{"lost":"2026-01-01T00:00:00Z"}' };
+    fleet.api.writeLease(({ metadata }) => ({
+      metadata: { ...metadata, annotations: turns },
+      spec: { holderIdentity: 'lost', renewTime: '2026-01-01T00:00:00Z' },
+    }));
+    const node = fleet.node('a', { flags: ['--parallel=1'] }).start();
+    await fleet.clock.until(() => annotation(HALTED) !== undefined, 10 * MINUTE);
+    expect(annotation(HALTED)).toBe('lost: lost during its turn, and not Ready');
+    annotate({ [HALTED]: undefined });
+    await fleet.installed([node], 5 * MINUTE);
+  });
+});
+
+describe('a pause', () => {
+  test('lets no node begin until it is removed', async () => {
+    annotate({ [PAUSED]: 'change freeze' });
+    const node = fleet.node('a').start();
+    await fleet.clock.pass(30 * MINUTE);
+    expect([installing(), node.messages.at(-1)]).toEqual([[], 'waiting: paused: change freeze']);
+    annotate({ [PAUSED]: undefined });
+    await fleet.installed([node], 2 * MINUTE);
+  });
+});
+
+describe('with a canary node', () => {
+  const flags = ['--canaries=1', '--parallel=10', '--revision=r1'];
+
+  test('the other nodes wait until it has worked for the time of --soak', async () => {
+    const others = started(['b', 'c', 'd'].map((name) => fleet.node(name, { flags })));
+    await fleet.clock.pass(10 * MINUTE);
+    expect(installing()).toEqual([]);
+    expect(others[0]?.messages.at(-1)).toBe('waiting: 0 of 1 canary nodes have passed with this release');
+    const node = fleet.node('a', { flags, labels: canary }).start();
+    await fleet.installed([node], 2 * MINUTE);
+    await fleet.clock.pass(4 * MINUTE);
+    expect(installing()).toEqual(['a: install']);
+    await fleet.clock.until(() => annotation(VOUCHED) === '{"r1":["a"]}', 2 * MINUTE);
+    await fleet.installed(others, 3 * MINUTE);
+    expect(fleet.api.eventReasons()).toContain('a: ShimCanaryPassed');
+  });
+
+  test('a node that gets its label while it waits does not wait for canaries', async () => {
+    const node = fleet.node('a', { flags }).start();
+    await fleet.clock.pass(5 * MINUTE);
+    fleet.api.set('a', { labels: { 'cri-resize-shim.io/install': 'true', ...canary } });
+    await fleet.installed([node], 3 * MINUTE);
+  });
+
+  test.each([
+    ['the shim does not run', { shim: () => ({ isActive: false, restarts: 0 }) }, 'the shim does not run'],
+    [
+      'kubelet goes past the shim',
+      { drift: () => ({ state: 'past', note: 'kubelet uses unix:///c.sock' }) as const },
+      'kubelet uses unix:///c.sock',
+    ],
+  ])('a release is halted if %s', async (_, behaviour, why) => {
+    const other = fleet.node('b', { flags }).start();
+    const node = fleet.node('a', { flags, labels: canary, ...behaviour }).start();
+    await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimCanaryFailed'), 5 * MINUTE);
+    await fleet.clock.pass(10 * MINUTE);
+    expect([annotation(HALTED), annotation(REVISION)]).toEqual([`a: canary: ${why}`, 'r1']);
+    expect(fleet.api.eventReasons().filter((reason) => reason === 'a: ShimCanaryFailed')).toHaveLength(1);
+    expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
+  });
+
+  test('a release is halted if the shim fails and is restarted, and continues after another soak', async () => {
+    let restarts = 2;
+    const other = fleet.node('b', { flags }).start();
+    const node = fleet.node('a', { flags, labels: canary, shim: () => ({ isActive: true, restarts }) }).start();
+    await fleet.installed([node], 2 * MINUTE);
+    await fleet.clock.pass(3 * MINUTE);
+    restarts += 1;
+    await fleet.clock.until(() => annotation(HALTED) !== undefined, MINUTE);
+    expect(annotation(HALTED)).toBe('a: canary: the shim has failed and was restarted');
+    annotate({ [HALTED]: undefined });
+    await fleet.clock.pass(4 * MINUTE);
+    expect(other.isReady).toBe(false);
+    await fleet.installed([other], 4 * MINUTE);
+  });
+
+  test('one look at a node that is not Ready is no failure, but the soak begins again', async () => {
+    let looks = 0;
+    const drift = (): { state: 'past' | 'shim'; note: string } => ({
+      state: (looks += 1) === 5 ? 'past' : 'shim',
+      note: '',
+    });
+    fleet.node('a', { flags, labels: canary, drift }).start();
+    await fleet.clock.until(() => annotation(VOUCHED) !== undefined, 10 * MINUTE);
+    expect(looks).toBeGreaterThan(15);
+    expect(annotation(HALTED)).toBeUndefined();
+  });
+});
+
+describe('a rollback to the revision before', () => {
+  const of = (revision: string): readonly string[] => ['--canaries=1', '--parallel=5', `--revision=${revision}`];
+
+  test('needs no other command: the halt binds only the revision that has failed, and no canary is waited for', async () => {
+    annotate({ [HALTED]: 'a: failed', [REVISION]: 'r2', [VOUCHED]: '{"r1":["a"],"r2":["a"]}' });
+    const newer = fleet.node('b', { flags: of('r2') }).start();
+    await fleet.clock.pass(5 * MINUTE);
+    expect(newer.messages.at(-1)).toMatch(/^waiting: halted: a: failed/);
+    await newer.kill();
+    const nodes = started(['a', 'c', 'd'].map((name) => fleet.node(name, { flags: of('r1') })));
+    await fleet.installed(nodes, 3 * MINUTE);
+    expect([annotation(HALTED), annotation(REVISION)]).toEqual([undefined, undefined]);
+  });
+
+  test('waits for a halt without a revision, which an operator has set', async () => {
+    annotate({ [HALTED]: 'by hand' });
+    const node = fleet.node('a', { flags: ['--revision=r1'] }).start();
+    await fleet.clock.pass(5 * MINUTE);
+    expect([installing(), node.isReady]).toEqual([[], false]);
+  });
+});

@@ -1,0 +1,89 @@
+import { Readable } from 'node:stream';
+import { ApiRefusal } from '../../../src/kubernetes/client/index.ts';
+import type { Outside } from '../../../src/install/rollout/context.ts';
+import { VirtualClock } from '../virtual-clock.ts';
+import type { FakeClusterApi } from './fake-cluster-api.ts';
+import { type Behaviour, FakeCluster, type FakeNode, done } from './fake-nodes.ts';
+import type { CommandResult } from '../../../src/install/rollout/host.ts';
+
+/** How long the API server takes for a request, in milliseconds. */
+const ANSWER_MS = 10;
+/** How long an installation takes: docs/kubernetes.md says 10 to 20 s. */
+const INSTALL_MS = 20_000;
+const LEASE = '--lease-duration=5m';
+const times = { ready: 300_000, retry: 600_000, answer: 60_000, poll: 2000, look: 20_000, soak: 300_000 };
+
+/** A small generator of random numbers from 0 to 1, so that a run can be repeated (mulberry32, public domain). */
+function randomFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let value = Math.imul(state ^ (state >>> 15), 1 | state);
+    value = (value + Math.imul(value ^ (value >>> 7), 61 | value)) ^ value;
+    return ((value ^ (value >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** A cluster in virtual time: the pods of all nodes in one process, with the pauses that they have in reality. */
+export class SimulatedFleet {
+  readonly clock = new VirtualClock();
+  readonly cluster: FakeCluster;
+  /** Virtual time of each request to the API server. */
+  readonly requests: number[] = [];
+
+  constructor() {
+    this.cluster = new FakeCluster({ random: randomFrom(1), outside: (api) => this.#outside(api), times });
+  }
+
+  get nodes(): readonly FakeNode[] {
+    return this.cluster.nodes;
+  }
+
+  get api(): FakeClusterApi {
+    return this.cluster.api;
+  }
+
+  node(name: string, { flags = [], install, ...behaviour }: Behaviour = {}): FakeNode {
+    const slowly = async (): Promise<CommandResult> => {
+      await this.clock.sleep(INSTALL_MS);
+      return install === undefined ? done : install();
+    };
+    return this.cluster.node(name, { ...behaviour, install: slowly, flags: [LEASE, ...flags] });
+  }
+
+  /** Lets time pass until the pods of all nodes are ready. Rejects after `limitMs`. */
+  installed(nodes: readonly FakeNode[], limitMs: number): Promise<void> {
+    return this.clock.until(() => nodes.every(({ isReady }) => isReady), limitMs);
+  }
+
+  /** The most nodes that were changed at the same time. */
+  get most(): number {
+    let [now, most] = [0, 0];
+    for (const line of this.cluster.work) most = Math.max(most, (now += line.endsWith('install') ? 1 : -1));
+    return most;
+  }
+
+  /** The API server and the clock, for a program that is no pod of a node. */
+  get outside(): Outside {
+    return this.#outside(this.api);
+  }
+
+  #outside(api: FakeClusterApi): Outside {
+    const { clock, requests } = this;
+    return {
+      clock,
+      api: async ({ method, path, query = {}, body: sent, signal }) => {
+        requests.push(clock.passed);
+        await clock.sleep(ANSWER_MS);
+        signal.throwIfAborted();
+        const { status, body } = api.answer(
+          method,
+          `${path}?${new URLSearchParams(query).toString()}`,
+          sent === undefined ? '' : JSON.stringify(sent),
+        );
+        if (status >= 300) throw new ApiRefusal(status, (body as { message: string }).message);
+        return Readable.from([JSON.stringify(body)]);
+      },
+    };
+  }
+}
