@@ -3,6 +3,7 @@ import { type DestinationStream, pino, stdTimeFunctions } from 'pino';
 import { BoundedWriter } from './bounded-writer.ts';
 import type { Log, LogDrop, LogFields } from './interfaces.ts';
 import { type LineLevel, LineRates } from './line-rates.ts';
+import { leadsToJournal, withPriority } from './journal-priority.ts';
 import { LOG_LIMITS } from './log-limits.ts';
 
 export interface LogOptions {
@@ -29,7 +30,7 @@ export function createLog(options: LogOptions): Log {
       timestamp: stdTimeFunctions.isoTime,
       formatters: { level: (name) => ({ level: name }) },
     },
-    options.destination ?? new BoundedWriter(process.stderr, LOG_LIMITS.bufferBytes, () => dropped('slow_reader')),
+    options.destination ?? standardError(() => dropped('slow_reader')),
   );
   const rates = new LineRates(now);
   const writing = (of: LineLevel) => {
@@ -45,4 +46,11 @@ export function createLog(options: LogOptions): Log {
     };
   };
   return { debug: writing('debug'), info: writing('info'), warn: writing('warn'), error: writing('error') };
+}
+
+/** stderr: with the priority of each line if it is the journal. */
+function standardError(dropped: () => void): DestinationStream {
+  const writer = new BoundedWriter(process.stderr, LOG_LIMITS.bufferBytes, dropped);
+  if (!leadsToJournal(process.stderr.fd)) return writer;
+  return { write: (line) => writer.write(withPriority(line)) };
 }

@@ -62,6 +62,25 @@ export const alertCases: readonly AlertCase[] = [
     },
     ...{ calm: '15m', fires: '25m', labels: [{ ...at, state: 'past' }] },
   },
+  {
+    alert: 'CriResizeShimDown',
+    // A target that never was a shim is none that is down.
+    series: {
+      [`up{${place}}`]: '1x10 0x40',
+      'up{job="other", instance="a"}': '0x60',
+      [ours('build_info', 'version="1", node_version="v24"')]: '1x10',
+    },
+    ...{ calm: '12m', fires: '20m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimBypassed',
+    // A bypass that has ended does not fire the alert, nor does one that has never begun.
+    series: {
+      [ours('bypass_start_time_seconds')]: '0x5 100x10 200x30',
+      [ours('bypass_end_time_seconds')]: '0x5 100x40',
+    },
+    ...{ calm: '16m', fires: '25m', labels: [at] },
+  },
   first('CriResizeShimFailOpen', ours('fail_open_total', 'reason="unknown_pod"'), { reason: 'unknown_pod' }),
   first('CriResizeShimJournalFault', ours('journal_faults_total', 'fault="unavailable"'), { fault: 'unavailable' }),
   {
@@ -132,6 +151,14 @@ export const alertCases: readonly AlertCase[] = [
     alert: 'CriResizeShimFleetFailOpen',
     series: { ...nodes(onNode('fail_open_total', 'reason="undecodable"'), ['0x40', '0x10 0+1x30'], 2), ...builds },
     ...{ calm: '10m', fires: '25m', labels: [{ job: at.job }] },
+  },
+  {
+    alert: 'CriResizeShimAbsent',
+    // One node remains until minute 20.
+    series: {
+      ...nodes(onNode('build_info', 'version="1", node_version="v24"'), ['1x20', '1x5'], 99),
+    },
+    ...{ calm: '30m', fires: '40m', labels: [{ job: at.job }] },
   },
   {
     alert: 'CriResizeShimVersionsMixed',
