@@ -34,9 +34,16 @@ const NOT_FOUND: number = status.NOT_FOUND;
 
 const identity = (bytes: Buffer): Buffer => bytes;
 
+/** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 200;
+/** How long a call waits for the next attempt. grpc-js adds up to a fifth to a pause. */
+const NEXT_ATTEMPT_MS = 2 * LONGEST_PAUSE_MS;
+
 /**
- * The shim's own connection to containerd, for calls that it makes itself. It reconnects with a backoff of 0.1 s to 3 s.
- * Calls without a connection fail with UNAVAILABLE.
+ * The shim's own connection to containerd, for calls that it makes itself. While containerd is away, it tries to
+ * reconnect every 0.2 s. A call waits for the next attempt, because a client that has just connected through the
+ * shim has found containerd running. If that fails too, the call fails with UNAVAILABLE.
  */
 export class Backend {
   readonly #client: Client;
@@ -54,8 +61,8 @@ export class Backend {
       'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
       'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
       // With the defaults, 1 s to 120 s, resizes could fail for two minutes after a restart of containerd.
-      'grpc.initial_reconnect_backoff_ms': 100,
-      'grpc.max_reconnect_backoff_ms': 3000,
+      'grpc.initial_reconnect_backoff_ms': FIRST_PAUSE_MS,
+      'grpc.max_reconnect_backoff_ms': LONGEST_PAUSE_MS,
       'grpc.enable_retries': 0,
       'grpc.enable_channelz': 0,
       'grpc.use_local_subchannel_pool': 1,
@@ -73,10 +80,24 @@ export class Backend {
     const changes = /\/Update\w+$/.test(path);
     if (changes) crashPoint('backend-call-before', methodOf(path));
     try {
+      if (this.#isLost) await this.#nextAttempt(options.deadline);
       return await this.#unary(path, request, options);
     } finally {
       if (changes) crashPoint('backend-call-after', methodOf(path));
     }
+  }
+
+  get #isLost(): boolean {
+    return this.#client.getChannel().getConnectivityState(false) === connectivityState.TRANSIENT_FAILURE;
+  }
+
+  /** Resolves when there is a connection again, or {@link NEXT_ATTEMPT_MS} is over. */
+  #nextAttempt(deadline = Infinity): Promise<void> {
+    const end = Math.min(deadline, steadyNow() + NEXT_ATTEMPT_MS);
+    return new Promise((resolve) => {
+      const ended = (): void => resolve();
+      this.#client.getChannel().watchConnectivityState(connectivityState.TRANSIENT_FAILURE, wallDeadline(end), ended);
+    });
   }
 
   #unary(path: string, request: Buffer, options: CallOptions): Promise<Buffer> {

@@ -1,0 +1,75 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type Server as NetServer, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { Backend, runtimePath } from '../../src/runtime/index.ts';
+
+const raw = (bytes: Buffer): Buffer => bytes;
+const NOTHING = Buffer.alloc(0);
+/** With a backoff that doubles, the next attempt would be more than a second later. */
+const FAILED_ATTEMPTS = 6;
+
+let folder: string;
+let path: string;
+let backend: Backend;
+let server: Server;
+
+async function serve(): Promise<void> {
+  server = new Server();
+  server.register(
+    runtimePath('UpdateContainerResources'),
+    (_: unknown, respond: (error: null, bytes: Buffer) => void) => respond(null, NOTHING),
+    raw,
+    raw,
+    'unary',
+  );
+  await new Promise<void>((resolve) =>
+    server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), () => resolve()),
+  );
+}
+
+/** Resolves when the backend has tried to connect several times in vain. */
+async function attempts(listener: NetServer, count: number): Promise<void> {
+  for (let attempt = 1; attempt <= count; attempt += 1) {
+    const [socket] = (await once(listener, 'connection')) as [{ destroy(): void }];
+    socket.destroy();
+  }
+}
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'reconnect-'));
+  path = join(folder, 'b.sock');
+  await serve();
+  backend = new Backend(`unix:${path}`);
+  await new Promise<void>((resolve) => backend.onConnected(resolve));
+});
+afterEach(() => {
+  backend.close();
+  server.forceShutdown();
+  rmSync(folder, { recursive: true });
+});
+
+test('a call just after a backend is back succeeds, as on a new connection of a client', async () => {
+  server.forceShutdown();
+  const broken = createServer().listen(path);
+  await attempts(broken, FAILED_ATTEMPTS);
+  await new Promise((resolve) => broken.close(resolve));
+  await serve();
+  await expect(backend.call(runtimePath('UpdateContainerResources'), NOTHING)).resolves.toEqual(NOTHING);
+});
+
+test('a call to a backend that is not there fails soon, with the reason', async () => {
+  server.forceShutdown();
+  const broken = createServer().listen(path);
+  await attempts(broken, 1);
+  await new Promise((resolve) => broken.close(resolve));
+  const start = performance.now();
+  await expect(backend.call(runtimePath('UpdateContainerResources'), NOTHING)).rejects.toMatchObject({
+    code: 14,
+    details: expect.stringContaining('No connection established') as string,
+  });
+  expect(performance.now() - start).toBeLessThan(2000);
+});
