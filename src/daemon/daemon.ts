@@ -2,6 +2,7 @@ import { steadyNow } from '../core/concurrency/index.ts';
 import { type Config, version } from '../config/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { loggableError } from '../grpc/index.ts';
+import type { MonitoringParts } from '../monitoring/index.ts';
 import { type Counters, type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
 import {
   BypassWatch,
@@ -71,17 +72,8 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   logServing(log, { listen: cri.path, passed: Object.keys(passed), config, problems });
   crashPoint('serving');
   const metrics = await serveMetrics(config, {
-    version,
-    counted: counters.families,
-    log,
-    readiness: () => resizing.readiness(),
-    node: () => resizing.readings(),
-    bypass: () => bypass.times,
-    endpoint: () => drift.state,
-    overview: () => resizing.overview(),
-    watchResizes: (onResize) => resizing.watchResizes(onResize),
-    refused: (budget) => counters.refused(budget),
-    connections,
+    ...{ version, log, connections },
+    ...monitored({ counters, resizing, bypass, drift }),
   });
   await resizing.begin();
   await useLittleMemory();
@@ -99,6 +91,26 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
     stop: (signal) => stop({ config, log, counters, supervisor, resizing, cri, metrics, bypass, drift }, signal),
   };
 }
+
+/** What metrics, health checks and the status page show. */
+const monitored = ({
+  counters,
+  resizing,
+  bypass,
+  drift,
+}: Pick<Assembly, 'counters' | 'resizing' | 'bypass' | 'drift'>): Omit<
+  MonitoringParts,
+  'version' | 'log' | 'connections'
+> => ({
+  counted: counters.families,
+  refused: (budget) => counters.refused(budget),
+  readiness: () => resizing.readiness(),
+  node: () => resizing.readings(),
+  overview: () => resizing.overview(),
+  watchResizes: (onResize) => resizing.watchResizes(onResize),
+  bypass: () => bypass.times,
+  endpoint: () => drift.state,
+});
 
 /** What `systemctl status` shows. Does not ask for readiness: that waits for the journal, whose disk may hang. */
 const statusText = (path: string, passThrough: string | undefined): string =>

@@ -114,9 +114,7 @@ export function createResizing(
   const core = createResizeCore(config, log, counters);
   const { backend, kubelet, context, podResizes } = core;
   const readiness = async (): Promise<ReadinessReport> => {
-    const { ready, checks } = await readinessOf(context);
-    const endpoint = endpointCheck();
-    return { ready, checks: [...checks, ...requests.optionalChecks(), ...(endpoint === undefined ? [] : [endpoint])] };
+    return withChecks(await readinessOf(context), [...requests.optionalChecks(), endpointCheck()]);
   };
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
@@ -152,6 +150,11 @@ export function createResizing(
     },
   };
 }
+
+const withChecks = (
+  { ready, checks }: ReadinessReport,
+  more: readonly (ReadinessReport['checks'][number] | undefined)[],
+): ReadinessReport => ({ ready, checks: [...checks, ...more.filter((check) => check !== undefined)] });
 
 /** Returns what to do with records that could be read only after the start: recover their pods, and continue their deferred requests. */
 const lateRecords =

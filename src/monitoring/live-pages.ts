@@ -38,7 +38,7 @@ export class LivePages {
   readonly #closing = new AbortController();
   #isUpdating = false;
   /** Resolves when the pages have to be updated, or the last one is closed. */
-  #due = Promise.withResolvers<void>();
+  #due = Promise.withResolvers<undefined>();
 
   constructor(parts: LivePagesParts, limits: MonitoringLimits) {
     this.#parts = parts;
@@ -56,7 +56,7 @@ export class LivePages {
     this.#parts.release(request.socket);
     response.once('close', () => {
       this.#pages.delete(page);
-      if (this.#pages.size === 0) this.#due.resolve();
+      if (this.#pages.size === 0) this.#due.resolve(undefined);
     });
     response.writeHead(200, {
       'content-type': 'text/event-stream; charset=utf-8',
@@ -84,7 +84,7 @@ export class LivePages {
   async #updateUntilClosed(): Promise<void> {
     const { streamMs, streamPauseMs } = this.#limits;
     this.#isUpdating = true;
-    const stopWatching = this.#parts.watchResizes(() => this.#due.resolve());
+    const stopWatching = this.#parts.watchResizes(() => this.#due.resolve(undefined));
     try {
       for (;;) {
         await Promise.race([this.#due.promise, this.#pause(streamMs)]);

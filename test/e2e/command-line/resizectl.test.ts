@@ -337,7 +337,9 @@ test('the status page shows pods and the steps of their resizes', async () => {
   expect(stdout).toMatch(/<tr data-name="default\/db /);
   expect(await read(`/?pod=${db.sandboxId}`)).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
   const [update = ''] = (await read('/live', '--max-time', '5', '--no-buffer')).split('\n\n', 1);
-  expect(JSON.parse(update.replace('data: ', ''))).toMatchObject({ pods: expect.stringContaining('default/db') });
+  expect(JSON.parse(update.replace('data: ', ''))).toMatchObject({
+    pods: expect.stringContaining('default/db') as string,
+  });
   expect(stdout).toContain('limit of app: 64 MiB → 96 MiB');
   expect(stdout).toContain('size of volume cache: 32 MiB → 80 MiB');
 });

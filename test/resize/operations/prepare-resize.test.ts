@@ -181,7 +181,9 @@ describe('a resize of a container of another kind', () => {
   test('is rejected for the share of a container that the pod does not have, where all are known', async () => {
     initContainer(1);
     lists(1);
-    vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([{ podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' }]);
+    vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([
+      { podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' },
+    ]);
     vi.spyOn(runtime.context.volumes, 'measure').mockReturnValue({ size: mi(10), used: bytes(0) } as never);
     const shareOf = (container: string) =>
       desired({}, { volumes: new Map([['cache', { kind: 'container-share', hundredths: 5000, container }]]) });
@@ -189,7 +191,9 @@ describe('a resize of a container of another kind', () => {
     kubeletKnows('c0', 'c1', 'late');
     await expect(web.resize(shareOf('lat'), { dryRun: true })).rejects.toMatchObject({
       reason: 'UNKNOWN_CONTAINER',
-      message: expect.stringMatching(/has no container lat: did you mean late\? \(it has c0, c1, init, late\)$/),
+      message: expect.stringMatching(
+        /has no container lat: did you mean late\? \(it has c0, c1, init, late\)$/,
+      ) as string,
     });
     await expect(web.resize(shareOf('late'), { dryRun: true })).resolves.toBeDefined();
   });

@@ -62,7 +62,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     await made(150 * MiB);
     file.mockRestore();
     expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
-      { requester: { kind: 'shim' }, state: 'Infeasible', message: expect.stringContaining('EROFS') },
+      { requester: { kind: 'shim' }, state: 'Infeasible', message: expect.stringContaining('EROFS') as string },
     ]);
   });
 

@@ -64,7 +64,7 @@ describe('the history has an update by a CRI client', () => {
   });
 
   test('that a newer one has replaced while it waited', async () => {
-    const release = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<undefined>();
     const held = runtime.context.lock.run(SANDBOX, () => release.promise);
     const both = [update(150), update(160)];
     await expect.poll(() => runtime.context.lock.waiting(SANDBOX)).toBe(1);
@@ -73,7 +73,7 @@ describe('the history has an update by a CRI client', () => {
       .toMatchObject([
         { state: 'Canceled', reason: 'SUPERSEDED', changes: [{ value: 'container c0 memory', from: '', to: '150Mi' }] },
       ]);
-    release.resolve();
+    release.resolve(undefined);
     await Promise.all([held, ...both]);
     expect(runtime.context.history.ofPod(SANDBOX).map(({ state }) => state)).toEqual(['Completed', 'Canceled']);
     expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '160Mi' });
