@@ -1,14 +1,13 @@
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { once } from 'node:events';
 import { wallTime } from '../core/concurrency/index.ts';
+import { sayingWaits } from './waiting.ts';
 import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/wire/index.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
 
 /** Deadline of calls that the shim answers from memory, in milliseconds. */
 const ANSWER_MS = 30_000;
-/** A call that takes longer is reported, in milliseconds. */
-const SLOW_MS = 5000;
 
 /** The stream of WatchResizes. */
 export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
@@ -21,17 +20,17 @@ export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
 export class ResizeClient {
   readonly #client: Client;
 
-  readonly #onSlow: (call: string, seconds: number) => void;
+  readonly #say: (line: string) => void;
 
   /**
    * @param endpoint absolute path of the socket
-   * @param onSlow called when a call has not been answered for 5 s
+   * @param say called with what the client waits for, after 5 s
    */
   constructor(
     readonly endpoint: string,
-    onSlow: (call: string, seconds: number) => void = () => undefined,
+    say: (line: string) => void = () => undefined,
   ) {
-    this.#onSlow = onSlow;
+    this.#say = say;
     this.#client = new Client(`unix:${endpoint}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': 16 * 1024 * 1024,
       'grpc.enable_retries': 0,
@@ -55,7 +54,6 @@ export class ResizeClient {
   /** Calls a method with encoded bytes, and returns the encoded response. */
   raw(path: string, request: Buffer, timeoutMs = ANSWER_MS): Promise<Buffer> {
     const name = path.slice(path.lastIndexOf('/') + 1);
-    const slow = setTimeout(() => this.#onSlow(name, SLOW_MS / 1000), SLOW_MS);
     const answer = new Promise<Buffer>((resolve, reject) => {
       const deadline = wallTime() + timeoutMs;
       this.#client.makeUnaryRequest(
@@ -68,7 +66,7 @@ export class ResizeClient {
         (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error)),
       );
     });
-    return answer.finally(() => clearTimeout(slow));
+    return sayingWaits(`the answer to ${name}`, answer, this.#say);
   }
 
   /** @param history whether the last states of stored resizes come first */
@@ -80,7 +78,8 @@ export class ResizeClient {
       identity,
       request,
     );
-    const opened = once(stream, 'metadata').then(() => undefined);
+    const started = once(stream, 'metadata').then(() => undefined);
+    const opened = sayingWaits('the start of WatchResizes', started, this.#say);
     // A failure also reaches the reader of the stream.
     opened.catch(() => undefined);
     return { opened, cancel: () => stream.cancel(), [Symbol.asyncIterator]: () => eventsOf(stream) };

@@ -14,14 +14,11 @@ function printError(error: unknown, endpoint: string): Exit {
   return exit;
 }
 
-/** Says what a call waits for. */
-function sayWaiting(call: string, seconds: number): void {
-  process.stderr.write(`resizectl: no answer to ${call} for ${seconds} s, still waiting\n`);
-}
+const say = (line: string): void => void process.stderr.write(`resizectl: ${line}\n`);
 
 async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exit> {
   const { command, args, options, endpoint, output, isWide, namespace } = invocation;
-  const client = new ResizeClient(socketPath('--endpoint', endpoint), sayWaiting);
+  const client = new ResizeClient(socketPath('--endpoint', endpoint), say);
   const context: Context = {
     client,
     output,
@@ -29,6 +26,7 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
     namespace,
     screenRows: () => (process.stdout.isTTY ? process.stdout.rows : undefined),
     print: (text) => void process.stdout.write(text),
+    say,
     printError: (error) => void printError(error, endpoint),
   };
   try {

@@ -4,28 +4,29 @@ import { messageOf } from '../../core/errors/index.ts';
 import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
 import { UsageError } from '../output/index.ts';
+import { sayingWaits } from '../waiting.ts';
 import { socketPath } from '../socket.ts';
 import type { Context } from './context.ts';
 
-type Print = Pick<Context, 'print'>;
+type Print = Pick<Context, 'print' | 'say'>;
 
 /** How long calls may run that the bypass has begun. TimeoutStartSec= of cri-resize-shim-takeover.service is longer. */
 const DRAIN_MS = 10 * 60_000;
 
 /** `resizectl bypass on`. Returns the exit code. */
-export async function bypassOn({ print }: Print): Promise<Exit> {
+export async function bypassOn({ print, say }: Print): Promise<Exit> {
   await refuseWithout('on');
-  await turnBypassOn();
+  await sayingWaits('the bypass to serve, and the shim to stop', turnBypassOn(), say);
   print('bypass on: clients reach containerd without the shim, and no resize is ordered or reclaimed for\n');
   print('the shim is stopped until: resizectl bypass off (also after a reboot)\n');
   return Exit.done;
 }
 
 /** `resizectl bypass off`. Returns the exit code. */
-export async function bypassOff({ print }: Print): Promise<Exit> {
+export async function bypassOff({ print, say }: Print): Promise<Exit> {
   await refuseWithout('off');
   try {
-    await turnBypassOff().catch(withLogLine);
+    await sayingWaits('the shim to serve all clients', turnBypassOff().catch(withLogLine), say);
   } catch (error) {
     print(`bypass on, as before: ${messageOf(error)}\n`);
     return Exit.failed;

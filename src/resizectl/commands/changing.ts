@@ -2,6 +2,7 @@ import { parseDuration } from '../../config/index.ts';
 import { type ChangesResult, type Plan, Refusal, applyChanges, probeChanges } from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
 import { UsageError } from '../output/index.ts';
+import { sayingWaits } from '../waiting.ts';
 import type { Context, InstallOptions } from './context.ts';
 
 const exits: Readonly<Record<ChangesResult, Exit>> = {
@@ -24,7 +25,7 @@ export function timeoutOf(timeout: string | undefined): number {
  * @param planOf throws Refusal; its signal aborts on an interrupt
  */
 export async function changing(
-  { print }: Pick<Context, 'print'>,
+  { print, say }: Pick<Context, 'print' | 'say'>,
   { dryRun }: Pick<InstallOptions, 'dryRun'>,
   planOf: (signal: AbortSignal) => Promise<Plan>,
 ): Promise<Exit> {
@@ -36,7 +37,7 @@ export async function changing(
   for (const signal of signals) process.on(signal, end);
   try {
     const printLine = (line: string): void => print(`${line}\n`);
-    const { changes, already, versions } = await planOf(ending.signal);
+    const { changes, already, versions } = await sayingWaits('the state of this node', planOf(ending.signal), say);
     if (versions !== undefined) printLine(`${dryRun === true ? 'would ' : ''}${versions}`);
     for (const line of already) printLine(`already: ${line}`);
     if (dryRun === true) {

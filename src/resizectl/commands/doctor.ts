@@ -1,6 +1,7 @@
 import { type Finding, diagnose, worstOf } from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
 import type { Context } from './context.ts';
+import { sayingWaits } from '../waiting.ts';
 import { type NodeOptions, configuredNode } from './this-node.ts';
 import { objectText, table } from '../output/index.ts';
 
@@ -9,10 +10,10 @@ const exits = { ok: Exit.done, warning: Exit.failed, failed: Exit.usage } as con
 
 /** `resizectl doctor`. Returns the exit code. */
 export async function doctor(
-  { output, print }: Pick<Context, 'output' | 'print'>,
+  { output, print, say }: Pick<Context, 'output' | 'print' | 'say'>,
   options: NodeOptions,
 ): Promise<Exit> {
-  const findings = await diagnose(await configuredNode(options));
+  const findings = await sayingWaits('the checks of this node', diagnose(await configuredNode(options)), say);
   if (output === 'json' || output === 'yaml') print(objectText({ checks: findings }, output));
   else print(doctorText(findings));
   return exits[worstOf(findings)];

@@ -18,12 +18,12 @@ import { doctorText } from './doctor.ts';
 import { CONFIG_FILE, FLAGS_FILE, thisNode, thisProgram } from './this-node.ts';
 import { UsageError } from '../output/index.ts';
 
-type Print = Pick<Context, 'print'>;
+type Print = Pick<Context, 'print' | 'say'>;
 
 /** `resizectl install`. Returns the exit code. */
-export async function install({ print }: Print, options: InstallOptions): Promise<Exit> {
+export async function install({ print, say }: Print, options: InstallOptions): Promise<Exit> {
   let plan: Plan = { changes: [], already: [] };
-  const exit = await changing({ print }, options, async (signal) => {
+  const exit = await changing({ print, say }, options, async (signal) => {
     const site = await thisSite(options, signal);
     const findings = await diagnose(site.node);
     // A given configuration replaces an invalid one, and an installation starts what kubelet misses.
@@ -50,9 +50,9 @@ export function afterInstall({ versions }: Pick<Plan, 'versions'>): string {
 }
 
 /** `resizectl uninstall`. Returns the exit code. */
-export async function uninstall({ print }: Print, options: InstallOptions): Promise<Exit> {
+export async function uninstall({ print, say }: Print, options: InstallOptions): Promise<Exit> {
   let kept: readonly string[] = [];
-  const exit = await changing({ print }, options, async (signal) => {
+  const exit = await changing({ print, say }, options, async (signal) => {
     const site = await thisSite(options, signal);
     if (site.node.uid !== 0)
       throw new Refusal(`running as uid ${site.node.uid}, not as root`, 'run the command as root');

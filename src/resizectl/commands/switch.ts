@@ -10,10 +10,10 @@ const OFF = 'off: the shim forwards every call unchanged, until: resizectl on (a
 /** `resizectl on` and `resizectl off`. Returns the exit code. */
 export async function switchTo(
   isOn: boolean,
-  { print }: Pick<Context, 'print'>,
+  { print, say }: Pick<Context, 'print' | 'say'>,
   options: InstallOptions,
 ): Promise<Exit> {
-  const exit = await changing({ print }, options, async (signal) => {
+  const exit = await changing({ print, say }, options, async (signal) => {
     const node = await configuredNode({});
     if (node.uid !== 0) throw new Refusal(`running as uid ${node.uid}, not as root`, 'run the command as root');
     return planSwitch(node, { isOn, wait: { timeoutMs: timeoutOf(options.timeout), signal } });
