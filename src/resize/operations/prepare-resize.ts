@@ -175,18 +175,14 @@ function unknownContainer(pod: PodDescription, name: string, all: readonly strin
   return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
 }
 
-/**
- * Throws UNKNOWN_CONTAINER for a size such as `50%/web` if the pod has no container web. Only where all containers are known: otherwise
- * the runtime may create it later.
- */
+/** Throws UNKNOWN_CONTAINER for a size such as `50%/web` if the pod has, and declares, no container web. */
 function assertPolicyContainers(
   pod: PodDescription,
   { volumes }: DesiredPod,
   { declared }: PodState,
   present: ReadonlyMap<string, ContainerDescription>,
 ): void {
-  if (declared?.source !== 'spec' && declared?.source !== 'kubelet-state') return;
-  const all = [...new Set([...present.keys(), ...declared.containers.map(({ name }) => name)])].sort();
+  const all = [...new Set([...present.keys(), ...(declared?.containers ?? []).map(({ name }) => name)])].sort();
   for (const policy of volumes.values())
     if (policy.kind === 'container-share' && !all.includes(policy.container))
       throw unknownContainer(pod, policy.container, all);

@@ -4,7 +4,7 @@ import type { Reason } from '../../core/errors/index.ts';
 export const remedies: Readonly<Record<Reason, string>> = {
   INVALID_VALUE:
     'correct the request; the message names the field and the value; field is its path in a request of the resize API',
-  INVALID_ANNOTATION: 'correct the annotation',
+  INVALID_ANNOTATION: 'correct the annotation, or the size in the request',
   UNKNOWN_POD: 'check crictl pods',
   UNKNOWN_CONTAINER: 'check crictl ps -a --pod',
   UNKNOWN_VOLUME: "check the pod's volumes; only medium: Memory counts",

@@ -43,7 +43,7 @@ export class Kubectl {
       '--output=json',
       `--request-timeout=${REQUEST_TIMEOUT}`,
     ]);
-    if (code !== 0) throw new UsageError(`kubectl get ${args.join(' ')}: ${err.trim()}`);
+    if (code !== 0) throw new UsageError(`kubectl get ${args.join(' ')}: ${messageIn(err)}`);
     return JSON.parse(out);
   }
 
@@ -66,3 +66,11 @@ export class Kubectl {
     return { code: result.exitCode, out: result.stdout, err: result.stderr };
   }
 }
+
+/** kubectl's own message, without the lines of its log before it (`E1125 03:44:38.548845 ...`). */
+const messageIn = (err: string): string =>
+  err
+    .trim()
+    .split('\n')
+    .filter((line) => !/^[EWIF]\d{4} /.test(line))
+    .join('; ');

@@ -178,7 +178,7 @@ describe('a resize of a container of another kind', () => {
       }),
     );
 
-  test('is rejected for the share of a container that the pod does not have, where all are known', async () => {
+  test('is rejected for the share of a container that the pod neither has nor declares', async () => {
     initContainer(1);
     lists(1);
     vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([
@@ -187,7 +187,10 @@ describe('a resize of a container of another kind', () => {
     vi.spyOn(runtime.context.volumes, 'measure').mockReturnValue({ size: mi(10), used: bytes(0) } as never);
     const shareOf = (container: string) =>
       desired({}, { volumes: new Map([['cache', { kind: 'container-share', hundredths: 5000, container }]]) });
-    await expect(web.resize(shareOf('c9'), { dryRun: true })).resolves.toBeDefined();
+    await expect(web.resize(shareOf('late'), { dryRun: true })).rejects.toThrow(
+      /has no container late \(it has c0, c1, init\)$/,
+    );
+    await expect(web.resize(shareOf('c0'), { dryRun: true })).resolves.toBeDefined();
     kubeletKnows('c0', 'c1', 'late');
     await expect(web.resize(shareOf('lat'), { dryRun: true })).rejects.toMatchObject({
       reason: 'UNKNOWN_CONTAINER',

@@ -85,7 +85,11 @@ describe('status and plan', () => {
   });
 
   test('find a pod by namespace/name, and pass kubectl its context', async () => {
-    answers[`--context=prod --kubeconfig=/k get pod web --namespace=team ${END}`] = [1, '', 'pods "web" not found'];
+    answers[`--context=prod --kubeconfig=/k get pod web --namespace=team ${END}`] = [
+      1,
+      '',
+      'E1125 03:44:38.548845 1182 memcache.go:265] "Unhandled Error"\npods "web" not found\n',
+    ];
     const { code, err } = await plugin('status', 'team/web', '--context', 'prod', '--kubeconfig', '/k');
     expect([code, err]).toEqual([2, 'kubectl-resizectl: kubectl get pod web --namespace=team: pods "web" not found\n']);
   });
