@@ -1,4 +1,4 @@
-import { type CommandText, commandTexts, globalOptions, outputs } from '../command-table/index.ts';
+import { type CommandText, commandTexts, globalOptions } from '../command-table/index.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];
@@ -31,6 +31,21 @@ const namesOf = ({ name, aliases = [] }: CommandText): readonly string[] => [
 ];
 const completes = ({ arguments: [first] }: CommandText): 'pods' | readonly string[] => first?.completes ?? [];
 
+/** Commands of two words. */
+const groups = firstWords.filter((first) => secondWords(first).length > 0);
+
+const allOptions = [...globalOptions, ...commandTexts.flatMap((text) => text.options)];
+/** The flags that have a value. */
+const withValue = [...new Set(flagsOf(allOptions.filter(({ flags }) => flags.includes('<'))))];
+
+/** Cases of bash for the flags whose value is one of some words. */
+const chosenValues = (): readonly string[] =>
+  allOptions.flatMap((option) => {
+    if (option.choices === undefined) return [];
+    const words = option.choices.join(' ');
+    return [`    ${flagsOf([option]).join('|')}) COMPREPLY=($(compgen -W '${words}' -- "$cur")); return ;;`];
+  });
+
 function bash(): string {
   const cases = firstWords.map((first) => {
     const rest = secondWords(first);
@@ -47,17 +62,17 @@ function bash(): string {
   local cur=\${COMP_WORDS[COMP_CWORD]} prev=\${COMP_WORDS[COMP_CWORD-1]} first= sub= after=0 word i words=
   local flags='${flagsOf(globalOptions).join(' ')} --help'
   case $prev in
-    -o|--output) COMPREPLY=($(compgen -W '${outputs.join(' ')}' -- "$cur")); return ;;
-    --endpoint) COMPREPLY=($(compgen -f -- "$cur")); return ;;
-    --timeout|-n|--namespace) return ;;
+${chosenValues().join('\n')}
+    --endpoint|--config) COMPREPLY=($(compgen -f -- "$cur")); return ;;
+    ${withValue.join('|')}) return ;;
   esac
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=\${COMP_WORDS[i]}
     case $word in
-      -o|--output|--endpoint|--timeout|-n|--namespace) i=$((i + 1)) ;;
+      ${withValue.join('|')}) i=$((i + 1)) ;;
       -*) ;;
       *) if [ -z "$first" ]; then first=$word
-         elif [ -z "$sub" ] && { [ "$first" = get ] || [ "$first" = describe ]; }; then sub=$word
+         elif [ -z "$sub" ] && [[ " ${groups.join(' ')} " = *" $first "* ]]; then sub=$word
          else after=$((after + 1)); fi ;;
     esac
   done

@@ -27,6 +27,11 @@ describe('completionScript', () => {
     expect(offered('resize', '--d')).toEqual(['--dry-run', '--defer']);
     expect(offered('get', 'pods', '--d')).toEqual([]);
     expect(offered('get', 'pods', '-o', 'j')).toEqual(['json']);
+    expect(offered('top', '--sort-by', 'c')).toEqual(['cpu']);
+    expect(offered('top', '--interval', '5s', '')).toEqual(['default/web', 'default/db']);
+    expect(offered('doctor', '--kubelet-unit', 'k3s.service', '--lis')).toEqual(['--listen']);
+    expect(offered('bypass', '')).toEqual(['on', 'off', 'drain']);
+    expect(offered('bypass', 'on', '')).toEqual([]);
     expect(offered('completion', '')).toEqual(['bash', 'zsh', 'fish']);
   });
 
