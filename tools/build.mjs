@@ -46,6 +46,7 @@ const entries = {
   'tools/units': 'test/systemd-units/main.ts',
   'tools/chart': 'test/deploy/chart.ts',
   'tools/package': 'tools/packaging/main.ts',
+  'tools/release': 'tools/release/main.ts',
   'tools/signatures': 'tools/signatures/main.ts',
 };
 

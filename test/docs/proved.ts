@@ -10,6 +10,8 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'npm run setup': 'npm test runs it first',
   'npm run package':
     'test/e2e/systemd/units.test.ts and test/e2e/install/executable.test.ts make, install and run the packages',
+  'npm run release -- --verify --key release-key.pem':
+    'makes all packages twice: test/tools/release tests its parts, openssl’s verification included',
   'cri-resize-shim resizectl install': 'test/e2e/install/executable.test.ts, on a node with systemd',
   'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs its tests in such nodes',
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
@@ -38,4 +40,5 @@ export const notRunHere: Readonly<Record<string, string>> = {
   'crictl ': needsCrictl,
   'systemctl ': needsSystemd,
   'journalctl ': needsSystemd,
+  'openssl ': 'needs a release: test/tools/release/signature.test.ts runs it',
 };

@@ -7,7 +7,7 @@ import { version } from '../../src/config/index.ts';
 import { image } from '../support/e2e/installer-pod.ts';
 import { NodeError } from '../support/node/index.ts';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { findBuilder } from './builder.ts';
+import { findBuilder } from '../../tools/packaging/image-builder.ts';
 
 /**
  * npm run image: builds the image with the first builder that works, and runs it on test nodes as the shim in a container and as the

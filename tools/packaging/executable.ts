@@ -29,6 +29,7 @@ export async function makeExecutable(
   const print = fingerprint([main, join(facts.root, 'package-lock.json'), ...Object.values(assets)], {
     integrity: node.integrity,
     revision: REVISION,
+    compilesAhead: compilesAhead(),
     names: Object.keys(assets),
   });
   const [sbom, stamp] = [`${target}.cdx.json`, `${target}.stamp`];
@@ -43,6 +44,9 @@ export async function makeExecutable(
 }
 
 const stampOf = (print: string, target: string): string => `${print} ${statSync(target).size}\n`;
+
+/** Whether to compile in advance, so that it serves earlier. V8's code cache differs with each build, so a release has none. */
+const compilesAhead = (): boolean => process.env['SOURCE_DATE_EPOCH'] === undefined;
 
 interface Ingredients {
   readonly node: NodeBinary;
@@ -59,8 +63,13 @@ async function putTogether({ node, main, assets: own, target }: Ingredients): Pr
   try {
     const config = join(folder, 'sea.json');
     const assets = { ...own, 'node/LICENSE': node.license };
-    // Compiled in advance, so that it serves earlier.
-    const settings = { main, output: draft, assets, useCodeCache: true, disableExperimentalSEAWarning: true };
+    const settings = {
+      main,
+      output: draft,
+      assets,
+      useCodeCache: compilesAhead(),
+      disableExperimentalSEAWarning: true,
+    };
     writeFileSync(config, JSON.stringify(settings));
     // Injects them into a copy of the Node that runs this command.
     await execa(node.program, ['--build-sea', config]);

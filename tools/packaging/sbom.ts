@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -15,7 +16,8 @@ interface Dependency {
 }
 
 interface Sbom {
-  readonly metadata: { readonly component: Component };
+  readonly serialNumber?: string | undefined;
+  readonly metadata: { readonly component: Component; readonly timestamp?: string };
   readonly components: readonly Component[];
   readonly dependencies: readonly Dependency[];
 }
@@ -35,7 +37,23 @@ export async function writeSbomWithNode(facts: Facts, node: NodeBinary, target: 
   write({ ...program, components: [...program.components, component], dependencies }, target);
 }
 
-const write = (sbom: Sbom, target: string): void => writeFileSync(target, `${JSON.stringify(sbom, null, 2)}\n`);
+function write(sbom: Sbom, target: string): void {
+  writeFileSync(target, `${JSON.stringify(reproducible(sbom), null, 2)}\n`);
+}
+
+/**
+ * Replaces what npm draws again for each file if SOURCE_DATE_EPOCH is set, as for a release: the time by that one, and the serial number by
+ * one that follows from the content.
+ */
+export function reproducible(sbom: Sbom, epoch = process.env['SOURCE_DATE_EPOCH']): Sbom {
+  if (epoch === undefined) return sbom;
+  const timestamp = new Date(Number(epoch) * 1000).toISOString();
+  const same = { ...sbom, serialNumber: undefined, metadata: { ...sbom.metadata, timestamp } };
+  const digest = createHash('sha256').update(JSON.stringify(same)).digest('hex');
+  // A UUID of version 8, whose content is free (RFC 9562).
+  const [a, b, c, d] = [digest.slice(0, 8), digest.slice(8, 12), digest.slice(12, 15), digest.slice(15, 18)];
+  return { ...same, serialNumber: `urn:uuid:${a}-${b}-8${c}-8${d}-${digest.slice(18, 30)}` };
+}
 
 /** Node with the parts that it reports itself, and the name under which its vulnerabilities are published (CPE). */
 async function nodeComponent({ program, package: name, version, integrity }: NodeBinary): Promise<Component> {

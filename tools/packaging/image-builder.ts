@@ -1,5 +1,5 @@
 import { execa } from 'execa';
-import { NodeError } from '../support/node/index.ts';
+import { NodeError } from '../download/errors.ts';
 
 /** A program that builds images, and its arguments. */
 export interface Builder {
