@@ -7,13 +7,22 @@ import { ownPauseImage } from './images/images.ts';
 const configFile = '/run/node/containerd.toml';
 const hostsFolder = '/run/node/registries';
 
-/** Starts the node's containerd with all registries, also that of the pause image, mirrored by the one on `port`. */
-export async function startContainerd(port: number): Promise<void> {
+/**
+ * Starts the node's containerd with all registries, also that of the pause image, mirrored by the one on `port`.
+ * @param pause the pause image
+ * @param amended returns the configuration file with further settings
+ */
+export async function startContainerd(
+  port: number,
+  pause = ownPauseImage,
+  amended: (config: string) => string = (config) => config,
+): Promise<void> {
   await mkdir(join(hostsFolder, '_default'), { recursive: true });
   await writeFile(join(hostsFolder, '_default/hosts.toml'), hostsToml(port));
   const config = await readFile(configFile, 'utf8');
   if (!config.includes(`"${pauseImage}"`)) throw new Error(`${configFile} does not name the pause image ${pauseImage}`);
-  await writeFile(configFile, config.replaceAll(`"${pauseImage}"`, `"${ownPauseImage}"`) + registryToml(config));
+  const ours = config.replaceAll(`"${pauseImage}"`, `"${pause}"`) + registryToml(config);
+  await writeFile(configFile, amended(ours));
   await execa('node-containerd', ['start']);
 }
 

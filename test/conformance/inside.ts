@@ -9,9 +9,8 @@ import { checkCtr } from './checks/ctr-checks.ts';
 import { critestImages } from './images/images.ts';
 import { startRegistry } from './images/registry.ts';
 import type { Registry } from './images/registry.ts';
+import type { Side } from './nodes.ts';
 import { startShim } from './shim.ts';
-
-export type Side = 'direct' | 'through';
 
 /** What the part inside the node does. Passed as its only argument, in JSON. */
 export interface InsideOrder {
@@ -24,7 +23,7 @@ export interface InsideOrder {
 }
 
 export const checksName = 'checks.json';
-const backend = 'unix:///run/containerd/containerd.sock';
+export const backend = 'unix:///run/containerd/containerd.sock';
 const say = (line: string): void => console.log(line);
 
 /** The part of the command that runs in the test node. Leaves its results in the output folder of the node. */

@@ -73,7 +73,7 @@ function missingApplets(applets: readonly string[]): TarEntry[] {
  * busybox's httpd behind a script with the name of the server: specs look for that name among the processes, for
  * "master process" in its command line, and for its pid file.
  */
-function webServer(base: readonly TarEntry[], name: string, port: number): OciImage {
+export function webServer(base: readonly TarEntry[], name: string, port: number): OciImage {
   const script = [
     '#!/bin/sh',
     'mkdir -p /var/run',

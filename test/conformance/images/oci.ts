@@ -66,6 +66,7 @@ function configFile(config: ImageConfig, layers: readonly Blob[]): object {
       ...(config.entrypoint && { Entrypoint: config.entrypoint }),
       ...(config.command && { Cmd: config.command }),
       ...(config.user !== undefined && { User: config.user }),
+      ...(config.volumes && { Volumes: Object.fromEntries(config.volumes.map((path) => [path, {}])) }),
     },
     // Layers are not compressed, so the transferred and the unpacked content have the same digest.
     rootfs: { type: 'layers', diff_ids: layers.map((layer) => layer.digest) },

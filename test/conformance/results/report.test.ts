@@ -46,7 +46,7 @@ describe("reading ginkgo's report", () => {
 
   test('rejects the report of a suite that could not start', () => {
     const text = report({ type: 'BeforeSuite', text: '', state: 'failed', message: 'no images file' });
-    expect(() => readReport(text)).toThrow("critest's BeforeSuite failed: no images file");
+    expect(() => readReport(text)).toThrow("the suite's BeforeSuite failed: no images file");
   });
 
   test('rejects a text that is not a report', () => {

@@ -40,7 +40,7 @@ export function readReport(text: string): Map<string, Spec> {
     const outcome = outcomeOf(entry.State);
     const reason = [entry.Failure?.Message, entry.Failure?.ForwardedPanic].filter(Boolean).join('\n');
     if (entry.LeafNodeType !== 'It') {
-      if (outcome === 'failed') throw new Error(`critest's ${entry.LeafNodeType} failed: ${reason}`);
+      if (outcome === 'failed') throw new Error(`the suite's ${entry.LeafNodeType} failed: ${reason}`);
       continue;
     }
     // A spec that a filter excluded is "skipped" without a reason. One that skipped itself has a reason.

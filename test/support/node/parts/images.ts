@@ -12,6 +12,7 @@ export interface ImageConfig {
   readonly labels?: Readonly<Record<string, string>>;
   readonly user?: string;
   readonly workingFolder?: string;
+  readonly volumes?: readonly string[];
 }
 
 export interface Image {
