@@ -41,6 +41,8 @@ const entries = {
   'tools/fuzz': 'test/fuzz/main.ts',
   'tools/limits': 'test/limits/main.ts',
   'tools/interop': 'test/interop/main.ts',
+  'tools/k8s-e2e': 'test/k8s-e2e/main.ts',
+  'tools/cri-integration': 'test/cri-integration/main.ts',
   'tools/watch': 'test/watch/main.ts',
   'tools/stand-in-kubelet': 'test/support/e2e/stand-in-kubelet.ts',
   'tools/units': 'test/systemd-units/main.ts',

@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { grpcName, h2specName } from '../interop/programs.ts';
+import { accepted as ofContainerd } from '../cri-integration/known.ts';
 import { accepted } from '../interop/results/accepted.ts';
+import { accepted as ofKubernetes } from '../k8s-e2e/accepted.ts';
 
 // The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other tables.
 const minor = (version: string): number => Number(version.split('.')[1]);
@@ -57,10 +59,16 @@ test('docs/compatibility.md has the versions of npm run interop, and the differe
   expect(acceptedIn(listed)).toEqual([['a', 'b']]);
 });
 
+test.each([
+  ['npm run k8s-e2e', "Accepted differences of Kubernetes' specs", ofKubernetes],
+  ['npm run cri-integration', "Accepted differences of containerd's tests", ofContainerd],
+])('docs/compatibility.md has the differences that %s accepts, with their reasons', (_, title, differences) => {
+  expect(acceptedIn(readFileSync('docs/compatibility.md', 'utf8'), title)).toEqual([...differences]);
+});
+
 /** Returns the rows below "Accepted differences:", or none for "Accepted differences: none." */
-function acceptedIn(page: string): string[][] {
-  const [, text = ''] = /\nAccepted differences:(?: none\.|\n\n\| case \| reason \|\n\|---\|---\|\n([^]*?))\n\n/.exec(
-    page,
-  ) ?? ['', 'missing'];
+function acceptedIn(page: string, title = 'Accepted differences'): string[][] {
+  const rows = new RegExp(`\\n${title}:(?: none\\.|\\n\\n\\| case \\| reason \\|\\n\\|---\\|---\\|\\n([^]*?))\\n\\n`);
+  const [, text = ''] = rows.exec(page) ?? ['', 'missing'];
   return text.split('\n').flatMap((line) => (line === '' ? [] : [line.replaceAll(/^\| | \|$/g, '').split(' | ')]));
 }

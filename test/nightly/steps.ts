@@ -49,6 +49,8 @@ export const steps: readonly Step[] = [
   },
   { name: 'kubelet under systemd', command: run('kubelet', '--only', 'installer', 'bypass'), needsGo: true },
   { name: 'VPA', command: run('vpa'), needsGo: true },
+  { name: 'tests of Kubernetes', command: run('k8s-e2e'), needsGo: true },
+  { name: 'CRI tests of containerd', command: run('cri-integration'), needsGo: true },
   { name: 'crash points', command: run('crash') },
   { name: 'crash points, systemd', command: run('crash', '--init', 'systemd') },
   { name: 'chaos', command: run('chaos', '--rounds', '200') },

@@ -92,8 +92,12 @@ export class Cluster {
    * Starts only the control plane. {@link startKubelet} or {@link startKubeletUnit} add kubelet.
    * @param hasAccounts whether pods get the token of their account. The account has to exist then, because no
    * controller manager creates it
+   * @param serverFlags of the API server, in addition to those of every test
    */
-  static async start(folder: string, { hasAccounts = false } = {}): Promise<Cluster> {
+  static async start(
+    folder: string,
+    { hasAccounts = false, serverFlags = [] }: { hasAccounts?: boolean; serverFlags?: readonly string[] } = {},
+  ): Promise<Cluster> {
     mkdirSync(folder, { recursive: true });
     const cluster = new Cluster(folder);
     prepareNode(folder);
@@ -114,6 +118,7 @@ export class Cluster {
       '--allow-privileged=true',
       ...(hasAccounts ? [] : ['--disable-admission-plugins=ServiceAccount']),
       '--endpoint-reconciler-type=none',
+      ...serverFlags,
     ]);
     await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server to be ready', 120);
     const namespaces = ['default', 'kube-system'].map((name) => `/api/v1/namespaces/${name}`);

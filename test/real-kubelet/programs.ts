@@ -20,7 +20,7 @@ export const kubeletVersion = (release: KubernetesRelease): string => versions[r
 const etcd: GoModule = { path: 'go.etcd.io/etcd/server/v3', version: 'v3.6.8', linking: '', programs: { etcd: '.' } };
 
 /** kubelet and kube-apiserver. Their libraries are released with the same minor and patch version. */
-function kubernetesModule(release: KubernetesRelease): GoModule {
+export function kubernetesModule(release: KubernetesRelease): GoModule {
   const version = versions[release];
   const [major, minor] = release.split('.');
   const variables = Object.entries({ gitVersion: version, gitMajor: major, gitMinor: minor });

@@ -6,16 +6,16 @@ import { timed } from '../../../../tools/download/progress.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
 
 /** The releases that Debian does not have, and the version of each that is built. */
-const versions = { '2.0': '2.0.14', '2.2': '2.2.9', '2.3': '2.3.7', '2.4': '2.4.2' } as const;
-export type BuiltRelease = keyof typeof versions;
-export const builtReleases = Object.keys(versions) as BuiltRelease[];
+export const builtVersions = { '2.0': '2.0.14', '2.2': '2.2.9', '2.3': '2.3.7', '2.4': '2.4.2' } as const;
+export type BuiltRelease = keyof typeof builtVersions;
+export const builtReleases = Object.keys(builtVersions) as BuiltRelease[];
 
-const path = 'github.com/containerd/containerd/v2';
+export const containerdPath = 'github.com/containerd/containerd/v2';
 
 const moduleOf = (version: string): GoModule => ({
-  path,
+  path: containerdPath,
   version: `v${version}`,
-  linking: `-X ${path}/version.Version=${version}`,
+  linking: `-X ${containerdPath}/version.Version=${version}`,
   programs: {
     containerd: './cmd/containerd',
     'containerd-shim-runc-v2': './cmd/containerd-shim-runc-v2',
@@ -25,7 +25,7 @@ const moduleOf = (version: string): GoModule => ({
 
 const recipeOf = (release: BuiltRelease): { readonly name: string; readonly key: string } => ({
   name: `containerd-${release}`,
-  key: `${path} ${versions[release]} 1`,
+  key: `${containerdPath} ${builtVersions[release]} 1`,
 });
 
 /** Whether {@link obtainBuiltContainerd} has it or can build it. */
@@ -34,7 +34,7 @@ export const canObtainContainerd = async (release: BuiltRelease, cache: string):
 
 /** containerd of a release, built from its Go module the first time. Throws NodeError without a Go toolchain. */
 export async function obtainBuiltContainerd(release: BuiltRelease, cache: string, progress: Progress): Promise<Part> {
-  const version = versions[release];
+  const version = builtVersions[release];
   const recipe = recipeOf(release);
   const built = await present(cache, recipe);
   if (built) return built;

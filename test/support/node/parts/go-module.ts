@@ -1,4 +1,4 @@
-import { copyFile, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { execa } from 'execa';
@@ -15,6 +15,8 @@ export interface GoModule {
   readonly programs: Readonly<Record<string, string>>;
   /** Packages whose tests are the program. */
   readonly testPrograms?: Readonly<Record<string, string>>;
+  /** Test programs of ours that import the module: their names, and the source of each. */
+  readonly ownTestPrograms?: Readonly<Record<string, string>>;
   /**
    * The version of modules that are released with this one. It requires them as `v0.0.0` and has them in its own
    * repository.
@@ -40,10 +42,11 @@ export async function goToolchain(): Promise<string | undefined> {
 
 /** Builds the programs into bin/ of a folder, and copies the other files into the folder. Returns the versions of the inputs. */
 export async function buildingPrograms(
-  { path, version, linking, programs, testPrograms = {}, siblingVersion, dependencies = {}, files = {} }: GoModule,
+  module: GoModule,
   folder: string,
   toolchain: string,
 ): Promise<Record<string, string>> {
+  const { path, version, linking, programs, testPrograms = {}, ownTestPrograms = {} } = module;
   const workspace = await mkdtemp(join(tmpdir(), 'cri-resize-shim-go-'));
   const go = async (...args: string[]): Promise<string> => {
     try {
@@ -59,29 +62,44 @@ export async function buildingPrograms(
       throw new NodeError(`building ${path}: "go ${args.join(' ')}" failed; ${advice}\n${messageOf(error)}`);
     }
   };
-  const flags = (name: string, folderInModule: string): string[] => [
+  const flags = (name: string, packagePath: string): string[] => [
     '-trimpath',
     `-ldflags=-s -w ${linking}`,
     '-o',
     join(folder, 'bin', name),
-    posix.join(path, folderInModule),
+    packagePath,
   ];
   try {
-    await go('mod', 'init', 'programs');
-    const download = await go('mod', 'download', '-json', `${path}@${version}`);
-    const { GoMod, Dir } = JSON.parse(download) as { GoMod: string; Dir: string };
-    for (const [name, at] of Object.entries(files)) await copyFile(join(Dir, at), join(folder, name));
-    if (siblingVersion !== undefined) {
-      const siblings = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
-      const replacing = [...siblings].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
-      await go('mod', 'edit', ...replacing);
+    await requireModule(module, go, folder);
+    for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, posix.join(path, at)));
+    for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, posix.join(path, at)));
+    for (const [name, source] of Object.entries(ownTestPrograms)) {
+      const own = name.replace(/\.test$/, '');
+      await mkdir(join(workspace, own));
+      await writeFile(join(workspace, own, 'main_test.go'), source);
+      await go('test', '-c', ...flags(name, `./${own}`));
     }
-    const required = Object.entries({ [path]: version, ...dependencies });
-    await go('get', ...required.map(([name, at]) => `${name}@${at}`));
-    for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, at));
-    for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, at));
   } finally {
     await rm(workspace, { recursive: true, force: true });
   }
   return { [path]: version, go: toolchain };
+}
+
+/** Makes a module that requires this one, in the folder where `go` runs, and copies its other files into `folder`. */
+async function requireModule(
+  { path, version, siblingVersion, dependencies = {}, files = {} }: GoModule,
+  go: (...args: string[]) => Promise<string>,
+  folder: string,
+): Promise<void> {
+  await go('mod', 'init', 'programs');
+  const download = await go('mod', 'download', '-json', `${path}@${version}`);
+  const { GoMod, Dir } = JSON.parse(download) as { GoMod: string; Dir: string };
+  for (const [name, at] of Object.entries(files)) await copyFile(join(Dir, at), join(folder, name));
+  if (siblingVersion !== undefined) {
+    const siblings = (await readFile(GoMod, 'utf8')).matchAll(/^\s(\S+) v0\.0\.0$/gm);
+    const replacing = [...siblings].map(([, name = '']) => `-replace=${name}=${name}@${siblingVersion}`);
+    await go('mod', 'edit', ...replacing);
+  }
+  const required = Object.entries({ [path]: version, ...dependencies });
+  await go('get', ...required.map(([name, at]) => `${name}@${at}`));
 }

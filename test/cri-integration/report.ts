@@ -1,0 +1,55 @@
+import type { Outcome, Spec } from '../conformance/results/report.ts';
+
+const START = /^=== RUN\s+(\S+)$/;
+/** What follows was printed by this test, which had started before. */
+const GOES_ON = /^=== (?:NAME|CONT)\s+(\S+)$/;
+const PAUSED = /^=== PAUSE\s/;
+const END = /^\s*--- (PASS|FAIL|SKIP): (\S+) \((\d+(?:\.\d+)?)s\)$/;
+const outcomes: Readonly<Record<string, Outcome>> = { PASS: 'passed', FAIL: 'failed', SKIP: 'skipped' };
+const LONGEST_REASON = 20;
+
+/**
+ * Reads the output of a Go test program (`-test.v`): each test and subtest by its name. The reason of a test that did not
+ * pass is what it printed last. A test that started and did not end counts as failed: the program ended before.
+ */
+export function readGoTests(output: string): Map<string, Spec> {
+  const specs = new Map<string, Spec>();
+  const printed = new Map<string, string[]>();
+  let current: string[] = [];
+  for (const line of output.split('\n')) {
+    const started = START.exec(line)?.[1];
+    if (started !== undefined) {
+      current = [];
+      printed.set(started, current);
+      continue;
+    }
+    const goesOn = GOES_ON.exec(line)?.[1];
+    if (goesOn !== undefined) {
+      current = printed.get(goesOn) ?? [];
+      continue;
+    }
+    if (PAUSED.test(line)) continue;
+    const [, result = '', name = '', seconds = '0'] = END.exec(line) ?? [];
+    const outcome = outcomes[result];
+    if (outcome === undefined) {
+      current.push(line.trim());
+      continue;
+    }
+    const reason = outcome === 'passed' ? '' : lastOf(printed.get(name) ?? []);
+    specs.set(name, { name, outcome, reason, seconds: Number(seconds) });
+    printed.delete(name);
+    // What follows belongs to the test around it, or to the next one.
+    current = printed.get(name.split('/').slice(0, -1).join('/')) ?? [];
+  }
+  for (const [name, lines] of printed) {
+    specs.set(name, { name, outcome: 'failed', reason: `it did not end: ${lastOf(lines)}`, seconds: 0 });
+  }
+  return specs;
+}
+
+function lastOf(lines: readonly string[]): string {
+  return lines
+    .filter((line) => line !== '')
+    .slice(-LONGEST_REASON)
+    .join('\n');
+}
