@@ -1,11 +1,12 @@
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ContainerdRelease, Runtime } from '../support/node/index.ts';
 import { checkResults } from './checks/checks.ts';
 import type { CheckResult } from './checks/checks.ts';
 import { focusOn } from './results/compare.ts';
-import type { Comparison, Verdict } from './results/compare.ts';
-import { reportName } from './checks/critest.ts';
+import type { Comparison, Specs, Verdict } from './results/compare.ts';
+import { benchmarkReportName, reportName } from './checks/critest.ts';
 import { leastPassedDirect } from './results/known.ts';
 import { checksName } from './inside.ts';
 import type { InsideOrder } from './inside.ts';
@@ -38,6 +39,8 @@ export interface CampaignResult {
 export const runtimeOf = (containerd: ContainerdRelease): Runtime =>
   containerd.startsWith('1.') ? 'runc' : 'runc-1.3';
 const runLimitMs = 45 * 60_000;
+/** As critest selects them. */
+const isBenchmark = /benchmark/;
 
 /**
  * Runs critest directly and through the shim in two nodes concurrently, and then the specs that differ once more,
@@ -50,7 +53,7 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
     what: `containerd ${containerd}`,
     node: { containerd, runtime: runtimeOf(containerd) },
     command: (side, only) => [process.execPath, campaign.self, 'inside', JSON.stringify(orderOf(campaign, side, only))],
-    resultsOf: async (folder) => readReport(await readFile(join(folder, reportName), 'utf8')),
+    resultsOf,
     leastPassedDirect: () => (campaign.focus === undefined ? leastPassedDirect : 1),
     limitMs: runLimitMs,
     outDir: join(campaign.outDir, containerd),
@@ -70,8 +73,15 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   };
 }
 
+/** The specs, and the benchmarks if they ran. */
+async function resultsOf(folder: string): Promise<Specs> {
+  const specs = readReport(await readFile(join(folder, reportName), 'utf8'));
+  const benchmarks = join(folder, benchmarkReportName);
+  return existsSync(benchmarks) ? new Map([...specs, ...readReport(await readFile(benchmarks, 'utf8'))]) : specs;
+}
+
 function orderOf({ focus, shim }: Campaign, side: Side, only: readonly string[] | undefined): InsideOrder {
   return only === undefined
-    ? { side, shim, focus: focus ?? null, clients: true }
-    : { side, shim, focus: focusOn(only), clients: false };
+    ? { side, shim, focus: focus ?? null, benchmarks: focus === undefined || isBenchmark.test(focus), clients: true }
+    : { side, shim, focus: focusOn(only), benchmarks: only.some((name) => isBenchmark.test(name)), clients: false };
 }

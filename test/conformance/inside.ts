@@ -4,7 +4,7 @@ import { CheckList } from './checks/checks.ts';
 import { crictl, ctr } from './checks/client.ts';
 import { required, startContainerd } from './containerd.ts';
 import { CrictlChecks } from './checks/crictl-checks.ts';
-import { runCritest } from './checks/critest.ts';
+import { runBenchmarks, runCritest } from './checks/critest.ts';
 import { checkCtr } from './checks/ctr-checks.ts';
 import { critestImages } from './images/images.ts';
 import { startRegistry } from './images/registry.ts';
@@ -16,6 +16,8 @@ import { startShim } from './shim.ts';
 export interface InsideOrder {
   readonly side: Side;
   readonly focus: string | null;
+  /** Whether to run critest's benchmarks too. */
+  readonly benchmarks: boolean;
   /** Whether to check crictl and ctr too (through the shim only). */
   readonly clients: boolean;
   /** The program of the shim. */
@@ -35,7 +37,7 @@ export async function runInside(order: InsideOrder): Promise<void> {
   const registry = await startRegistry(critestImages(busybox, names));
   try {
     await startContainerd(registry.port);
-    if (order.side === 'direct') await runCritest({ endpoint: backend, focus: order.focus ?? undefined, outDir, say });
+    if (order.side === 'direct') await runSpecs(order, backend, outDir);
     else await throughShim(order, outDir, registry, busybox);
   } finally {
     await registry.close();
@@ -43,11 +45,16 @@ export async function runInside(order: InsideOrder): Promise<void> {
   }
 }
 
+async function runSpecs({ focus, benchmarks }: InsideOrder, endpoint: string, outDir: string): Promise<void> {
+  await runCritest({ endpoint, focus: focus ?? undefined, outDir, say });
+  if (benchmarks) await runBenchmarks({ endpoint, outDir, say });
+}
+
 async function throughShim(order: InsideOrder, outDir: string, registry: Registry, busybox: Buffer): Promise<void> {
   const list = new CheckList(say);
   const shim = await startShim({ program: order.shim, backend, log: join(outDir, 'shim.log') });
   if (order.clients) await checkClients(list, shim.endpoint, registry, busybox);
-  await runCritest({ endpoint: shim.endpoint, focus: order.focus ?? undefined, outDir, say });
+  await runSpecs(order, shim.endpoint, outDir);
   await list.check('SIGTERM stops the shim', async () => {
     const end = await shim.stop();
     if (end !== 0) throw new Error(`it exited with ${end}, see shim.log`);

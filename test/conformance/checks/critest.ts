@@ -1,4 +1,7 @@
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { stringify } from 'yaml';
 import { runGinkgo } from './ginkgo.ts';
 
 export interface CritestRun {
@@ -12,22 +15,60 @@ export interface CritestRun {
 }
 
 export const reportName = 'report.json';
+export const benchmarkReportName = 'benchmarks.json';
 
 /** Both sides run specs in the same order, so that leftovers of one spec meet the same next spec. */
 const seed = 1;
 
 /** Runs critest to completion. Failed specs are in the report and are no error here. */
-export function runCritest({ endpoint, focus, outDir, say }: CritestRun): Promise<void> {
-  return runGinkgo({
-    what: 'critest',
+export function runCritest({ focus, ...run }: CritestRun): Promise<void> {
+  const focusing = focus === undefined ? [] : [`--ginkgo.focus=${focus}`];
+  return critest('critest', reportName, run, ['--ginkgo.v', ...focusing]);
+}
+
+/**
+ * What a benchmark does. critest leaves out those without a number. How long a call may take is not compared: the nodes
+ * share a machine. `npm run bench` measures times.
+ */
+const parameters = {
+  containersNumber: 5,
+  containersNumberParallel: 2,
+  podsNumber: 5,
+  podsNumberParallel: 2,
+  imagesNumber: 3,
+  imagesNumberParallel: 2,
+  containerBenchmarkTimeoutSeconds: 300,
+  podBenchmarkTimeoutSeconds: 300,
+  imageBenchmarkTimeoutSeconds: 300,
+  podContainerStartBenchmarkTimeoutSeconds: 60,
+};
+
+/** Runs critest's benchmarks, which a run of its other specs leaves out: they do the same calls many times at once. */
+export async function runBenchmarks(run: Omit<CritestRun, 'focus'>): Promise<void> {
+  const file = join(run.outDir, 'benchmarks.yaml');
+  await writeFile(file, stringify(parameters));
+  const flags = ['--benchmark', `--benchmarking-params-file=${file}`, `--benchmarking-output-dir=${run.outDir}`];
+  await critest('critest --benchmark', benchmarkReportName, run, flags);
+}
+
+async function critest(
+  what: string,
+  report: string,
+  { endpoint, outDir, say }: Omit<CritestRun, 'focus'>,
+  flags: readonly string[],
+): Promise<void> {
+  const log = join(outDir, `${what.replaceAll(/[^\w]+/g, '-')}.log`);
+  await runGinkgo({
+    what,
     file: 'critest',
     args: [
       ...['--runtime-endpoint', endpoint, '--image-endpoint', endpoint],
-      ...['--ginkgo.v', '--ginkgo.no-color', `--ginkgo.seed=${seed}`, '--ginkgo.timeout=40m'],
-      `--ginkgo.json-report=${join(outDir, reportName)}`,
-      ...(focus === undefined ? [] : [`--ginkgo.focus=${focus}`]),
+      ...['--ginkgo.no-color', `--ginkgo.seed=${seed}`, '--ginkgo.timeout=40m'],
+      `--ginkgo.json-report=${join(outDir, report)}`,
+      ...flags,
     ],
-    log: join(outDir, 'critest.log'),
+    log,
     say,
   });
+  if (!existsSync(join(outDir, report))) throw new Error(`${what} has left no report, see ${basename(log)}`);
 }

@@ -6,7 +6,7 @@ export interface GinkgoRun {
   /** The suite, for lines of progress. */
   readonly what: string;
   readonly file: string;
-  /** With the flag that makes ginkgo print a line for each spec: `-v`. */
+  /** With `-v`, ginkgo prints a line for each spec, and there is progress. */
   readonly args: readonly string[];
   /** The file for its output. */
   readonly log: string;
@@ -21,25 +21,32 @@ export async function runGinkgo({ what, file, args, log, say }: GinkgoRun): Prom
   const start = performance.now();
   const suite = execa(file, args, { reject: false, all: true, buffer: false, stdin: 'ignore' });
   const output = createWriteStream(log);
-  const counts = { done: 0, failed: 0, total: '?' };
+  const counts: Counts = { done: 0, failed: 0, total: undefined };
   let said = start;
   for await (const line of suite.iterable({ from: 'all' })) {
     if (!output.write(`${line}\n`)) await once(output, 'drain');
     count(counts, line);
-    if (performance.now() - said < sayEveryMs) continue;
+    if (counts.total === undefined || performance.now() - said < sayEveryMs) continue;
     said = performance.now();
-    say(`${counts.done} of ${counts.total} specs, ${counts.failed} failed, ${seconds(start)} s`);
+    say(`${textOf(counts)}, ${seconds(start)} s`);
   }
   const { exitCode, signal } = await suite;
   output.end();
   await once(output, 'close');
-  say(
-    `${what}: ${counts.done} of ${counts.total} specs, ${counts.failed} failed, in ${seconds(start)} s` +
-      (exitCode === undefined ? `, ended by ${String(signal)}` : ''),
-  );
+  const end = exitCode === undefined ? `ended by ${String(signal)}` : `exited with ${exitCode}`;
+  say(`${what}: ${counts.total === undefined ? end : textOf(counts)}, in ${seconds(start)} s`);
 }
 
-function count(counts: { done: number; failed: number; total: string }, line: string): void {
+interface Counts {
+  done: number;
+  failed: number;
+  /** Known once the suite has said it, with `-v` only. */
+  total: string | undefined;
+}
+
+const textOf = ({ done, failed, total = '?' }: Counts): string => `${done} of ${total} specs, ${failed} failed`;
+
+function count(counts: Counts, line: string): void {
   const total = /^Will run (\d+) of \d+ specs$/.exec(line)?.[1];
   if (total !== undefined) counts.total = total;
   // The line that ends a spec: "• [1.234 seconds]", "• [FAILED] [1.234 seconds]".

@@ -31,7 +31,7 @@ const report = z.array(
 );
 
 /**
- * Returns the selected specs by name, without benchmarks and specs that a focus excluded.
+ * Returns the selected specs by name, without those that a focus or a flag excluded.
  * @throws Error if the report is not ginkgo's, or if the setup before the specs failed, so that no spec has a result
  */
 export function readReport(text: string): Map<string, Spec> {
