@@ -37,6 +37,25 @@ export async function locateCgroup(
 }
 
 /**
+ * Returns the cgroup of a running container without a call to the backend: from memory, otherwise the one that the cgroup driver names
+ * after the container, if it exists, which it stores. Undefined if the container or its pod is not known, or has no such cgroup. Throws
+ * CGROUP_UNAVAILABLE for an invalid name.
+ */
+export function knownCgroup(
+  parts: CgroupLookup & { readonly tree: Pick<CgroupTree, 'exists'> },
+  containerId: string,
+): CgroupPath | undefined {
+  const stored = parts.cgroups.get(containerId);
+  if (stored !== undefined) return stored;
+  const container = parts.registry.container(containerId);
+  const pod = container && parts.registry.knownPod(container.sandboxId);
+  const named = pod && driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, containerId);
+  if (named === undefined || !parts.tree.exists(named)) return undefined;
+  parts.cgroups.set(containerId, named);
+  return named;
+}
+
+/**
  * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container. Rejects when
  * the backend cannot be asked.
  */

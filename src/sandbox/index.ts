@@ -1,6 +1,6 @@
 /** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export type { FailOpen } from './fail-open.ts';
-export { containerCgroup, findCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
+export { containerCgroup, findCgroup, knownCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
 export { namedCgroup, withExactQuota } from './exact-quota.ts';
 export { amountsOf, declarePod, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';

@@ -1,6 +1,6 @@
 import { ContainerState, type ReportedResources, type ReportedStatus } from '../../../runtime/index.ts';
 import type { CgroupPath, CgroupTree } from '../../../cgroups/index.ts';
-import { type FailOpen, type Registry, findCgroup, kernelResources } from '../../../sandbox/index.ts';
+import { type FailOpen, type Registry, findCgroup, kernelResources, knownCgroup } from '../../../sandbox/index.ts';
 import type { MaybePromise } from '../../proxy/index.ts';
 
 export interface KernelChangesParts {
@@ -34,6 +34,12 @@ export function kernelChanges(
       return undefined;
     }
   };
-  const known = context.cgroups.get(id);
-  return known === undefined ? findCgroup(context, id).then(changesIn) : changesIn(known);
+  try {
+    // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a container.
+    const known = knownCgroup(context, id);
+    return known === undefined ? findCgroup(context, id).then(changesIn) : changesIn(known);
+  } catch (error) {
+    unreadable(error);
+    return undefined;
+  }
 }

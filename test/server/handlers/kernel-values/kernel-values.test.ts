@@ -1,6 +1,13 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Messages, type Partially, decode, encode, runtimePath } from '../../../../src/runtime/index.ts';
+import {
+  type Messages,
+  type Partially,
+  type PodDescription,
+  decode,
+  encode,
+  runtimePath,
+} from '../../../../src/runtime/index.ts';
 import { type Interceptors, createInterceptors } from '../../../../src/server/handlers/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../../support/fake-runtime.ts';
 
@@ -53,6 +60,63 @@ const limitsIn = (name: 'ContainerEventResponse' | 'PodSandboxStatusResponse', b
   decode(name, bytes).containers_statuses.map(({ resources }) => {
     return Number(resources?.linux?.memory_limit_in_bytes ?? 0n) / MiB;
   });
+
+/** The pod of {@link FakeRuntime.makePod}, as its RunPodSandbox describes it. */
+const learned = (cgroupParent = '/kubepods/pod1'): PodDescription => ({
+  sandboxId: SANDBOX,
+  metadata: { uid: 'uid-1', name: 'pod', namespace: 'default' },
+  cgroupParent,
+  annotations: {},
+  cpuShares: undefined,
+  overhead: { memoryBytes: 0, cpuQuotaMicroseconds: 0, cpuPeriodMicroseconds: 0 },
+});
+
+describe('the first ContainerStatus of a container', () => {
+  const first = (): Promise<Uint8Array | undefined> =>
+    amendCall('ContainerStatus', Buffer.alloc(0), encode('ContainerStatusResponse', { status: stored(0, 64) }));
+  const memory = (response: Uint8Array | undefined): number =>
+    Number(decode('ContainerStatusResponse', response!).status?.resources?.linux?.memory_limit_in_bytes) / MiB;
+  const learn = (pod: PodDescription): void => {
+    const { registry } = runtime.context;
+    registry.learnPod(pod);
+    registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  };
+
+  test('needs no call to the backend if the calls that have created it passed the shim', async () => {
+    learn(learned());
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toEqual([]);
+    expect(runtime.context.cgroups.get(containerId(0))).toBe(`/kubepods/pod1/${containerId(0)}`);
+  });
+
+  test('asks the backend if the container is not known', async () => {
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toContain('ContainerStatus');
+  });
+
+  test('asks the backend if the runtime has named the cgroup otherwise', async () => {
+    learn(learned('/kubepods/other'));
+    // The process of the container is in the cgroup.
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toContain('ContainerStatus');
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('asks again after the container was removed', async () => {
+    learn(learned());
+    await first();
+    runtime.context.registry.forgetContainer(containerId(0));
+    expect(runtime.context.cgroups.size).toBe(0);
+    await first();
+    expect(runtime.calls).toContain('ContainerStatus');
+  });
+
+  test('is unchanged and counted if the name of the cgroup is invalid', async () => {
+    learn(learned('/kubepods/../pod1'));
+    expect(await first()).toBeUndefined();
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+});
 
 describe('A13: the events of GetContainerEvents', () => {
   test("running containers have the kernel's values, and other containers the stored ones", async () => {
