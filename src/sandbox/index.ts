@@ -3,13 +3,14 @@ export type { FailOpen } from './fail-open.ts';
 export { containerCgroup, findCgroup, knownCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
 export { namedCgroup, withExactQuota } from './exact-quota.ts';
-export { amountsOf, declarePod, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';
+export { amountsOf, declarePod, listContainers, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';
 export type {
   Amounts,
   ContainerKind,
   ContainerPhase,
   DeclarePodParts,
   DeclaredContainer,
+  ListedContainers,
   DeclaredPod,
   DeclaredSource,
   DeclaredVolume,

@@ -1,31 +1,42 @@
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
 import type { DesiredPod, KnownValues } from '../model/index.ts';
-import { type Limits, type PodState, type Registry, namedCgroup, withExactQuota } from '../../sandbox/index.ts';
+import {
+  type Limits,
+  type ListedContainers,
+  type PodState,
+  type Registry,
+  listContainers,
+  namedCgroup,
+  withExactQuota,
+} from '../../sandbox/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
-/** Returns the containers of a pod, running or not, in the backend's order. */
+/** The containers of a pod, running or not, in the backend's order. */
+interface PodContainers {
+  readonly all: readonly ContainerDescription[];
+  readonly listed: ListedContainers;
+}
+
+/** Lists and describes the containers of a pod. Rejects when the backend cannot be asked. */
 export async function describeContainers(
   parts: { readonly registry: Registry; readonly backend: Backend },
   pod: PodDescription,
-): Promise<readonly ContainerDescription[]> {
-  const { registry, backend } = parts;
+): Promise<PodContainers> {
+  const { registry } = parts;
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
   // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are none.
-  const [{ containers }, described] = await Promise.all([
-    backend.runtime('ListContainers', { filter: { pod_sandbox_id: pod.sandboxId } }),
-    describe(known),
-  ]);
-  const others = await describe(containers.map(({ id }) => id).filter((id) => !known.includes(id)));
+  const [listed, described] = await Promise.all([listContainers(parts, pod), describe(known)]);
+  const others = await describe(listed.map(({ id }) => id).filter((id) => !known.includes(id)));
   const byId = new Map(
     [...described, ...others].flatMap((container) =>
       container === undefined ? [] : [[container.containerId, container]],
     ),
   );
   // In the backend's order: the last container of a name is the current one.
-  return containers.flatMap(({ id }) => byId.get(id) ?? []);
+  return { all: listed.flatMap(({ id }) => byId.get(id) ?? []), listed };
 }
 
 /** Returns for each name the running container, otherwise the last one created. */

@@ -89,11 +89,11 @@ export async function prepareResize(
   const { policies } = parts;
   const volumes = readVolumes(parts.volumes, pod);
   assertHasVolumes(pod, volumes, desired.volumes.keys());
-  const all = await describeContainers(parts, pod);
+  const { all, listed } = await describeContainers(parts, pod);
   const containers = byName(all);
   const wanted = desiredValues(desired, containers);
   if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
-  const read = await readDeclaredPod(parts, pod, volumes);
+  const read = await readDeclaredPod(parts, pod, volumes, listed);
   if (!dryRun) parts.outcomes.asks(pod.sandboxId, wanted, knownOf(read));
   assertPolicyContainers(pod, desired, read, containers);
   observeVolumes(parts, pod, volumes, read.memory);

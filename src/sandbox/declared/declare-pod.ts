@@ -6,7 +6,7 @@ import type { DeclaredPod } from './declared-pod.ts';
 import { fromKubeletState } from './from-kubelet-state.ts';
 import { fromRuntime } from './from-runtime.ts';
 import { fromSpec } from './from-spec.ts';
-import { type NewestContainers, newestContainers } from './newest-containers.ts';
+import { type ListedContainers, type NewestContainers, listContainers, newestOf } from './newest-containers.ts';
 import type { PodSpecs } from './pod-spec.ts';
 import { qosOfCgroup } from './qos-of-cgroup.ts';
 import { storedContainers } from './stored-containers.ts';
@@ -23,9 +23,14 @@ export interface DeclarePodParts {
 /**
  * Returns a pod as it is declared (KEP-1287: its allocated resources), from the best source that knows it. Rejects when the backend
  * cannot be asked.
+ * @param listed the pod's containers, if the caller has just listed them
  */
-export async function declarePod(parts: DeclarePodParts, pod: PodDescription): Promise<DeclaredPod> {
-  const newest = await newestContainers(parts, pod);
+export async function declarePod(
+  parts: DeclarePodParts,
+  pod: PodDescription,
+  listed?: ListedContainers,
+): Promise<DeclaredPod> {
+  const newest = newestOf(listed ?? (await listContainers(parts, pod)));
   parts.kubelet.refresh();
   const entry = parts.kubelet.allocated(pod.metadata.uid);
   const spec = parts.specs.of(identityOf(pod));

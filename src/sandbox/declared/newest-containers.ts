@@ -1,4 +1,4 @@
-import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type Backend, ContainerState, type Messages, type PodDescription } from '../../runtime/index.ts';
 import type { ContainerPhase } from './declared-pod.ts';
 
 /** The container of a name that runs, otherwise the newest one. */
@@ -15,12 +15,20 @@ export interface NewestContainer {
 /** By container name, in the order of creation. */
 export type NewestContainers = ReadonlyMap<string, NewestContainer>;
 
-/** Asks the backend for the containers of a pod's sandbox. Rejects when the backend cannot be asked. */
-export async function newestContainers(
+/** Containers of a pod as the backend lists them. */
+export type ListedContainers = Messages['ListContainersResponse']['containers'];
+
+/** Asks the backend for the containers of a pod's sandbox, in any order. Rejects when the backend cannot be asked. */
+export async function listContainers(
   { backend }: { readonly backend: Backend },
   { sandboxId }: PodDescription,
-): Promise<NewestContainers> {
+): Promise<ListedContainers> {
   const { containers } = await backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
+  return containers;
+}
+
+/** Returns for each name the container that runs, otherwise the newest one. */
+export function newestOf(containers: ListedContainers): NewestContainers {
   const all = containers.map(
     ({ id, metadata, state, created_at, labels, annotations }): NewestContainer => ({
       id,

@@ -65,6 +65,13 @@ test('the names that a pod has are sorted: the runtime lists them in any order',
   );
 });
 
+test('a resize lists the containers of its pod once', async () => {
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  await web.resize(desired({ c0: { memory: mi(120) } }));
+  expect(web.limits()).toEqual([120 * MiB, 200 * MiB]);
+  expect(runtime.calls.filter((call) => call === 'ListContainers')).toHaveLength(1);
+});
+
 describe('a limit above that of a cgroup above the pod', () => {
   const limitOf = (cgroup: string, mebibytes: number): void =>
     runtime.writeCgroup(cgroup, { 'memory.max': String(mebibytes * MiB), 'cpu.max': 'max 100000' });
