@@ -56,9 +56,13 @@ export const runtimeFaults: readonly Fault[] = [
     shows: 'run',
     async run(stage, random) {
       await halfWay(stage, random, () => stage.containerd.pause());
-      await isSilent(stage);
-      await pause(random.integer(1, 3) * PAUSE_MS);
-      stage.containerd.resume();
+      try {
+        await stage.containerd.isPaused();
+        await isSilent(stage);
+        await pause(random.integer(1, 3) * PAUSE_MS);
+      } finally {
+        stage.containerd.resume();
+      }
     },
   },
   {
