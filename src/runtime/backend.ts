@@ -259,3 +259,20 @@ export function isNotFound(error: unknown): boolean {
   const code: number = error.code;
   return code === NOT_FOUND;
 }
+
+/**
+ * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is killed leaves the
+ * runc that it has started, and one that was stopped continues.
+ */
+export function isUnanswered(error: unknown): boolean {
+  if (!isServiceError(error)) return false;
+  const code: number = error.code;
+  return code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED;
+}
+
+/**
+ * Whether a call has failed because the backend cannot be asked at present. A containerd that starts accepts connections before it
+ * serves calls: until then it answers Unknown "server is not initialized yet" (instrumented_service.go).
+ */
+export const isNotServing = (error: unknown): boolean =>
+  isUnanswered(error) || (isServiceError(error) && error.details.includes('server is not initialized yet'));

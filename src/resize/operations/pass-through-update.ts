@@ -1,4 +1,9 @@
-import { ContainerState, type LinuxContainerResources, type PodDescription } from '../../runtime/index.ts';
+import {
+  ContainerState,
+  type LinuxContainerResources,
+  type PodDescription,
+  isNotServing,
+} from '../../runtime/index.ts';
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { cpuShares } from '../../core/quantities/index.ts';
 import type { ContainerStepParts } from '../execute/index.ts';
@@ -102,6 +107,8 @@ async function valuesNow(
     const after = { id: now.id, ...others.after, ...(shares && { shares: shares.after }) };
     return { cgroup, before, asked: containerChanges(before, after) };
   } catch (error) {
+    // Forwarded a moment later, the update would write stored limits that nothing restores.
+    if (isNotServing(error)) throw error;
     parts.failOpen('unreadable_state', containerId, error);
     return undefined;
   }

@@ -4,6 +4,7 @@ import {
   type LinuxContainerResources,
   type Messages,
   type PodDescription,
+  isNotServing,
 } from '../../runtime/index.ts';
 import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
@@ -166,7 +167,8 @@ async function findContainer(
     if (known !== undefined && pod !== undefined) return { known, pod };
     parts.failOpen('unknown_pod', id);
   } catch (error) {
-    // The backend cannot be asked: the forwarded call reports that to the caller.
+    // Forwarded a moment later, it might be applied in no order.
+    if (isNotServing(error)) throw error;
     parts.failOpen('unknown_pod', id, error);
   }
   return undefined;

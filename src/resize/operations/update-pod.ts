@@ -6,6 +6,7 @@ import {
   type Messages,
   type PodDescription,
   encode,
+  isNotServing,
   isUnimplemented,
 } from '../../runtime/index.ts';
 import {
@@ -109,6 +110,7 @@ async function findPod(
     const message = `pod ${JSON.stringify(asked)} is unknown to the runtime, or its status is incomplete`;
     return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
   } catch (error) {
+    if (isNotServing(error)) throw error;
     parts.failOpen('unknown_pod', id, error);
     return { kind: 'none', why: error };
   }

@@ -1,5 +1,6 @@
+import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 
 const MiB = 1024 * 1024;
@@ -62,4 +63,20 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
     expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: `${30 * MiB}, 5000 100000` }]);
   });
+});
+
+test('a cpuset update is not forwarded to a runtime that does not serve calls yet: it would write stored limits', async () => {
+  runtime.makePod(String(100 * MiB), [100 * MiB]);
+  await runtime.context.registry.pod(SANDBOX);
+  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  runtime.on('ContainerStatus', () => {
+    throw new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet');
+  });
+  let isForwarded = false;
+  const update = cpuset(() => {
+    isForwarded = true;
+    return Promise.resolve(ANSWER);
+  });
+  await expect(update).rejects.toThrow('server is not initialized yet');
+  expect([isForwarded, runtime.failOpens]).toEqual([false, []]);
 });

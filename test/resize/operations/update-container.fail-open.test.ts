@@ -1,7 +1,8 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { FakeRuntime, containerId, podConfig } from '../../support/fake-runtime.ts';
+import { status } from '@grpc/grpc-js';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
 import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
 
 const MiB = 1024 * 1024;
@@ -18,13 +19,6 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
   test('for a container that the runtime does not know', async () => {
     runtime.makePod(String(200 * MiB), [100 * MiB]);
     expect(await updates.update(50 * MiB, undefined, containerId(7))).toBe(ANSWER);
-    expect(runtime.failOpens).toEqual(['unknown_pod']);
-  });
-
-  test('when the runtime does not answer ContainerStatus', async () => {
-    runtime.makePod(String(100 * MiB), [100 * MiB]);
-    runtime.on('ContainerStatus');
-    expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unknown_pod']);
   });
 
@@ -56,6 +50,15 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
+  test('when the runtime fails to describe it', async () => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    runtime.on('ContainerStatus', () => {
+      throw new RuntimeFailure(status.INTERNAL, 'database is damaged');
+    });
+    expect(await updates.update(50 * MiB)).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual(['unknown_pod']);
+  });
+
   test('each request is counted, and logged once for each container and reason', async () => {
     runtime.makePod('a lot', [100 * MiB]);
     await updates.update(50 * MiB);
@@ -63,5 +66,29 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
     expect(runtime.failOpens).toHaveLength(2);
     expect(runtime.warnings).toHaveLength(1);
     expect(runtime.warnings[0]).toMatchObject({ reason: 'unreadable_state', id: containerId(0) });
+  });
+});
+
+/** Forwarded a moment later, the update would be applied without an order: the containers could have more than their pod. */
+describe.each([
+  ['does not serve calls yet', new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet')],
+  ['has gone', new RuntimeFailure(status.UNAVAILABLE, 'error reading from server: EOF')],
+  ['does not answer in time', new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded')],
+])('UpdateContainerResources is not forwarded to a runtime that %s', (_what, failure) => {
+  test.each([
+    ['a known', true],
+    ['an unknown', false],
+  ])('for %s container: its error is the answer', async (_known, isKnown) => {
+    runtime.makePod(String(100 * MiB), [100 * MiB]);
+    if (isKnown) {
+      await runtime.context.registry.pod(SANDBOX);
+      runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    }
+    runtime.on('ContainerStatus', () => {
+      throw failure;
+    });
+    await expect(updates.update(150 * MiB)).rejects.toMatchObject({ code: failure.code });
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+    expect(runtime.failOpens).toEqual([]);
   });
 });

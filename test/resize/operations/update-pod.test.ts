@@ -1,7 +1,7 @@
-import { Metadata } from '@grpc/grpc-js';
+import { Metadata, status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode } from '../../../src/runtime/index.ts';
-import { FakeRuntime, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
 const MiB = 1024 * 1024;
@@ -180,6 +180,15 @@ describe('UpdatePodSandboxResources', () => {
     runtime.describePod({ config: { ...podConfig, linux: {} } });
     const answer = updatePod(runtime.context, podUpdate({ cpu_quota: 1000n }), () => Promise.resolve(ANSWER));
     expect(await answer).toBe(ANSWER);
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('is not forwarded to a runtime that does not serve calls yet: the pod is not known', async () => {
+    runtime.on('PodSandboxStatus', () => {
+      throw new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet');
+    });
+    const update = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), () => Promise.resolve(ANSWER));
+    await expect(update).rejects.toThrow('server is not initialized yet');
     expect(runtime.failOpens).toEqual([]);
   });
 });
