@@ -3,7 +3,7 @@ export interface Answer {
   readonly status: number;
   /** The content type. */
   readonly type: string;
-  readonly body: string;
+  readonly body: string | Buffer;
   readonly headers?: Readonly<Record<string, string>>;
 }
 

@@ -7,6 +7,10 @@ export const MONITORING_LIMITS = {
   pageMs: 5000,
   /** Pages that are open and get live updates. */
   streams: 8,
+  /** How long one of them lasts, in milliseconds; its browser connects again. */
+  streamAgeMs: 600_000,
+  /** When the browser of a page that had to make room connects again, in milliseconds. */
+  streamRetryMs: 30_000,
   /** Bytes of updates that wait for one page, beyond the first update. */
   streamBytes: 512 * 1024,
   /** Time between two updates of open pages, in milliseconds, if no resize happens. */

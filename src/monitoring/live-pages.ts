@@ -1,30 +1,36 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { ShimError, loggableError } from '../core/errors/index.ts';
 import type { Budget, Log } from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
+import type { ConnectionLimits } from './connections.ts';
 import type { MonitoringLimits } from './limits.ts';
-import { type PageParts, type Sections, failureSection, sectionsOf } from './page/index.ts';
+import { type NodePage, type Sections, failureSection } from './page/index.ts';
 
-export interface LivePagesParts {
+export interface LivePagesParts extends ConnectionLimits {
   /** Reads what the page shows. Rejects with ShimError. */
-  readonly read: () => Promise<PageParts>;
+  readonly read: () => Promise<NodePage>;
   /** The same, as another page has read it a moment before. */
-  readonly readCached: () => Promise<PageParts>;
+  readonly readCached: () => Promise<NodePage>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   readonly watchResizes: (onResize: () => void) => () => void;
   readonly refused: (budget: Budget) => void;
-  /** Releases a connection from the limits of short ones. */
-  readonly release: (socket: IncomingMessage['socket']) => void;
   readonly log: Log;
 }
 
 interface LivePage {
   readonly response: ServerResponse;
+  readonly socket: IncomingMessage['socket'];
   /** The sandbox id of the pod whose details it shows. */
   readonly pod: string;
   /** What it has, by section. */
   readonly has: Map<string, string>;
+  readonly openedAt: number;
+  /** Bytes that it has been sent. */
+  sent: number;
+  /** Of these, those that its client had taken at the time `movedAt`. */
+  taken: number;
+  movedAt: number;
 }
 
 /**
@@ -45,29 +51,58 @@ export class LivePages {
     this.#limits = limits;
   }
 
-  /** Answers a request with a stream. Returns a refusal if too many pages are open. */
+  /** Answers a request with a stream; the oldest one ends if there are too many. Returns a refusal for a page of another site. */
   open(request: IncomingMessage, response: ServerResponse, pod: string): Answer | undefined {
-    if (this.#pages.size >= this.#limits.streams) {
+    // Browsers say where a request comes from (Fetch Metadata, W3C): `none` is the user.
+    const site = request.headers['sec-fetch-site'] ?? 'none';
+    if (site !== 'none' && site !== 'same-origin') return plain(403, 'live updates are for the status page alone');
+    // The client may have gone while the token was read; there is no event for that any more.
+    if (request.socket.destroyed || response.closed) return undefined;
+    response.writeHead(200, streamHeaders);
+    if (request.method === 'HEAD') response.end();
+    else this.#start(request, response, pod);
+    return undefined;
+  }
+
+  #start({ socket }: IncomingMessage, response: ServerResponse, pod: string): void {
+    const [oldest] = this.#pages;
+    if (this.#pages.size >= this.#limits.streams && oldest !== undefined) {
       this.#parts.refused('page_streams');
-      return plain(503, `${this.#limits.streams} pages get live updates already: close one of them`);
+      this.#end(oldest, this.#limits.streamRetryMs);
     }
-    const page = { response, pod, has: new Map<string, string>() };
+    const now = performance.now();
+    const page = {
+      response,
+      socket,
+      pod,
+      has: new Map<string, string>(),
+      openedAt: now,
+      sent: 0,
+      taken: 0,
+      movedAt: now,
+    };
     this.#pages.add(page);
-    this.#parts.release(request.socket);
-    response.once('close', () => {
-      this.#pages.delete(page);
-      if (this.#pages.size === 0) this.#due.resolve(undefined);
-    });
-    response.writeHead(200, {
-      'content-type': 'text/event-stream; charset=utf-8',
-      'cache-control': 'no-store',
-      'x-content-type-options': 'nosniff',
-      // Otherwise a proxy such as nginx holds back what belongs to the page now.
-      'x-accel-buffering': 'no',
-    });
+    this.#parts.release(socket);
+    response.once('close', () => this.#remove(page));
     void this.#update([page], this.#parts.readCached);
     if (!this.#isUpdating) void this.#updateUntilClosed();
-    return undefined;
+  }
+
+  #remove(page: LivePage): void {
+    this.#pages.delete(page);
+    if (this.#pages.size === 0) this.#due.resolve(undefined);
+  }
+
+  /** Ends a stream. Its browser connects again. */
+  #end(page: LivePage, retryMs?: number): void {
+    this.#remove(page);
+    const { response, socket } = page;
+    if (response.writableLength > 0) {
+      response.destroy();
+      return;
+    }
+    this.#parts.admit(socket);
+    response.end(retryMs === undefined ? '' : `retry: ${retryMs}\n\n`);
   }
 
   /** The number of open pages. */
@@ -84,8 +119,9 @@ export class LivePages {
   async #updateUntilClosed(): Promise<void> {
     const { streamMs, streamPauseMs } = this.#limits;
     this.#isUpdating = true;
-    const stopWatching = this.#parts.watchResizes(() => this.#due.resolve(undefined));
+    let stopWatching: (() => void) | undefined;
     try {
+      stopWatching = this.#parts.watchResizes(() => this.#due.resolve(undefined));
       for (;;) {
         await Promise.race([this.#due.promise, this.#pause(streamMs)]);
         this.#due = Promise.withResolvers();
@@ -96,58 +132,93 @@ export class LivePages {
         await this.#pause(Math.max(streamPauseMs, performance.now() - begun));
       }
     } catch (error) {
-      if (!this.#closing.signal.aborted) throw error;
+      if (!this.#closing.signal.aborted) this.#logError(error);
     } finally {
-      stopWatching();
+      stopWatching?.();
       this.#isUpdating = false;
     }
+  }
+
+  #logError(error: unknown): void {
+    this.#parts.log.error(loggableError(error), 'status page not updated because of an internal error');
   }
 
   #pause(ms: number): Promise<void> {
     return delay(ms, undefined, { signal: this.#closing.signal, ref: false });
   }
 
-  async #update(pages: readonly LivePage[], read: () => Promise<PageParts>): Promise<void> {
-    const render = await this.#renderer(read);
-    for (const page of pages) this.#send(page, render(page.pod));
+  /** Never rejects: a failure is shown by the page. */
+  async #update(pages: readonly LivePage[], read: () => Promise<NodePage>): Promise<void> {
+    const sections = await this.#sections(read);
+    for (const page of pages) {
+      this.#send(page, sections(page.pod));
+      // Others have their turn: pages may show different pods.
+      await nextTurn();
+    }
   }
 
-  /** Never rejects: a failure is shown by the page. Renders once for all pages that show the same pod. */
-  async #renderer(read: () => Promise<PageParts>): Promise<(pod: string) => Partial<Sections>> {
+  /** Never rejects, and the function that it returns never throws. */
+  async #sections(read: () => Promise<NodePage>): Promise<(pod: string) => Partial<Sections>> {
+    const failed = (error: unknown): Partial<Sections> => {
+      if (error instanceof ShimError) return { state: failureSection(`${error.reason}: ${error.message}`) };
+      this.#logError(error);
+      return { state: failureSection('internal error; see the log') };
+    };
     try {
-      const parts = await read();
-      const rendered = new Map<string, Sections>();
+      const rendered = await read();
       return (pod) => {
-        const sections = rendered.get(pod) ?? textsOf(parts, pod);
-        rendered.set(pod, sections);
-        return sections;
+        try {
+          return rendered.sections(pod);
+        } catch (error) {
+          return failed(error);
+        }
       };
     } catch (error) {
-      if (!(error instanceof ShimError))
-        this.#parts.log.error(loggableError(error), 'status page not updated because of an internal error');
-      const says = error instanceof ShimError ? `${error.reason}: ${error.message}` : 'internal error; see the log';
-      return () => ({ state: failureSection(says) });
+      const sections = failed(error);
+      return () => sections;
     }
   }
 
   #send(page: LivePage, sections: Partial<Sections>): void {
-    const { response, has } = page;
+    const { response, has, openedAt } = page;
+    if (!this.#pages.has(page) || response.destroyed) return;
+    const now = performance.now();
+    if (now - openedAt >= this.#limits.streamAgeMs) {
+      this.#end(page);
+      return;
+    }
     const changed = Object.entries(sections).filter(([id, text]) => has.get(id) !== text);
-    if (changed.length === 0 || response.destroyed) return;
-    const text = `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`;
-    const waiting = response.writableLength;
+    const text = changed.length === 0 ? '' : `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`;
     // Its browser connects again, and then gets the present state alone.
-    if (waiting > 0 && waiting + Buffer.byteLength(text) > this.#limits.streamBytes) {
+    if (this.#isStuck(page, now) || this.#hasTooMuch(response, Buffer.byteLength(text))) {
       this.#parts.refused('page_updates');
       response.destroy();
       return;
     }
+    if (text === '') return;
     response.write(text);
+    page.sent += Buffer.byteLength(text);
     for (const [id, sent] of changed) has.set(id, sent);
+  }
+
+  #hasTooMuch({ writableLength: waiting }: ServerResponse, more: number): boolean {
+    return waiting > 0 && waiting + more > this.#limits.streamBytes;
+  }
+
+  /** Whether bytes wait, and its client has taken none for the time of a whole update. */
+  #isStuck(page: LivePage, now: number): boolean {
+    const waiting = page.response.writableLength;
+    const taken = page.sent - waiting;
+    if (waiting === 0 || taken > page.taken) Object.assign(page, { taken, movedAt: now });
+    return now - page.movedAt >= this.#limits.streamMs;
   }
 }
 
-function textsOf(parts: PageParts, pod: string): Sections {
-  const { state, card, pods, history, resizes } = sectionsOf(parts, { pod, filter: '' });
-  return { state: state.text, card: card.text, pods: pods.text, history: history.text, resizes: resizes.text };
-}
+const streamHeaders = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-store',
+  'x-content-type-options': 'nosniff',
+  // Otherwise a proxy such as nginx holds back what belongs to the page now.
+  'x-accel-buffering': 'no',
+  connection: 'close',
+} as const;

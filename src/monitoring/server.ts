@@ -14,14 +14,14 @@ import {
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { cached } from './cached.ts';
-import { limitConnections } from './connections.ts';
+import { limitConnections, oneRequestEach } from './connections.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
 import { isLoopbackHost } from './host.ts';
 import { processFamilies, readingFamilies } from './readings.ts';
 import { TokenFile } from './token.ts';
 import { LivePages } from './live-pages.ts';
-import { type PageParts, pageAnswer } from './page/index.ts';
+import { NodePage } from './page/index.ts';
 import type { Overview } from '../resize/index.ts';
 
 export interface MonitoringParts {
@@ -66,7 +66,7 @@ export function createMonitoringServer(
   { isTcp, tokenFile }: MonitoringAccess,
   limits: MonitoringLimits = MONITORING_LIMITS,
 ): MonitoringServer {
-  const read = (): Promise<PageParts> => pagePartsOf(parts);
+  const read = (): Promise<NodePage> => readPage(parts);
   const readCached = cached(read, limits.pageMs);
   const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, parts.log, limits.tokenMs);
   const lag = measureEventLoop();
@@ -85,9 +85,11 @@ export function createMonitoringServer(
     (isTcp ? whyWrongHost(request) : undefined) ??
     (await whyNotAdmitted(token, request)) ??
     (await answerTo(routes, live, request, response));
-  const http = createServer((request, response) => void serve(answer, request, response, parts.log));
-  const release = limitConnections(http, limits);
-  const live = new LivePages({ ...parts, read, readCached, release }, limits);
+  const isFirst = oneRequestEach();
+  const http = createServer((request, response) => {
+    if (isFirst(request)) void serve(answer, request, response, parts.log);
+  });
+  const live = new LivePages({ ...parts, ...limitConnections(http, limits), read, readCached }, limits);
   return {
     http,
     close() {
@@ -99,13 +101,12 @@ export function createMonitoringServer(
   };
 }
 
-async function pagePartsOf({ version, readiness, overview }: MonitoringParts): Promise<PageParts> {
-  return { version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) };
-}
+const readPage = async ({ version, readiness, overview }: MonitoringParts): Promise<NodePage> =>
+  NodePage.of({ version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) });
 
-async function pageOf(read: () => Promise<PageParts>, query: URLSearchParams): Promise<Answer> {
+async function pageOf(read: () => Promise<NodePage>, query: URLSearchParams): Promise<Answer> {
   try {
-    return pageAnswer(await read(), { pod: query.get('pod') ?? '', filter: query.get('q') ?? '' });
+    return (await read()).answer({ pod: query.get('pod') ?? '', filter: query.get('q') ?? '' });
   } catch (error) {
     if (error instanceof ShimError) return plain(503, `${error.reason}: ${error.message}`);
     throw error;
@@ -150,6 +151,8 @@ async function serve(
   response.writeHead(answer.status, {
     'content-type': answer.type,
     'content-length': Buffer.byteLength(answer.body),
+    // A connection has one request.
+    connection: 'close',
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
     ...answer.headers,

@@ -107,8 +107,14 @@ describe('docs/limits.md has the limits of the code:', () => {
       `${count(MONITORING_LIMITS.connections)}, for ${time(MONITORING_LIMITS.connectionMs)} each`,
     ],
     ['reads for the status page', `one in ${time(MONITORING_LIMITS.pageMs)}`],
-    ['status pages with live updates', count(MONITORING_LIMITS.streams)],
-    ['updates that wait for one of them', `the first one, and ${size(MONITORING_LIMITS.streamBytes)}`],
+    [
+      'status pages with live updates',
+      `${count(MONITORING_LIMITS.streams)}, for ${MONITORING_LIMITS.streamAgeMs / 60_000} min each`,
+    ],
+    [
+      'updates that wait for one of them',
+      `the first one, and ${size(MONITORING_LIMITS.streamBytes)}; a client that takes nothing for ${time(MONITORING_LIMITS.streamMs)}`,
+    ],
     [
       'reads for live updates',
       `one in ${time(MONITORING_LIMITS.streamMs)} and one after each resize, at least ${time(MONITORING_LIMITS.streamPauseMs)} apart, and half of the time at most`,

@@ -1,6 +1,9 @@
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, get, request } from 'node:http';
 import { type AddressInfo, type Socket, createConnection } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
@@ -16,10 +19,11 @@ let refused: string[];
 let resized: (() => void) | undefined;
 let watches: number;
 let reads: number;
+let logged: string[];
 const opened: { destroy(): unknown }[] = [];
 const port = (): number => (server.http.address() as AddressInfo).port;
 
-async function listening(limits: Partial<MonitoringLimits> = {}): Promise<void> {
+async function listening(limits: Partial<MonitoringLimits> = {}, tokenFile?: string): Promise<void> {
   server = createMonitoringServer(
     {
       version: '1.2.3',
@@ -42,9 +46,9 @@ async function listening(limits: Partial<MonitoringLimits> = {}): Promise<void> 
         };
       },
       refused: (budget) => void refused.push(budget),
-      log: noLog,
+      log: { ...noLog, error: (_, text) => void logged.push(text) },
     },
-    { isTcp: true },
+    { isTcp: true, ...(tokenFile !== undefined && { tokenFile }) },
     { ...MONITORING_LIMITS, pageMs: 0, streamMs: 3_600_000, streamPauseMs: 1, ...limits },
   );
   server.http.listen({ host: '127.0.0.1', port: 0 });
@@ -52,13 +56,14 @@ async function listening(limits: Partial<MonitoringLimits> = {}): Promise<void> 
 }
 
 beforeEach(async () => {
-  [refused, watches, reads] = [[], 0, 0];
+  [refused, watches, reads, logged] = [[], 0, 0, []];
   overview = () => Promise.resolve(nothing);
   await listening();
 });
-afterEach(() => {
+afterEach(async () => {
   for (const one of opened.splice(0)) one.destroy();
   server.close();
+  await expect.poll(() => watches).toBe(0);
 });
 
 async function open(path = '/live'): Promise<IncomingMessage> {
@@ -68,6 +73,9 @@ async function open(path = '/live'): Promise<IncomingMessage> {
   response.on('error', () => undefined);
   return response;
 }
+
+const openConnections = (): Promise<number> =>
+  new Promise((resolve) => server.http.getConnections((_, count) => resolve(count)));
 
 /** Yields what each event has. */
 async function* updatesOf(response: IncomingMessage): AsyncGenerator<Record<string, string>> {
@@ -119,14 +127,17 @@ test('pages are updated from time to time without a resize, too', async () => {
 });
 
 test('nothing is read and no resize is watched while no page is open', async () => {
-  const response = await open();
-  await next(updatesOf(response));
+  server.close();
+  await listening({ streamMs: 20 });
+  const updates = updatesOf(await open());
+  await next(updates);
+  // With an open page, it is read again and again.
+  await next(updates);
   expect(watches).toBe(1);
-  response.destroy();
-  resized?.();
+  for (const one of opened.splice(0)) one.destroy();
   await expect.poll(() => watches).toBe(0);
   const before = reads;
-  await new Promise((resolve) => setImmediate(resolve));
+  await new Promise((resolve) => setTimeout(resolve, 200));
   expect(reads).toBe(before);
 });
 
@@ -141,12 +152,152 @@ test('a page that cannot be read says why, and recovers', async () => {
   expect((await next(updates))['state']).toContain('ready');
 });
 
-test('more pages than the limit are refused and counted, and a closed one makes room', async () => {
-  const pages = await Promise.all(Array.from({ length: MONITORING_LIMITS.streams }, () => open()));
-  const refusal = await open();
-  expect([refusal.statusCode, refused]).toEqual([503, ['page_streams']]);
-  pages[0]!.destroy();
-  await expect.poll(async () => (await open()).statusCode).toBe(200);
+test('one more page than the limit ends the oldest one, which connects again later, and is counted', async () => {
+  const pages: IncomingMessage[] = [];
+  for (let count = 0; count < MONITORING_LIMITS.streams; count += 1) pages.push((await open()).resume());
+  const [oldest] = pages;
+  const ended = once(oldest!, 'end');
+  expect((await open()).statusCode).toBe(200);
+  await ended;
+  expect(refused).toEqual(['page_streams']);
+  expect(pages.slice(1).map(({ complete }) => complete)).toEqual(Array(MONITORING_LIMITS.streams - 1).fill(false));
+});
+
+test('a page ends after its longest time, and its browser connects again', async () => {
+  server.close();
+  await listening({ streamMs: 20, streamAgeMs: 100 });
+  const response = await open();
+  await once(response.resume(), 'end');
+  await expect.poll(() => watches).toBe(0);
+  expect(refused).toEqual([]);
+});
+
+test('a client that takes nothing is cut after the time between two updates', async () => {
+  server.close();
+  await listening({ streamMs: 100 });
+  // More than the buffers of the kernel take.
+  overview = () => Promise.resolve({ ...nothing, pods: Array.from({ length: 40_000 }, (_, at) => podNamed(`${at}`)) });
+  const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
+  opened.push(socket.on('error', () => undefined));
+  socket.write('GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n');
+  await expect.poll(() => refused, { timeout: 20_000 }).toEqual(['page_updates']);
+  // The next reading may still be running.
+  await expect.poll(() => watches, { timeout: 20_000 }).toBe(0);
+});
+
+test('HEAD ends with its headers, and takes no stream', async () => {
+  const call = request({ host: '127.0.0.1', port: port(), path: '/live', method: 'HEAD', agent: false }).end();
+  const [response] = (await once(call, 'response')) as [IncomingMessage];
+  await once(response.resume(), 'end');
+  expect([response.statusCode, watches]).toEqual([200, 0]);
+});
+
+test('a client that is gone before its token is read takes no stream', async () => {
+  server.close();
+  const folder = mkdtempSync(join(tmpdir(), 'live-'));
+  const token = '0123456789abcdef0123';
+  writeFileSync(join(folder, 'token'), token, { mode: 0o600 });
+  await listening({ tokenMs: 0 }, join(folder, 'token'));
+  const head = `GET /live HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${token}\r\n\r\n`;
+  let arrived = 0;
+  // Before the answer, which waits for the token: the connection ends as early as it can.
+  server.http.prependListener('request', ({ socket }: IncomingMessage) => {
+    arrived += 1;
+    if (arrived <= 10) socket.destroy();
+  });
+  for (let count = 0; count < 10; count += 1) {
+    const socket = createConnection({ port: port(), host: '127.0.0.1' }).on('error', () => undefined);
+    socket.write(head);
+    await once(socket.resume(), 'close');
+  }
+  const call = get({ host: '127.0.0.1', port: port(), path: '/live', headers: { authorization: `Bearer ${token}` } });
+  opened.push(call);
+  const [response] = (await once(call, 'response')) as [IncomingMessage];
+  await next(updatesOf(response));
+  rmSync(folder, { recursive: true });
+  expect([arrived, refused]).toEqual([11, []]);
+  call.destroy();
+  await expect.poll(() => watches).toBe(0);
+});
+
+test('requests that do not wait for answers end the connection, and take no memory', async () => {
+  const pods = Array.from({ length: 1000 }, (_, at) => podNamed(`a-rather-long-name-of-a-pod-${at}`));
+  overview = () => Promise.resolve({ ...nothing, pods });
+  const before = process.memoryUsage().rss;
+  for (const first of ['/live', '/', '/metrics']) {
+    const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
+    opened.push(socket.on('error', () => undefined));
+    const more = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(1600);
+    socket.write(`GET ${first} HTTP/1.1\r\nHost: localhost\r\n\r\n${more}`);
+    await expect.poll(openConnections).toBe(0);
+  }
+  expect(reads).toBeLessThan(4);
+  expect(process.memoryUsage().rss - before).toBeLessThan(100 * 2 ** 20);
+});
+
+test('a table is rendered once for all pages and queries of one reading', async () => {
+  server.close();
+  await listening({ pageMs: 60_000 });
+  let renderings = 0;
+  const counted = {
+    ...podNamed('web'),
+    get last() {
+      renderings += 1;
+      return undefined;
+    },
+  };
+  overview = () => Promise.resolve({ ...nothing, pods: [counted, podNamed('db')] as Overview['pods'] });
+  const pages = await Promise.all(['id-web', 'id-db', '', 'other'].map((pod) => open(`/live?pod=${pod}`)));
+  const updates = pages.map(updatesOf);
+  for (const one of updates) await next(one);
+  for (const query of ['', '?q=web', '?pod=id-db'])
+    expect(await (await fetch(`http://127.0.0.1:${port()}/${query}`)).text()).toContain('default/web');
+  expect(renderings).toBe(1);
+  resized?.();
+  for (const one of updates) await next(one);
+  expect(renderings).toBe(2);
+});
+
+test('an overview that cannot be rendered is logged, and shown by the page', async () => {
+  const broken = {
+    ...podNamed('web'),
+    get view(): never {
+      throw new TypeError('secret');
+    },
+  };
+  overview = () => Promise.resolve({ ...nothing, pods: [broken] });
+  const updates = updatesOf(await open());
+  expect(await next(updates)).toEqual({ state: '<p class="bad">internal error; see the log</p>' });
+  // The details of a pod are rendered for its page alone.
+  let views = 0;
+  const later = {
+    ...podNamed('web'),
+    get view() {
+      views += 1;
+      if (views % 3 === 0) throw new TypeError('secret');
+      return podNamed('web').view;
+    },
+  };
+  overview = () => Promise.resolve({ ...nothing, pods: [later] });
+  const ofPod = updatesOf(await open('/live?pod=id-web'));
+  expect(await next(ofPod)).toEqual({ state: '<p class="bad">internal error; see the log</p>' });
+  overview = () => Promise.resolve(nothing);
+  resized?.();
+  expect((await next(updates))['state']).toContain('ready');
+  expect(logged.every((text) => text === 'status page not updated because of an internal error')).toBe(true);
+  expect(logged.length).toBeGreaterThan(1);
+});
+
+test('a web site in a browser gets no updates', async () => {
+  const statusFrom = async (site: string): Promise<number> => {
+    const call = get({ host: '127.0.0.1', port: port(), path: '/live', headers: { 'sec-fetch-site': site } });
+    opened.push(call);
+    const [response] = (await once(call, 'response')) as [IncomingMessage];
+    response.on('error', () => undefined);
+    return response.statusCode ?? 0;
+  };
+  expect([await statusFrom('cross-site'), await statusFrom('same-site'), watches]).toEqual([403, 403, 0]);
+  expect([await statusFrom('same-origin'), await statusFrom('none')]).toEqual([200, 200]);
 });
 
 test('open pages do not count as connections, and stay open for longer than one', async () => {

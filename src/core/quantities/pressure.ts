@@ -32,3 +32,7 @@ export const podPressure = (all: readonly LoadFigures[], volumes: readonly Volum
 /** Returns an amount as percent of a limit; 0 without a limit. */
 export const shareOf = (used: number, limit: number | 'max'): number =>
   limit === 'max' || limit === 0 ? 0 : (used / limit) * 100;
+
+/** Returns the volume that is filled most; undefined if there is none. */
+export const fullestOf = <Volume extends VolumeFigures>(volumes: readonly Volume[]): Volume | undefined =>
+  volumes.toSorted((one, other) => shareOf(other.used, other.size) - shareOf(one.used, one.size))[0];

@@ -1,3 +1,3 @@
 /** The status page. */
-export { failureSection, pageAnswer, sectionsOf } from './page.ts';
+export { NodePage, failureSection } from './page.ts';
 export type { PageParts, PageQuery, Sections } from './page.ts';

@@ -3,7 +3,7 @@ import type { ReadinessReport } from '../../observe/index.ts';
 import type { Overview } from '../../resize/index.ts';
 import type { Answer } from '../answer.ts';
 import { Html, html } from './html.ts';
-import { podCard, podsTable } from './pods.ts';
+import { type PodRow, podCard, podRows, podsTable } from './pods.ts';
 import { historyTable, resizeCards } from './resizes.ts';
 import { script } from './script.ts';
 import { style } from './style.ts';
@@ -43,29 +43,77 @@ export interface PageQuery {
   readonly filter: string;
 }
 
-/** The parts of the page that change, by the id of their element. */
+/** The parts of the page that change, as markup, by the id of their element. */
 export type Sections = Readonly<Record<'state' | 'card' | 'pods' | 'history' | 'resizes', string>>;
 
-/** Renders the parts of the page that change. */
-export function sectionsOf(
-  { version, readiness, overview, now }: PageParts,
-  { pod, filter }: PageQuery,
-): Readonly<Record<keyof Sections, Html>> {
-  const { pods, recent, history } = overview;
+/** Answers to `/` that are cached for one reading. */
+const CACHED_ANSWERS = 8;
+
+/** The page of one reading of the node: pods by pressure, the details of one, and resizes. Renders nothing twice. */
+export class NodePage {
+  readonly #parts: PageParts;
+  readonly #rows: readonly PodRow[];
+  readonly #sections = new Map<string, Sections>();
+  readonly #answers = new Map<string, Answer>();
+  readonly #state: string;
+  #allPods: string | undefined;
+
+  private constructor(parts: PageParts, rows: readonly PodRow[]) {
+    this.#parts = parts;
+    this.#rows = rows;
+    this.#state = stateOf(parts).text;
+  }
+
+  /** Renders the table of pods, in several turns of the event loop. */
+  static async of(parts: PageParts): Promise<NodePage> {
+    return new NodePage(parts, await podRows(parts.overview.pods));
+  }
+
+  /** Returns the parts of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
+  sections(pod: string): Sections {
+    return cachedIn(this.#sections, pod, () => {
+      const { recent, history } = this.#parts.overview;
+      const isOfPod = (sandboxId: string): boolean => pod === '' || sandboxId === pod;
+      const ofPod = recent.filter(({ sandboxId }) => isOfPod(sandboxId));
+      return {
+        state: this.#state,
+        card: pod === '' ? '' : cardOf(this.#parts.overview, pod).text,
+        pods: (this.#allPods ??= podsTable(this.#rows, '').text),
+        history: historyTable(history.filter((entry) => isOfPod(entry.pod.sandboxId))).text,
+        resizes: resizeCards(pod === '' ? ofPod.slice(0, SHOWN_TIMELINES) : ofPod).text,
+      };
+    });
+  }
+
+  /** Returns the whole page. */
+  answer(query: PageQuery): Answer {
+    return cachedIn(this.#answers, JSON.stringify([query.pod, query.filter]), () => {
+      const sections = this.sections(query.pod);
+      const pods = query.filter === '' ? sections.pods : podsTable(this.#rows, query.filter).text;
+      const text = pageOf({ ...sections, pods }, query, this.#rows.length).text;
+      // As bytes, which all connections share.
+      return { status: 200, type: 'text/html; charset=utf-8', body: Buffer.from(text), headers };
+    });
+  }
+}
+
+/** Returns the value of a key, and makes it if it is not among the last ones. */
+function cachedIn<Value>(cache: Map<string, Value>, key: string, make: () => Value): Value {
+  const value = cache.get(key) ?? make();
+  cache.delete(key);
+  cache.set(key, value);
+  const [oldest] = cache.keys();
+  if (cache.size > CACHED_ANSWERS && oldest !== undefined) cache.delete(oldest);
+  return value;
+}
+
+function stateOf({ version, readiness, now }: PageParts): Html {
   const failing = readiness.checks.filter(({ ready }) => !ready);
   const states =
     failing.length === 0
       ? stateLine(readiness)
       : failing.map(({ name, says }) => html`<p class="bad">${name}: ${says}</p>`);
-  const isOfPod = (sandboxId: string): boolean => pod === '' || sandboxId === pod;
-  const ofPod = recent.filter(({ sandboxId }) => isOfPod(sandboxId));
-  return {
-    state: html`<p class="dim">${version}, ${now.toISOString()}</p>${states}`,
-    card: pod === '' ? html`` : cardOf(overview, pod),
-    pods: podsTable(pods, filter),
-    history: historyTable(history.filter((entry) => isOfPod(entry.pod.sandboxId))),
-    resizes: resizeCards(pod === '' ? ofPod.slice(0, SHOWN_TIMELINES) : ofPod),
-  };
+  return html`<p class="dim">${version}, ${now.toISOString()}</p>${states}`;
 }
 
 /** The part `state` of a page that cannot be read now. */
@@ -78,32 +126,23 @@ function cardOf({ pods }: Overview, sandboxId: string): Html {
   return html`${back}${podCard(found)}`;
 }
 
-/** The page of the node: pods by pressure, the details of one, and resizes. */
-export function pageAnswer(parts: PageParts, query: PageQuery = { pod: '', filter: '' }): Answer {
-  return {
-    status: 200,
-    type: 'text/html; charset=utf-8',
-    body: pageOf(parts, query).text,
-    headers: {
-      'content-security-policy': policy,
-      'referrer-policy': 'no-referrer',
-      'cross-origin-resource-policy': 'same-origin',
-    },
-  };
-}
+const headers = {
+  'content-security-policy': policy,
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+} as const;
 
-function pageOf(parts: PageParts, query: PageQuery): Html {
-  const { state, card, pods, history, resizes } = sectionsOf(parts, query);
+function pageOf(sections: Sections, query: PageQuery, count: number): Html {
   return html`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>cri-resize-shim</title>${styleElement}</head><body>
-<header><h1>cri-resize-shim</h1><div id="state">${state}</div></header>
+<header><h1>cri-resize-shim</h1><div id="state">${new Html(sections.state)}</div></header>
 <main><h2>Pods</h2>
-<form method="get" role="search"><label>filter <input type="search" name="q" value="${query.filter}" placeholder="namespace/name" autocomplete="off"></label>${query.pod === '' ? '' : html`<input type="hidden" name="pod" value="${query.pod}">`} <span id="count" class="dim">${countText(parts.overview.pods.length)}</span> <span id="live" class="dim" role="status"></span></form>
-<div id="card">${card}</div>
-<div id="pods">${pods}</div>
-<h2>History</h2><div id="history">${history}</div>
-<h2>Timelines</h2><div id="resizes">${resizes}</div>
+<form method="get" role="search"><label>filter <input type="search" name="q" value="${query.filter}" placeholder="namespace/name" autocomplete="off"></label>${query.pod === '' ? '' : html`<input type="hidden" name="pod" value="${query.pod}">`} <span id="count" class="dim">${countText(count)}</span> <span id="live" class="dim" role="status"></span></form>
+<div id="card">${new Html(sections.card)}</div>
+<div id="pods">${new Html(sections.pods)}</div>
+<h2>History</h2><div id="history">${new Html(sections.history)}</div>
+<h2>Timelines</h2><div id="resizes">${new Html(sections.resizes)}</div>
 </main>${scriptElement}</body></html>
 `;
 }

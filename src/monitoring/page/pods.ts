@@ -1,4 +1,5 @@
-import { type Bytes, type Limit, podPressure, shareOf } from '../../core/quantities/index.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Bytes, type Limit, fullestOf, podPressure, shareOf } from '../../core/quantities/index.ts';
 import { fullName } from '../../sandbox/index.ts';
 import type { ActualValues, PodSummary, PodView } from '../../resize/index.ts';
 import { cpuText, sizeText } from './amounts.ts';
@@ -35,18 +36,40 @@ function pressureOfPod({ view }: PodSummary): number | undefined {
   );
 }
 
-/** @param filter rows whose name does not contain it are hidden; the script changes that while somebody types */
-export function podsTable(pods: readonly PodSummary[], filter: string): Html {
-  if (pods.length === 0) return html`<p>none on this node</p>`;
-  return html`<table class="pods"><thead><tr><th>pressure</th><th>pod</th><th>memory</th><th class="more">cannot be reclaimed</th><th class="more">CPU limit</th><th class="more">waiting for CPU, memory</th><th class="more">fullest volume</th><th class="more">last resize</th></tr></thead><tbody>${ranked(pods).map((one) => podRow(one, filter))}</tbody></table>`;
+/** The row of a pod, rendered. */
+export interface PodRow {
+  /** Name and sandbox id in lower case. */
+  readonly searched: string;
+  readonly start: string;
+  readonly end: string;
 }
 
-function podRow({ summary, pressure }: Ranked, filter: string): Html {
+/** Rows that are rendered in one turn of the event loop: about 5 ms. */
+const ROWS_AT_ONCE = 100;
+
+/** Renders a row for each pod, the one first that is closest to its limits. */
+export async function podRows(pods: readonly PodSummary[]): Promise<readonly PodRow[]> {
+  const rows: PodRow[] = [];
+  for (const one of ranked(pods)) {
+    if (rows.length % ROWS_AT_ONCE === ROWS_AT_ONCE - 1) await nextTurn();
+    rows.push(podRow(one));
+  }
+  return rows;
+}
+
+/** @param filter rows whose name does not contain it are hidden; the script changes that while somebody types */
+export function podsTable(rows: readonly PodRow[], filter: string): Html {
+  if (rows.length === 0) return html`<p>none on this node</p>`;
+  const wanted = filter.trim().toLowerCase();
+  const texts = rows.map(({ searched, start, end }) => `${start}${searched.includes(wanted) ? '' : ' hidden'}${end}`);
+  return html`<table class="pods"><thead><tr><th>pressure</th><th>pod</th><th>memory</th><th class="more">cannot be reclaimed</th><th class="more">CPU limit</th><th class="more">waiting for CPU, memory</th><th class="more">fullest volume</th><th class="more">last resize</th></tr></thead><tbody>${new Html(texts.join(''))}</tbody></table>`;
+}
+
+function podRow({ summary, pressure }: Ranked): PodRow {
   const { pod, view, last } = summary;
   const name = fullName(pod);
   // The sandbox id is part of it, so that an id of crictl finds its pod.
   const searched = `${name} ${pod.sandboxId}`.toLowerCase();
-  const isHidden = !searched.includes(filter.trim().toLowerCase());
   const link = html`<a href="?pod=${pod.sandboxId}" data-pod="${pod.sandboxId}">${name}</a>`;
   const cells =
     'limits' in view
@@ -54,12 +77,13 @@ function podRow({ summary, pressure }: Ranked, filter: string): Html {
       : html`<td>?</td><td>${link}</td><td class="bad">${view.reason}</td><td class="more"></td><td class="more"></td><td class="more"></td><td class="more"></td>`;
   const state = last === undefined ? '' : last.state;
   const isBad = last !== undefined && last.state !== 'Completed' && last.state !== 'InProgress';
-  return html`<tr data-name="${searched}"${isHidden ? new Html(' hidden') : ''}>${cells}<td class="more${isBad ? ' bad' : ''}">${state}</td></tr>`;
+  const end = html`>${cells}<td class="more${isBad ? ' bad' : ''}">${state}</td></tr>`;
+  return { searched, start: html`<tr data-name="${searched}"`.text, end: end.text };
 }
 
 function viewCells({ limits, volumes }: PodView): Html {
   const { memory, memoryUsed, cpu, load } = limits;
-  const [fullest] = volumes.toSorted((one, other) => shareOf(other.used, other.size) - shareOf(one.used, one.size));
+  const fullest = fullestOf(volumes);
   const volume = fullest === undefined ? '' : `${fullest.name} ${percent(shareOf(fullest.used, fullest.size))}`;
   const stalled = [load?.cpuStalled, load?.memoryStalled].map((share) => (share === undefined ? '?' : percent(share)));
   const waits = stalled.every((text) => text === '?') ? '' : stalled.join(', ');

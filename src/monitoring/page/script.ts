@@ -17,14 +17,21 @@ function applyFilter() {
   byId('count').textContent = shown === rows.length ? rows.length + ' pods' : shown + ' of ' + rows.length + ' pods';
 }
 
+// Parts that wait for the end of a selection.
+const waiting = new Map();
+
 function show(parts) {
   const focused = document.activeElement?.getAttribute('href');
   for (const [id, content] of Object.entries(parts)) {
     const part = byId(id);
     const selection = getSelection();
     // What somebody is about to copy stays.
-    if (!selection.isCollapsed && part.contains(selection.anchorNode)) continue;
-    part.innerHTML = content;
+    const isSelected = !selection.isCollapsed && part.contains(selection.anchorNode);
+    if (isSelected) waiting.set(id, content);
+    else {
+      waiting.delete(id);
+      part.innerHTML = content;
+    }
   }
   if (focused) [...document.querySelectorAll('a')].find((link) => link.getAttribute('href') === focused)?.focus({ preventScroll: true });
   applyFilter();
@@ -32,6 +39,7 @@ function show(parts) {
 
 function connect() {
   source?.close();
+  waiting.clear();
   source = new EventSource('live?pod=' + encodeURIComponent(pod));
   source.addEventListener('message', ({ data }) => {
     show(JSON.parse(data));
@@ -39,7 +47,7 @@ function connect() {
   });
   source.addEventListener('error', () => {
     const isRefused = source.readyState === EventSource.CLOSED;
-    byId('live').textContent = isRefused ? 'not live: too many pages are open' : 'not live: no answer, trying again';
+    byId('live').textContent = isRefused ? 'not live: refused, load the page again' : 'not live: connecting again';
   });
 }
 
@@ -57,6 +65,9 @@ addEventListener('popstate', () => {
   pod = new URLSearchParams(location.search).get('pod') ?? '';
   byId('card').innerHTML = '';
   connect();
+});
+document.addEventListener('selectionchange', () => {
+  if (waiting.size > 0 && getSelection().isCollapsed) show(Object.fromEntries(waiting));
 });
 filter.addEventListener('input', applyFilter);
 applyFilter();

@@ -1,4 +1,4 @@
-import { roundedSize, shareOf } from '../../core/quantities/index.ts';
+import { fullestOf, roundedSize, shareOf } from '../../core/quantities/index.ts';
 import { table } from '../output/index.ts';
 import type { Figures, PodFigures, VolumeFigures } from './figures.ts';
 
@@ -45,7 +45,7 @@ function unreclaimableText({ unreclaimable, memoryLimit }: Figures): string {
 }
 
 function volumeText(volumes: readonly VolumeFigures[]): string {
-  const [fullest] = volumes.toSorted((one, other) => shareOf(other.used, other.size) - shareOf(one.used, one.size));
+  const fullest = fullestOf(volumes);
   return fullest === undefined ? '' : `${fullest.name} ${percent(shareOf(fullest.used, fullest.size))}`;
 }
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { type PageQuery, pageAnswer } from '../../../src/monitoring/page/page.ts';
+import { NodePage, type PageParts, type PageQuery } from '../../../src/monitoring/page/page.ts';
 import { script } from '../../../src/monitoring/page/script.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
@@ -82,33 +82,33 @@ const overview: Overview = {
   history: [],
 };
 
-const page = (parts: Partial<Parameters<typeof pageAnswer>[0]> = {}, query: Partial<PageQuery> = {}) =>
-  pageAnswer(
-    { version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts },
-    { pod: '', filter: '', ...query },
-  );
+async function page(parts: Partial<PageParts> = {}, query: Partial<PageQuery> = {}) {
+  const all = { version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts };
+  const answer = (await NodePage.of(all)).answer({ pod: '', filter: '', ...query });
+  return { ...answer, body: String(answer.body) };
+}
 
 describe('the status page', () => {
-  test('shows usage and limits of pods', () => {
-    const { status, type, body } = page();
+  test('shows usage and limits of pods', async () => {
+    const { status, type, body } = await page();
     expect([status, type]).toEqual([200, 'text/html; charset=utf-8']);
     expect(body).toMatch(/<td>100 MiB of 200 MiB<div class="bar memory">.*?aria-label="50 %"/);
     expect(body).toContain('<td class="more">cache 25 %</td>');
     expect(body).not.toContain('<dt>app</dt>');
   });
 
-  test('shows the details of one pod, with its resizes alone', () => {
+  test('shows the details of one pod, with its resizes alone', async () => {
     const other = { ...resize, sandboxId: 'other', name: 'other' };
-    const { body } = page({ overview: { ...overview, recent: [other, resize] } }, { pod: identity.sandboxId });
+    const { body } = await page({ overview: { ...overview, recent: [other, resize] } }, { pod: identity.sandboxId });
     expect(body).toContain('<dt>pod</dt><dd>100 MiB of 200 MiB</dd>');
     expect(body).toMatch(/<dt>app<\/dt><dd>99 MiB of 100 MiB<\/dd><dd><div class="bar memory full">/);
     expect(body).toMatch(/<dt>volume cache<\/dt><dd>25 MiB of 100 MiB<\/dd>.*?width="25"/s);
     expect(body).toContain('<h3>default/web</h3>');
     expect(body).not.toContain('<h3>default/other</h3>');
-    expect(page({}, { pod: 'gone' }).body).toContain('the pod is not on this node, or no longer');
+    expect((await page({}, { pod: 'gone' })).body).toContain('the pod is not on this node, or no longer');
   });
 
-  test('sorts the pods by pressure, and hides those that the filter excludes', () => {
+  test('sorts the pods by pressure, and hides those that the filter excludes', async () => {
     const load = { cpuTime: undefined, cpuStalled: undefined };
     const podOf = (name: string, share: number, memoryStalled?: number): Overview['pods'][number] => ({
       pod: { ...identity, name, sandboxId: name.repeat(8) },
@@ -123,21 +123,23 @@ describe('the status page', () => {
       view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' },
     };
     const pods = [unreadable, podOf('low', 10), podOf('high', 97), podOf('waits', 1, 50)];
-    const rows = (query: Partial<PageQuery>) =>
-      [...page({ overview: { ...overview, pods } }, query).body.matchAll(/<tr data-name="default\/(\w+) [^>]*>/g)].map(
-        ([tag, name]) => `${name}${tag.includes('hidden') ? ' hidden' : ''}`,
-      );
-    expect(rows({})).toEqual(['high', 'waits', 'low', 'gone']);
-    expect(rows({ filter: ' DEFAULT/Lo' })).toEqual(['high hidden', 'waits hidden', 'low', 'gone hidden']);
+    const rows = async (query: Partial<PageQuery>) =>
+      [
+        ...(await page({ overview: { ...overview, pods } }, query)).body.matchAll(
+          /<tr data-name="default\/(\w+) [^>]*>/g,
+        ),
+      ].map(([tag, name]) => `${name}${tag.includes('hidden') ? ' hidden' : ''}`);
+    expect(await rows({})).toEqual(['high', 'waits', 'low', 'gone']);
+    expect(await rows({ filter: ' DEFAULT/Lo' })).toEqual(['high hidden', 'waits hidden', 'low', 'gone hidden']);
     // By the id that crictl prints, too.
-    expect(rows({ filter: 'highhigh' })[0]).toBe('high');
-    const { body } = page({ overview: { ...overview, pods } });
+    expect((await rows({ filter: 'highhigh' }))[0]).toBe('high');
+    const { body } = await page({ overview: { ...overview, pods } });
     expect(body).toContain('<td class="bad">97 %</td>');
     expect(body).toContain('<td class="more">?, 50 %</td>');
   });
 
-  test('shows limits, usage and volume sizes over the steps of a resize', () => {
-    const { body } = page();
+  test('shows limits, usage and volume sizes over the steps of a resize', async () => {
+    const { body } = await page();
     // The axis ends at 256 MiB. The pod's limit goes from 100 to 200 MiB after a quarter of the time.
     expect(body).toContain(
       '<path class="pod" d="M0 60.9L100 60.9L100 21.9L200 21.9L200 21.9L300 21.9L300 21.9L400 21.9"/>',
@@ -160,8 +162,8 @@ describe('the status page', () => {
     expect(body).toMatch(/<li>pod memory\.max: 100 MiB → 200 MiB <span class="dim">5\.0 ms<\/span><\/li>/);
   });
 
-  test('shows failed checks, unreadable pods and failed resizes', () => {
-    const { body } = page({
+  test('shows failed checks, unreadable pods and failed resizes', async () => {
+    const { body } = await page({
       readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: EROFS' }] },
       overview: {
         pods: [{ pod: identity, view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' } }],
@@ -180,12 +182,12 @@ describe('the status page', () => {
       '<path class="pod" d="M0 60.9L100 60.9L100 21.9L200 21.9L200 21.9L300 21.9L300 21.9L400 21.9L400 60.9L400 60.9"/>',
     );
     expect(body).toContain('limit of the pod: 100 MiB</li>');
-    expect(page({ overview: { pods: [], recent: [], history: [] } }).body).toContain(
+    expect((await page({ overview: { pods: [], recent: [], history: [] } })).body).toContain(
       'none since the start of the shim',
     );
   });
 
-  test('escapes markup in names of pods, containers and volumes and in errors', () => {
+  test('escapes markup in names of pods, containers and volumes and in errors', async () => {
     const markup = `"><script>alert('x')</script>&`;
     const malicious: Overview = {
       pods: [
@@ -221,8 +223,9 @@ describe('the status page', () => {
       overview: malicious,
       readiness: { ready: false, checks: [{ name: markup, ready: false, says: markup }] },
     };
-    const of = (query: Partial<PageQuery>): string => page(all, query).body.replace(`<script>${script}</script>`, '');
-    const body = of({ filter: markup }) + of({ pod: identity.sandboxId }) + of({ pod: markup });
+    const of = async (query: Partial<PageQuery>): Promise<string> =>
+      (await page(all, query)).body.replace(`<script>${script}</script>`, '');
+    const body = (await of({ filter: markup })) + (await of({ pod: identity.sandboxId })) + (await of({ pod: markup }));
     expect(body.split('&lt;script&gt;alert(&#39;x&#39;)').length).toBeGreaterThan(30);
     expect(body).not.toContain('<script');
     expect(body).not.toContain(`alert('x')`);
@@ -235,8 +238,8 @@ describe('the status page', () => {
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);
   });
 
-  test('needs no external resource, and its policy forbids them', () => {
-    const { body, headers = {} } = page();
+  test('needs no external resource, and its policy forbids them', async () => {
+    const { body, headers = {} } = await page();
     expect(body).not.toMatch(/https?:|src=|href="[^?]|url\(|@import|style=| on[a-z]+=|import\(|fetch\(/);
     const [, code = ''] = /<script>([^]*)<\/script>/.exec(body) ?? [];
     const codeHash = createHash('sha256').update(code).digest('base64');
