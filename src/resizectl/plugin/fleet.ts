@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { objectText, printable, table } from '../output/index.ts';
 import type { Output } from '../command-table/index.ts';
 import { type Installer, type InstallerPlace, installersOf, resizectlOn } from './installers.ts';
-import type { Kubectl } from './kubectl.ts';
+import type { Ended, Kubectl } from './kubectl.ts';
 
 /** One node, as its own resizectl describes it. An empty text: not known. */
 export interface FleetNode {
@@ -39,13 +39,16 @@ export async function fleetOf(kubectl: Kubectl, place: InstallerPlace): Promise<
 
 async function nodeReport(kubectl: Kubectl, installer: Installer): Promise<FleetNode> {
   const unknown = { node: installer.node, version: '', state: '', bypass: '', kubelet: '', error: '' };
+  if (installer.phase !== 'Running') return { ...unknown, error: `the pod of the DaemonSet is ${installer.phase}` };
   const version = await resizectlOn(kubectl, installer, ['--version']);
-  if (version.code !== 0) return { ...unknown, error: lastLine(version.err) };
+  if (version.code !== 0) return { ...unknown, error: errorIn(version) };
   const named = { ...unknown, version: version.out.trim() };
   // Its exit code says whether a check has failed.
   const doctor = await resizectlOn(kubectl, installer, ['doctor', '--output=json']);
   const read = report.safeParse(jsonOf(doctor.out));
-  if (!read.success) return { ...named, error: lastLine(doctor.err) };
+  if (!read.success) return { ...named, error: errorIn(doctor) };
+  const missing = ['shim', 'bypass', 'kubelet'].filter((name) => read.data.checks.every(({ check }) => check !== name));
+  if (missing.length > 0) return { ...named, error: `doctor has not checked ${missing.join(', ')}` };
   const found = (check: string): string => {
     const finding = read.data.checks.find((one) => one.check === check);
     return finding === undefined ? '' : `${finding.result === 'ok' ? '' : `${finding.result}: `}${finding.found}`;
@@ -61,7 +64,9 @@ function jsonOf(text: string): unknown {
   }
 }
 
-const lastLine = (text: string): string => text.trim().split('\n').at(-1) ?? '';
+/** Why a command has failed; never empty. */
+const errorIn = ({ code, err }: Ended): string =>
+  err.trim().split('\n').at(-1) || `no report of resizectl, which ended with exit code ${code}`;
 
 /** Formats the nodes. */
 export function fleetText(nodes: readonly FleetNode[], output: Output): string {

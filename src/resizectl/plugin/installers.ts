@@ -9,8 +9,8 @@ export interface Installer {
   readonly namespace: string;
   readonly name: string;
   readonly node: string;
-  /** The shim is installed on its node. */
-  readonly isReady: boolean;
+  /** As Kubernetes says: `Running`, `Pending` and so on. */
+  readonly phase: string;
 }
 
 /** Where the DaemonSet is. */
@@ -31,7 +31,6 @@ const podList = z.object({
       status: z.exactOptional(
         z.object({
           phase: z.exactOptional(z.string()),
-          conditions: z.exactOptional(z.array(z.object({ type: z.string(), status: z.string() }))),
         }),
       ),
     }),
@@ -43,22 +42,21 @@ const onePod = z.object({
   spec: z.object({ nodeName: z.exactOptional(z.string()) }),
 });
 
-/** Returns the running pods of the DaemonSet, by node. Rejects with UsageError. */
+/** Returns the pods of the DaemonSet, also those that do not run, by node. Rejects with UsageError. */
 export async function installersOf(kubectl: Kubectl, { shimNamespace }: InstallerPlace): Promise<readonly Installer[]> {
   const { items } = podList.parse(await kubectl.get('pods', `--namespace=${shimNamespace}`));
   const found = items.flatMap(({ metadata, spec, status }): Installer[] => {
-    if (spec.nodeName === undefined || status?.phase !== 'Running') return [];
+    if (spec.nodeName === undefined) return [];
     // Not by label: the chart has other ones than the manifests.
     if (!spec.containers.some(({ name }) => name === CONTAINER)) return [];
-    const isReady = status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
-    return [{ ...metadata, node: spec.nodeName, isReady }];
+    return [{ ...metadata, node: spec.nodeName, phase: status?.phase ?? 'Unknown' }];
   });
   return found.toSorted((one, other) => (one.node < other.node ? -1 : 1));
 }
 
 /** Returns the DaemonSet's pod on a node. Rejects with UsageError. */
 export async function installerOn(kubectl: Kubectl, place: InstallerPlace, node: string): Promise<Installer> {
-  const found = (await installersOf(kubectl, place)).find((installer) => installer.node === node);
+  const found = (await installersOf(kubectl, place)).find((one) => one.node === node && one.phase === 'Running');
   if (found !== undefined) return found;
   throw new UsageError(
     `no pod of the DaemonSet runs on node ${node} in namespace ${place.shimNamespace}: label the node cri-resize-shim.io/install=true, or set --shim-namespace`,

@@ -63,8 +63,10 @@ async function run(kubectl: Kubectl, { command, args, options }: Asked, { out, e
   if (node !== undefined) throw new UsageError('status: POD and --node exclude each other: a pod has its own node');
   const placed = await placedPod(kubectl, namespace, pod);
   const name = `${placed.namespace}/${placed.name}`;
-  const words = command === 'status' ? ['describe', 'pod', name] : ['plan', name, ...changes];
-  return pass(kubectl, await installerOn(kubectl, options, placed.node), [...words, ...format], { out, err });
+  const words = command === 'status' ? ['describe', 'pod'] : ['plan'];
+  // No change may become an option on the node.
+  const all = [...words, ...format, '--', name, ...changes];
+  return pass(kubectl, await installerOn(kubectl, options, placed.node), all, { out, err });
 }
 
 /** Runs resizectl on a node, and passes on what it prints. */

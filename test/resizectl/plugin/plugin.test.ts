@@ -71,10 +71,10 @@ describe('status and plan', () => {
 
   test('run resizectl on the node of the pod, and pass on output and exit code', async () => {
     hasPod('');
-    answers[onNode('n2', 'describe pod default/web')] = [0, 'Name: web\n'];
+    answers[onNode('n2', 'describe pod -- default/web')] = [0, 'Name: web\n'];
     expect(await plugin('status', 'web')).toEqual({ code: 0, out: 'Name: web\n', err: '' });
     hasPod('--namespace=team ', 'team');
-    answers[onNode('n2', 'plan team/web app.memory=1Gi volume.c=50% --output=json')] = [
+    answers[onNode('n2', 'plan --output=json -- team/web app.memory=1Gi volume.c=50%')] = [
       3,
       '',
       'resizectl: NODE_FULL\n',
@@ -146,10 +146,25 @@ describe('fleet', () => {
       ['n1', '0.2.0', 'serves /run/x.sock, ready', 'ready to serve if the shim fails', 'uses the shim'],
       ['n2', '0.1.0', 'off by configuration', 'ready to serve if the shim fails', 'warning: uses containerd'],
       ['n3', 'unknown: error: unable to upgrade connection'],
+      ['n4', 'unknown: the pod of the DaemonSet is Pending'],
       [''],
     ]);
     const json = JSON.parse((await plugin('fleet', '-o', 'json')).out) as { nodes: { node: string }[] };
-    expect(json.nodes.map(({ node }) => node)).toEqual(['n1', 'n2', 'n3']);
+    expect(json.nodes.map(({ node }) => node)).toEqual(['n1', 'n2', 'n3', 'n4']);
+  });
+
+  test('fails for a node without a report, an empty error or a missing check', async () => {
+    hasInstallers(installer('n1'), installer('n2'), installer('n3'));
+    answers[onNode('n1', '--version')] = [137, '', ''];
+    answers[onNode('n2', '--version')] = [0, '0.2.0\n'];
+    answers[onNode('n2', 'doctor --output=json')] = [0, '{"checks":[]}'];
+    answers[onNode('n3', '--version')] = [0, '0.2.0\n'];
+    answers[onNode('n3', 'doctor --output=json')] = [1, ''];
+    const { code, out } = await plugin('fleet');
+    expect(code).toBe(1);
+    expect(out).toContain('unknown: no report of resizectl, which ended with exit code 137');
+    expect(out).toContain('unknown: doctor has not checked shim, bypass, kubelet');
+    expect(out).toContain('unknown: no report of resizectl, which ended with exit code 1\n');
   });
 
   test('asks only to read: pods, and resizectl commands that change nothing', async () => {
