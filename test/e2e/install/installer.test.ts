@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { HALTED } from '../../../src/install/rollout/turns/index.ts';
+import { FAILED } from '../../../src/install/rollout/turns/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
@@ -162,7 +162,7 @@ test('a failing installation is rolled back, halts other nodes, and is retried w
   const pod = await start({ flags: ['--timeout=20s'] });
   await says(pod, 'ShimInstallFailed');
   await says(pod, 'waiting: halted: node-1: failed: set unix://');
-  expect(api.lease?.metadata.annotations?.[HALTED]).toMatch(/^node-1: failed: set unix:/);
+  expect(api.lease?.metadata.annotations?.[FAILED]).toMatch(/^{"revision-1":"node-1: failed: set unix:/);
   expect([await states(), holder(), existsSync(PROGRAM)]).toEqual([off, undefined, false]);
   expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
   await calledThrough(CONTAINERD);

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
-import { HALTED, PAUSED, REVISION, VOUCHED } from '../../../src/install/rollout/turns/index.ts';
+import { FAILED, HALTED, PAUSED, VOUCHED } from '../../../src/install/rollout/turns/index.ts';
 import type { FakeNode } from '../../support/kubernetes/fake-nodes.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
@@ -22,6 +22,7 @@ const annotate = (changes: Record<string, string | undefined>): void =>
     },
     spec,
   }));
+const failures = (): Record<string, string> => JSON.parse(annotation(FAILED) ?? '{}') as Record<string, string>;
 const installing = (): readonly string[] => fleet.cluster.work.filter((line) => line.endsWith(': install'));
 const canary = { 'cri-resize-shim.io/canary': 'true' };
 const failing = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no'] };
@@ -77,10 +78,7 @@ describe('nodes that are changed at the same time', () => {
     expect(installing()).toHaveLength(2);
     expect(others.filter(({ isReady }) => isReady)).toHaveLength(1);
     expect(bad.isReady).toBe(false);
-    expect([annotation(HALTED), annotation(REVISION)]).toEqual([
-      'a: failed: enable and start cri-resize-shim.service: no',
-      'r1',
-    ]);
+    expect(failures()).toEqual({ r1: 'a: failed: enable and start cri-resize-shim.service: no' });
   });
 
   test('of which one is lost and not Ready halt the others, which continue when the halt is removed', async () => {
@@ -145,7 +143,7 @@ describe('with a canary node', () => {
     const node = fleet.node('a', { flags, labels: canary, ...behaviour }).start();
     await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimCanaryFailed'), 5 * MINUTE);
     await fleet.clock.pass(10 * MINUTE);
-    expect([annotation(HALTED), annotation(REVISION)]).toEqual([`a: canary: ${why}`, 'r1']);
+    expect([failures(), annotation(HALTED)]).toEqual([{ r1: `a: canary: ${why}` }, undefined]);
     expect(fleet.api.eventReasons().filter((reason) => reason === 'a: ShimCanaryFailed')).toHaveLength(1);
     expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
   });
@@ -157,9 +155,9 @@ describe('with a canary node', () => {
     await fleet.installed([node], 2 * MINUTE);
     await fleet.clock.pass(3 * MINUTE);
     restarts += 1;
-    await fleet.clock.until(() => annotation(HALTED) !== undefined, MINUTE);
-    expect(annotation(HALTED)).toBe('a: canary: the shim has failed and was restarted');
-    annotate({ [HALTED]: undefined });
+    await fleet.clock.until(() => annotation(FAILED) !== undefined, MINUTE);
+    expect(failures()).toEqual({ r1: 'a: canary: the shim has failed and was restarted' });
+    annotate({ [FAILED]: undefined });
     await fleet.clock.pass(4 * MINUTE);
     expect(other.isReady).toBe(false);
     await fleet.installed([other], 4 * MINUTE);
@@ -174,7 +172,7 @@ describe('with a canary node', () => {
     fleet.node('a', { flags, labels: canary, drift }).start();
     await fleet.clock.until(() => annotation(VOUCHED) !== undefined, 10 * MINUTE);
     expect(looks).toBeGreaterThan(15);
-    expect(annotation(HALTED)).toBeUndefined();
+    expect(annotation(FAILED)).toBeUndefined();
   });
 });
 
@@ -182,14 +180,25 @@ describe('a rollback to the revision before', () => {
   const of = (revision: string): readonly string[] => ['--canaries=1', '--parallel=5', `--revision=${revision}`];
 
   test('needs no other command: the halt binds only the revision that has failed, and no canary is waited for', async () => {
-    annotate({ [HALTED]: 'a: failed', [REVISION]: 'r2', [VOUCHED]: '{"r1":["a"],"r2":["a"]}' });
-    const newer = fleet.node('b', { flags: of('r2') }).start();
+    annotate({ [FAILED]: '{"r2":"a: failed"}', [VOUCHED]: '{"r1":["a"],"r2":["a"]}' });
+    const newer = started(['b', 'e', 'f'].map((name) => fleet.node(name, { flags: of('r2') })));
     await fleet.clock.pass(5 * MINUTE);
-    expect(newer.messages.at(-1)).toMatch(/^waiting: halted: a: failed/);
-    await newer.kill();
+    expect(newer[0]?.messages.at(-1)).toMatch(/^waiting: halted: a: failed/);
     const nodes = started(['a', 'c', 'd'].map((name) => fleet.node(name, { flags: of('r1') })));
     await fleet.installed(nodes, 3 * MINUTE);
-    expect([annotation(HALTED), annotation(REVISION)]).toEqual([undefined, undefined]);
+    // The pods of the failed revision that are not replaced yet.
+    await fleet.clock.pass(5 * MINUTE);
+    expect(newer.map(({ isReady }) => isReady)).toEqual([false, false, false]);
+    expect([installing().length, failures()]).toEqual([3, { r2: 'a: failed' }]);
+  });
+
+  test('that fails too leaves both revisions halted', async () => {
+    annotate({ [FAILED]: '{"r2":"a: failed"}', [VOUCHED]: '{"r1":["a"]}' });
+    const newer = fleet.node('b', { flags: of('r2') }).start();
+    fleet.node('a', { flags: of('r1'), install: () => failing }).start();
+    await fleet.clock.until(() => Object.keys(failures()).length === 2, 3 * MINUTE);
+    await fleet.clock.pass(5 * MINUTE);
+    expect([newer.isReady, Object.keys(failures()), installing()]).toEqual([false, ['r2', 'r1'], ['a: install']]);
   });
 
   test('waits for a halt without a revision, which an operator has set', async () => {

@@ -3,6 +3,6 @@ export { leaseStore } from './lease.ts';
 export type { LeaseStore } from './lease.ts';
 export { loggingChanges, pause, retry, sleep } from './retry.ts';
 export type { RetryOptions } from './retry.ts';
-export { HALTED, PAUSED, REVISION, VOUCHED } from './state.ts';
+export { FAILED, HALTED, PAUSED, VOUCHED } from './state.ts';
 export { haltAll, takeTurn, unfinishedTurn, vouchedCanaries, vouchFor } from './turn.ts';
 export type { Turn, TurnContext } from './turn.ts';

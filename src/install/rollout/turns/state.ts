@@ -4,10 +4,13 @@ import type { Lease } from './lease.ts';
 
 /** Annotations of the Lease. Operators read and write the first three, see docs/kubernetes.md. */
 
-/** Halts all installations after a failure, with the reason: `<node>: <reason>`. */
+/** Halts the installations of all revisions, with any text. Set by an operator, and by a pod that does not know its revision. */
 export const HALTED = 'cri-resize-shim.io/halted';
-/** The revision of the DaemonSet that has failed. Pods of another revision are not halted: they are the remedy. */
-export const REVISION = 'cri-resize-shim.io/halted-revision';
+/**
+ * Revisions of the DaemonSet that have failed and are halted, each with `<node>: <reason>`: a JSON object, the latest failure last. Pods
+ * of another revision are not halted: they are the remedy.
+ */
+export const FAILED = 'cri-resize-shim.io/failed';
 /** Pauses all installations, with any text. Only an operator sets and removes it. */
 export const PAUSED = 'cri-resize-shim.io/paused';
 /** Nodes whose turn it is, each with the time of its last renewal: a JSON object. */
@@ -15,12 +18,14 @@ const TURNS = 'cri-resize-shim.io/turns';
 /** Canary nodes that vouch for a revision: a JSON object, the latest revision last. */
 export const VOUCHED = 'cri-resize-shim.io/vouched';
 
-/** How many revisions are remembered, so that a rollback to one of them waits for no canary. */
+/** How many revisions are remembered: those that have failed, and those that canaries vouch for. */
 const REVISIONS = 5;
+/** The longest reason of a failure, in characters. All annotations together may take 256 KiB. */
+const LONGEST_WHY = 1000;
 
-const turnsSchema = z.record(z.string(), z.string());
+const textsSchema = z.record(z.string(), z.string());
 const vouchedSchema = z.record(z.string(), z.array(z.string()));
-type Turns = z.infer<typeof turnsSchema>;
+type Turns = z.infer<typeof textsSchema>;
 
 const annotation = ({ metadata }: Lease, name: string): string | undefined => metadata.annotations?.[name];
 
@@ -42,17 +47,19 @@ function parsed<Value>(lease: Lease, name: string, schema: z.ZodMiniType<Value>)
 export function turnsOf(lease: Lease): Turns {
   const { holderIdentity: holder, renewTime = '' } = lease.spec ?? {};
   if (holder === undefined || holder === '') return {};
-  const turns = parsed(lease, TURNS, turnsSchema);
+  const turns = parsed(lease, TURNS, textsSchema);
   return turns !== undefined && Object.keys(turns).join(',') === holder ? turns : { [holder]: renewTime };
 }
 
 export const pauseOf = (lease: Lease): string | undefined => annotation(lease, PAUSED);
 
-/** Returns why installations of a revision are halted; undefined if they are not. */
+/**
+ * Returns why installations of a revision are halted; undefined if they are not. A pod that does not know its revision is halted by the
+ * failure of any. Throws ApiUnreached.
+ */
 export function haltOf(lease: Lease, revision: string): string | undefined {
-  const of = annotation(lease, REVISION);
-  const isOther = of !== undefined && revision !== '' && of !== revision;
-  return isOther ? undefined : annotation(lease, HALTED);
+  const failed = parsed(lease, FAILED, textsSchema) ?? {};
+  return annotation(lease, HALTED) ?? (revision === '' ? Object.values(failed).at(-1) : failed[revision]);
 }
 
 /** Returns the canary nodes that vouch for a revision. Throws ApiUnreached. */
@@ -94,15 +101,21 @@ export function releasedBy(lease: Lease, node: string, at: number): Lease {
   return withTurns(lease, Object.fromEntries(others), at);
 }
 
-export const halted = (lease: Lease, why: string, revision: string): Lease =>
-  annotated(lease, { [HALTED]: why, [REVISION]: revision === '' ? undefined : revision });
+/** Halts a revision, or all of them if it is empty. The failures of other revisions, and the text of an operator, stay. Throws ApiUnreached. */
+export function halted(lease: Lease, reason: string, revision: string): Lease {
+  const why = reason.slice(0, LONGEST_WHY);
+  if (revision === '') return annotated(lease, { [HALTED]: annotation(lease, HALTED) ?? why });
+  const others = Object.entries(parsed(lease, FAILED, textsSchema) ?? {}).filter(([name]) => name !== revision);
+  return annotated(lease, { [FAILED]: latest({ ...Object.fromEntries(others), [revision]: why }) });
+}
 
-/** Ends a halt: for the first turn of another revision than the one that has failed. */
-export const resumed = (lease: Lease): Lease => annotated(lease, { [HALTED]: undefined, [REVISION]: undefined });
+/** Returns an annotation with the latest revisions. */
+const latest = (revisions: Readonly<Record<string, unknown>>): string =>
+  JSON.stringify(Object.fromEntries(Object.entries(revisions).slice(-REVISIONS)));
 
-/** Records that a canary node vouches for a revision. */
-export function vouchedFor(lease: Lease, revision: string, node: string): Lease {
+/** Records that a canary node vouches for a revision, unless as many as are needed vouch already. Throws ApiUnreached. */
+export function vouchedFor(lease: Lease, revision: string, node: string, canaries: number): Lease {
   const { [revision]: nodes = [], ...others } = parsed(lease, VOUCHED, vouchedSchema) ?? {};
-  const all = Object.entries({ ...others, [revision]: [...nodes.filter((name) => name !== node), node] });
-  return annotated(lease, { [VOUCHED]: JSON.stringify(Object.fromEntries(all.slice(-REVISIONS))) });
+  if (nodes.includes(node) || nodes.length >= canaries) return lease;
+  return annotated(lease, { [VOUCHED]: latest({ ...others, [revision]: [...nodes, node] }) });
 }

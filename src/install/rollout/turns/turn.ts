@@ -1,7 +1,7 @@
 import type { Lease, LeaseStore } from './lease.ts';
 import { type Asking, type Obstacle, type TurnRules, obstacle } from './obstacle.ts';
 import { type RetryOptions, loggingChanges, pause, retry, sleep } from './retry.ts';
-import { halted, releasedBy, resumed, takenBy, turnsOf, vouchedFor, vouchedOf } from './state.ts';
+import { haltOf, halted, releasedBy, takenBy, turnsOf, vouchedFor, vouchedOf } from './state.ts';
 import { wordsOf } from '../../../kubernetes/client/index.ts';
 
 /**
@@ -89,9 +89,7 @@ async function nextLease(
   work: Asking['work'],
   signal: AbortSignal,
 ): Promise<Lease> {
-  const taken = (free: Lease): Lease =>
-    // Only the halt of another revision can be there now: it is over with the first turn of this one.
-    takenBy(work === 'install' ? resumed(free) : free, context.holder, context.durationMs, context.clock.wallTime());
+  const taken = (free: Lease): Lease => takenBy(free, context.holder, context.durationMs, context.clock.wallTime());
   if (found.kind !== 'lost') return taken(lease);
   const { node } = found;
   const isHealthy = await retry(`${node} cannot be read`, context, signal, (at) => context.isHealthy(node, at));
@@ -107,12 +105,13 @@ async function nextLease(
 const isFull = ({ parallel, holder }: TurnContext, lease: Lease): boolean =>
   Object.keys(turnsOf(lease)).filter((name) => name !== holder).length >= parallel;
 
-/** Reads the Lease, and the turns that it records: an annotation that is not valid is an error of this try. */
+/** Reads the Lease, and what it records: an annotation that is not valid is an error of this try. */
 const read = (context: TurnContext, signal: AbortSignal): Promise<Lease> =>
   retry('the Lease cannot be read', context, signal, async (at) => {
     const lease = await context.store.read(at);
     turnsOf(lease);
     vouchedOf(lease, context.revision);
+    haltOf(lease, context.revision);
     return lease;
   });
 
@@ -162,7 +161,7 @@ export const vouchedCanaries = async (context: TurnContext, signal: AbortSignal)
 
 /** Records that this node vouches for the revision of its pod. Rejects only with the reason of the signal. */
 export async function vouchFor(context: TurnContext, signal: AbortSignal): Promise<void> {
-  await changing(context, (lease) => vouchedFor(lease, context.revision, context.holder), signal);
+  await changing(context, (lease) => vouchedFor(lease, context.revision, context.holder, context.canaries), signal);
 }
 
 /**

@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { Lease } from '../../../../src/install/rollout/turns/lease.ts';
 import {
+  FAILED,
   HALTED,
-  REVISION,
   VOUCHED,
   haltOf,
   halted,
   releasedBy,
-  resumed,
   takenBy,
   turnsOf,
   vouchedFor,
@@ -57,29 +56,56 @@ describe('turns in the Lease', () => {
 });
 
 describe('a halt', () => {
+  const of = (lease: Lease, ...revisions: readonly string[]): unknown[] =>
+    revisions.map((revision) => haltOf(lease, revision));
+
   test('binds its revision, and those who do not know theirs', () => {
-    const lease = halted(free, 'a: x', 'r2');
-    expect(['r2', 'r1', ''].map((revision) => haltOf(lease, revision))).toEqual(['a: x', undefined, 'a: x']);
-    expect(resumed(lease).metadata.annotations).toEqual({});
+    expect(of(halted(free, 'a: x', 'r2'), 'r2', 'r1', '')).toEqual(['a: x', undefined, 'a: x']);
+  });
+
+  test('of one revision does not end the halt of another one, nor that of an operator', () => {
+    const both = halted(halted(free, 'a: x', 'r2'), 'b: y', 'r1');
+    expect(of(both, 'r2', 'r1', 'r3', '')).toEqual(['a: x', 'b: y', undefined, 'b: y']);
+    const stopped = { metadata: { annotations: { [HALTED]: 'by hand' } } };
+    for (const lease of [halted(stopped, 'b: y', 'r1'), halted(stopped, 'b: y', '')])
+      expect(of(lease, 'r1', 'r5', '')).toEqual(['by hand', 'by hand', 'by hand']);
   });
 
   test('without a revision binds all of them', () => {
-    const lease = halted(halted(free, 'a: x', 'r2'), 'by hand', '');
-    expect(lease.metadata.annotations).toEqual({ [HALTED]: 'by hand' });
-    expect(['r2', 'r1', ''].map((revision) => haltOf(lease, revision))).toEqual(['by hand', 'by hand', 'by hand']);
-    expect(lease.metadata.annotations?.[REVISION]).toBeUndefined();
+    const lease = halted(halted(free, 'a: x', 'r2'), 'b: y', '');
+    expect(of(lease, 'r2', 'r1', '')).toEqual(['b: y', 'b: y', 'b: y']);
+  });
+
+  test('is remembered for five revisions, the latest failures, each with at most 1,000 characters', () => {
+    let lease = free;
+    for (const revision of ['r1', 'r2', 'r3', 'r4', 'r5', 'r1', 'r6'])
+      lease = halted(lease, 'x'.repeat(2000), revision);
+    const failed = JSON.parse(lease.metadata.annotations?.[FAILED] ?? '') as Record<string, string>;
+    expect(Object.keys(failed)).toEqual(['r3', 'r4', 'r5', 'r1', 'r6']);
+    expect(new Set(Object.values(failed).map(({ length }) => length))).toEqual(new Set([1000]));
+  });
+
+  test('that is not valid is an error that names the annotation', () => {
+    const lease = { metadata: { annotations: { [FAILED]: 'r1' } } };
+    expect(() => haltOf(lease, 'r2')).toThrow(`annotation ${FAILED} of the Lease is not valid`);
   });
 });
 
 describe('canaries', () => {
   test('vouch for a revision once each, and the last five revisions are remembered', () => {
-    let lease = vouchedFor(vouchedFor(vouchedFor(free, 'r0', 'a'), 'r0', 'b'), 'r0', 'a');
-    expect(vouchedOf(lease, 'r0')).toEqual(['b', 'a']);
-    for (const revision of ['r1', 'r2', 'r3', 'r4', 'r5']) lease = vouchedFor(lease, revision, 'a');
+    let lease = vouchedFor(vouchedFor(vouchedFor(free, 'r0', 'a', 3), 'r0', 'b', 3), 'r0', 'a', 3);
+    expect(vouchedOf(lease, 'r0')).toEqual(['a', 'b']);
+    for (const revision of ['r1', 'r2', 'r3', 'r4', 'r5']) lease = vouchedFor(lease, revision, 'a', 3);
     expect(Object.keys(JSON.parse(lease.metadata.annotations?.[VOUCHED] ?? '') as object)).toEqual([
       ...['r1', 'r2', 'r3', 'r4', 'r5'],
     ]);
     expect(vouchedOf(lease, 'r0')).toEqual([]);
+  });
+
+  test('are recorded until as many as are needed vouch, though a thousand pass at the same time', () => {
+    let lease = free;
+    for (let index = 0; index < 1000; index += 1) lease = vouchedFor(lease, 'r1', `node-${index}`, 2);
+    expect(vouchedOf(lease, 'r1')).toEqual(['node-0', 'node-1']);
   });
 
   test('that are not valid are an error that names the annotation', () => {
