@@ -3,10 +3,10 @@ import { posted } from './posted.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { haltAll, retry, sleep, vouchFor, vouchedCanaries } from './turns/index.ts';
 
-/** What a look at a canary node finds: nothing, or why it does not work. `restarts`: how often the shim has failed. */
+/** What a look at a canary node finds: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {
   readonly why?: string;
-  readonly restarts: number;
+  readonly run: string;
 }
 
 /**
@@ -18,12 +18,13 @@ export async function passedAsCanary(context: RolloutContext, stop: AbortSignal)
   const { turns, say, times, clock } = context;
   if (turns.canaries === 0 || !(await isNeeded(context, stop))) return;
   say(`this node is a canary: it is watched for ${times.soak / 1000} s`);
-  let [start, before, reported] = [clock.now(), await look(context, stop), ''];
+  let [start, before, reported] = [clock.now(), await look(context, '', stop), ''];
   for (;;) {
     await sleep(clock, times.look, stop);
-    const now = await look(context, stop);
-    const why = now.restarts > before.restarts ? 'the shim has failed and was restarted' : now.why;
-    const isSure = now.restarts > before.restarts || before.why !== undefined;
+    const now = await look(context, before.run, stop);
+    const isRestarted = before.run !== '' && now.run !== before.run;
+    const why = isRestarted ? 'the shim has ended and was started again' : now.why;
+    const isSure = isRestarted || before.why !== undefined;
     before = now;
     if (why === undefined && clock.now() - start >= times.soak) break;
     if (why === undefined) continue;
@@ -51,16 +52,18 @@ async function failed(context: RolloutContext, why: string, stop: AbortSignal): 
   await posted(context, 'ShimCanaryFailed', why, stop);
 }
 
-async function look(context: RolloutContext, stop: AbortSignal): Promise<Look> {
+/** @param known the run of the shim that was seen last: it is the result if systemd does not answer, so that no restart is missed */
+async function look(context: RolloutContext, known: string, stop: AbortSignal): Promise<Look> {
   const node = await retry('this node cannot be read', context, stop, context.readNode);
+  let run = known;
   try {
-    const { isActive, restarts } = await context.host.shim();
-    if (!isActive) return { why: 'the shim does not run', restarts };
-    if (node?.isReady !== true) return { why: 'this node is not Ready', restarts };
+    const shim = await context.host.shim();
+    run = shim.run || known;
+    if (!shim.isActive) return { why: 'the shim does not run', run };
+    if (node?.isReady !== true) return { why: 'this node is not Ready', run };
     const { state, note } = await context.drift();
-    return state === 'past' ? { why: note, restarts } : { restarts };
+    return state === 'past' ? { why: note, run } : { run };
   } catch (error) {
-    // Compares as neither more nor less.
-    return { why: messageOf(error), restarts: NaN };
+    return { why: messageOf(error), run };
   }
 }

@@ -16,8 +16,14 @@ export interface Host {
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
   kubeletStart(): Promise<number | undefined>;
-  /** Returns whether the shim runs, and how often systemd has restarted it after a failure. Rejects if systemd does not answer. */
-  shim(): Promise<{ readonly isActive: boolean; readonly restarts: number }>;
+  /** Returns whether the shim runs. Rejects if systemd does not answer. */
+  shim(): Promise<ShimRun>;
+}
+
+export interface ShimRun {
+  readonly isActive: boolean;
+  /** The ID that systemd has assigned to this run of the service: each start has another one. Empty: unknown. */
+  readonly run: string;
 }
 
 export interface CommandResult {
@@ -103,11 +109,12 @@ export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Hos
     },
 
     async shim() {
-      const { ActiveState: state = '', NRestarts: restarts = '0' } = await properties(SHIM, [
+      // Not NRestarts: the fallback of the unit starts the service again, which systemd counts as no restart (docs/bypass.md).
+      const { ActiveState: state = '', InvocationID: run = '' } = await properties(SHIM, [
         'ActiveState',
-        'NRestarts',
+        'InvocationID',
       ]);
-      return { isActive: state === 'active', restarts: Number(restarts) };
+      return { isActive: state === 'active', run };
     },
   };
 }

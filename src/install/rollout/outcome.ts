@@ -6,7 +6,9 @@ export type Outcome =
   /** Nothing was changed: the node does not meet the requirements, or needs a manual change. */
   | { readonly kind: 'refused'; readonly why: string }
   /** A step failed. resizectl has rolled back, or reports what it could not roll back. */
-  | { readonly kind: 'failed'; readonly why: string };
+  | { readonly kind: 'failed'; readonly why: string }
+  /** The node has left the cluster: nobody can tell whether it works, and no other node has to wait for it. */
+  | { readonly kind: 'gone'; readonly why: string };
 
 const REFUSED = 2;
 /** Exit codes of systemd for a program that could not be started (systemd.exec(5)), because of another C library or noexec. */

@@ -7,7 +7,7 @@ import type { ClusterNode } from './node.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
 import { type Turn, loggingChanges, pause, retry, sleep, takeTurn, unfinishedTurn } from './turns/index.ts';
-import { labelled } from './version-label.ts';
+import { REMOVING, labelled } from './version-label.ts';
 import { passedAsCanary } from './canary.ts';
 import { version } from '../../config/index.ts';
 
@@ -33,7 +33,7 @@ async function install(context: RolloutContext, stop: AbortSignal, end: AbortSig
     if (outcome.kind === 'done') break;
     if (outcome.kind === 'refused') await context.unstage();
     stop.throwIfAborted();
-    await sleep(context.clock, outcome.kind === 'refused' ? context.times.retry : pause(tries, random()), stop);
+    await sleep(context.clock, outcome.kind === 'failed' ? pause(tries, random()) : context.times.retry, stop);
   }
   await context.unstage();
   await labelled(context, version, end);
@@ -59,6 +59,10 @@ async function installed(context: RolloutContext, stop: AbortSignal, end: AbortS
   const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
   await turn.end(end, result.kind === 'failed' ? result.why : undefined);
   if (result.kind === 'done') return reported(context, 'ShimInstalled', result, end);
+  if (result.kind === 'gone') {
+    context.say(result.why);
+    return result;
+  }
   return reported(context, result.kind === 'refused' ? 'ShimInstallRefused' : 'ShimInstallFailed', result, end);
 }
 
@@ -123,15 +127,17 @@ async function uninstall(context: RolloutContext, end: AbortSignal): Promise<voi
     }
     const turn = await takeTurn(context.turns, 'uninstall', end);
     isBegun = true;
-    await labelled(context, undefined, end);
+    // Only a removal that has succeeded removes it: `restore` waits for that (docs/kubernetes.md).
+    await labelled(context, REMOVING, end);
     // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
     // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
     await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
     const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags], 'unstage')));
+    await labelled(context, outcome.kind === 'done' ? undefined : version, end);
     const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
-    await turn.end(end, result.kind === 'done' ? undefined : result.why);
-    if (outcome.kind !== 'done') await labelled(context, version, end);
-    await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
+    await turn.end(end, result.kind === 'done' || result.kind === 'gone' ? undefined : result.why);
+    if (result.kind === 'gone') say(result.why);
+    else await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
   } catch (error) {
     if (!end.aborted) throw error;
     const what = isBegun ? 'this node was Ready again' : 'the turn of this node';
@@ -184,7 +190,8 @@ async function readyAgain(context: RolloutContext, signal: AbortSignal): Promise
   for (const until = clock.now() + times.ready; clock.now() < until; ) {
     const node = await retry('this node cannot be read', context, signal, context.readNode);
     const started = await host.kubeletStart().catch(() => undefined);
-    if (node === undefined || started === undefined) missing = node ? 'kubelet is not running' : 'this node is gone';
+    if (node === undefined) return { kind: 'gone', why: 'this node has left the cluster during its turn' };
+    if (started === undefined) missing = 'kubelet is not running';
     else if (!node.isReady) missing = 'this node is not Ready again';
     // Kubernetes stores whole seconds.
     else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not reported its status again';

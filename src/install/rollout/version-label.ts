@@ -6,6 +6,9 @@ import { ApiRefusal } from '../../kubernetes/client/index.ts';
 /** The label of a node with the version of the shim that is installed on it. */
 export const VERSION_LABEL = 'cri-resize-shim.io/version';
 
+/** The label's value from the start of a removal until it has succeeded. */
+export const REMOVING = 'removing';
+
 /** Returns a version as the value of a label, which may have no plus sign (build metadata) and 63 characters. */
 export const labelOf = (version: string): string => version.replaceAll('+', '_').slice(0, 63);
 

@@ -174,6 +174,18 @@ test('a failing installation is rolled back, halts other nodes, and is retried w
   expect([await states(), api.eventReasons()]).toEqual([on, [`${NODE}: ShimInstallFailed`, `${NODE}: ShimInstalled`]]);
 });
 
+test('a canary node notices a shim that crashes, which the fallback starts again, and halts its release', async () => {
+  api.set(NODE, { labels: { [LABEL]: 'true', 'cri-resize-shim.io/canary': 'true' } });
+  const pod = await start({ flags: ['--canaries=1'] });
+  await ready(pod);
+  await says(pod, 'this node is a canary');
+  const pid = Number(await property('cri-resize-shim.service', 'MainPID'));
+  process.kill(pid, 'SIGKILL');
+  await says(pod, 'ShimCanaryFailed: the shim has ended and was started again');
+  expect(await states()).toEqual(on);
+  expect(api.lease?.metadata.annotations?.[FAILED]).toContain('node-1: canary: the shim has ended');
+});
+
 test('the host completes an installation whose pod is killed, and the next pod ends the turn', async () => {
   const first = await start();
   await says(first, 'it is the turn of this node');

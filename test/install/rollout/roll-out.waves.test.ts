@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/config/index.ts';
 import { FAILED, HALTED, PAUSED, VOUCHED } from '../../../src/install/rollout/turns/index.ts';
-import type { FakeNode } from '../../support/kubernetes/fake-nodes.ts';
+import type { CommandResult, ShimRun } from '../../../src/install/rollout/host.ts';
+import { type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
 /** Tests waves in virtual time: how many nodes at once, canaries, pause, halt, rollback. */
@@ -96,6 +97,15 @@ describe('nodes that are changed at the same time', () => {
   });
 });
 
+test('a node that is deleted during its turn halts no other one', async () => {
+  const install = (): CommandResult => (fleet.api.nodes.delete('a'), done);
+  fleet.node('a', { flags: ['--revision=r1'], install }).start();
+  const other = fleet.node('b', { flags: ['--revision=r1'] }).start();
+  await fleet.installed([other], 5 * MINUTE);
+  await fleet.clock.pass(10 * MINUTE);
+  expect([failures(), fleet.api.eventReasons()]).toEqual([{}, ['b: ShimInstalled']]);
+});
+
 describe('a pause', () => {
   test('lets no node begin until it is removed', async () => {
     annotate({ [PAUSED]: 'change freeze' });
@@ -132,7 +142,7 @@ describe('with a canary node', () => {
   });
 
   test.each([
-    ['the shim does not run', { shim: () => ({ isActive: false, restarts: 0 }) }, 'the shim does not run'],
+    ['the shim does not run', { shim: () => ({ isActive: false, run: '1' }) }, 'the shim does not run'],
     [
       'kubelet goes past the shim',
       { drift: () => ({ state: 'past', note: 'kubelet uses unix:///c.sock' }) as const },
@@ -148,19 +158,31 @@ describe('with a canary node', () => {
     expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
   });
 
-  test('a release is halted if the shim fails and is restarted, and continues after another soak', async () => {
-    let restarts = 2;
+  test('a release is halted if the shim ends and is started again, and continues after another soak', async () => {
+    let run = 'first';
     const other = fleet.node('b', { flags }).start();
-    const node = fleet.node('a', { flags, labels: canary, shim: () => ({ isActive: true, restarts }) }).start();
+    const node = fleet.node('a', { flags, labels: canary, shim: () => ({ isActive: true, run }) }).start();
     await fleet.installed([node], 2 * MINUTE);
     await fleet.clock.pass(3 * MINUTE);
-    restarts += 1;
+    run = 'second';
     await fleet.clock.until(() => annotation(FAILED) !== undefined, MINUTE);
-    expect(failures()).toEqual({ r1: 'a: canary: the shim has failed and was restarted' });
+    expect(failures()).toEqual({ r1: 'a: canary: the shim has ended and was started again' });
     annotate({ [FAILED]: undefined });
     await fleet.clock.pass(4 * MINUTE);
     expect(other.isReady).toBe(false);
     await fleet.installed([other], 4 * MINUTE);
+  });
+
+  test('a release is halted if the shim is started again while systemd does not answer', async () => {
+    let looks = 0;
+    const shim = (): ShimRun => {
+      looks += 1;
+      if (looks === 4) throw new Error('systemctl: timed out');
+      return { isActive: true, run: looks > 4 ? 'second' : 'first' };
+    };
+    fleet.node('a', { flags, labels: canary, shim }).start();
+    await fleet.clock.until(() => annotation(FAILED) !== undefined, 4 * MINUTE);
+    expect(failures()).toEqual({ r1: 'a: canary: the shim has ended and was started again' });
   });
 
   test('one look at a node that is not Ready is no failure, but the soak begins again', async () => {

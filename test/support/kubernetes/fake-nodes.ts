@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { CommandResult, Host } from '../../../src/install/rollout/host.ts';
+import type { CommandResult, Host, ShimRun } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
 import { type Outside, contextOf } from '../../../src/install/rollout/context.ts';
 import type { Drift } from '../../../src/endpoint/index.ts';
@@ -18,8 +18,8 @@ export interface Behaviour {
   /** Whether kubelet uses the shim. */
   readonly drift?: () => Drift;
   readonly repairsDrift?: boolean;
-  /** Whether the shim runs, and how often it was restarted. */
-  readonly shim?: () => { readonly isActive: boolean; readonly restarts: number };
+  /** Whether the shim runs, and which run it is. */
+  readonly shim?: () => ShimRun;
   /** Further flags of the installer. */
   readonly flags?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
@@ -165,7 +165,7 @@ export class FakeNode {
       },
       idle: () => Promise.resolve(),
       kubeletStart: () => Promise.resolve(behaviour.kubeletStart?.() ?? 0),
-      shim: () => Promise.resolve(behaviour.shim?.() ?? { isActive: true, restarts: 0 }),
+      shim: () => Promise.resolve(behaviour.shim?.() ?? { isActive: true, run: '1' }),
     };
   }
 }

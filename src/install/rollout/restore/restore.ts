@@ -1,7 +1,7 @@
 import { labelNode, namesOf } from '../node.ts';
 import type { Label } from '../options.ts';
 import { type RetryOptions, loggingChanges, retry, sleep } from '../turns/index.ts';
-import { VERSION_LABEL } from '../version-label.ts';
+import { REMOVING, VERSION_LABEL } from '../version-label.ts';
 import type { Api } from '../../../kubernetes/client/index.ts';
 
 export interface RestoreContext extends RetryOptions {
@@ -44,10 +44,17 @@ export async function restore(context: RestoreContext, signal: AbortSignal): Pro
     tell(`waiting for ${pods.length} pods of the installer, which uninstall the shim in turns`);
     await sleep(clock, POLL_MS, signal);
   }
-  const left = await named(NODES, VERSION_LABEL);
-  if (left.length === 0) say('the shim is uninstalled on all nodes');
-  else say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
-  return left.length === 0 ? 0 : 1;
+  const begun = await named(NODES, `${VERSION_LABEL}=${REMOVING}`);
+  const left = (await named(NODES, VERSION_LABEL)).filter((node) => !begun.includes(node));
+  if (left.length > 0) say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
+  if (begun.length > 0)
+    say(
+      `the pods on ${shown(begun)} ended before the end of the removal: run \`resizectl uninstall\` there to be sure`,
+    );
+  const [first] = [...left, ...begun];
+  if (first === undefined) say('the shim is uninstalled on all nodes');
+  else say(`after that, for each node: kubectl label node ${first} ${VERSION_LABEL}-`);
+  return first === undefined ? 0 : 1;
 }
 
 const shown = (names: readonly string[]): string =>

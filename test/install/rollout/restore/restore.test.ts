@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { type RestoreContext, restore } from '../../../../src/install/rollout/restore/restore.ts';
+import type { CommandResult } from '../../../../src/install/rollout/host.ts';
 import { SimulatedFleet } from '../../../support/kubernetes/simulated-fleet.ts';
 
 /** Tests the command that the chart runs before it is deleted, on a cluster in virtual time. */
@@ -59,7 +60,31 @@ test('a node that still has the shim is named, and the command fails', async () 
   await fleet.clock.until(() => lines.length === 2, MINUTE);
   void node.terminate().then(() => fleet.api.pods.delete('a'));
   expect(await ended(fleet, code)).toBe(1);
-  expect(lines.at(-1)).toBe('the shim is still installed on a: run `resizectl uninstall` there');
+  expect(lines.slice(-2)).toEqual([
+    'the shim is still installed on a: run `resizectl uninstall` there',
+    'after that, for each node: kubectl label node a cri-resize-shim.io/version-',
+  ]);
+});
+
+test('a node whose pod ends during the removal is not taken for one without the shim', async () => {
+  const fleet = new SimulatedFleet();
+  const uninstall = (): CommandResult => {
+    // kubelet ends the pod: nothing that it does afterwards happens.
+    void node.kill();
+    return { code: 3, lines: ['failed: rolled back'] };
+  };
+  const node = fleet.node('a', { uninstall });
+  node.isInstalled = true;
+  await fleet.installed([node.start()], 5 * MINUTE);
+  fleet.api.pods.add('a');
+  const { lines, code } = restoring(fleet);
+  await fleet.clock.until(() => lines.length === 2, MINUTE);
+  void node.terminate();
+  await fleet.clock.until(() => fleet.cluster.work.includes('a: uninstall'), 5 * MINUTE);
+  fleet.api.pods.delete('a');
+  expect(await ended(fleet, code)).toBe(1);
+  expect(fleet.api.nodes.get('a')?.labels['cri-resize-shim.io/version']).toBe('removing');
+  expect(lines.join('\n')).toContain('kubectl label node a cri-resize-shim.io/version-');
 });
 
 test('a label that others use is left alone, and the command fails before it changes anything', async () => {
