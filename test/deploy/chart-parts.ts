@@ -41,7 +41,7 @@ async function checkRestore(render: Render, all: readonly Manifest[]): Promise<v
   }
   const rules = hooks.flatMap((manifest) => (manifest['rules'] as Rule[] | undefined) ?? []);
   assert.deepEqual(rules.map(({ resources, verbs }) => `${verbs.join(' ')}: ${resources.join(' ')}`).toSorted(), [
-    'list patch: nodes',
+    'get list patch: nodes',
     'list: pods',
   ]);
   const job = hooks.find(({ kind }) => kind === 'Job') as unknown as {

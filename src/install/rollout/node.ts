@@ -50,22 +50,60 @@ export async function readNode(api: Api, name: string, signal: AbortSignal): Pro
 /** Metadata alone, without the images and conditions of each object. */
 const METADATA = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1';
 const PAGE = 500;
+/** Whole pods take some 10 KB each. */
+const PODS_PAGE = 200;
 const listSchema = z.object({
   metadata: z.object({ continue: z.exactOptional(z.string()) }),
-  items: z.array(z.object({ metadata: z.object({ name: z.string() }) })),
+  items: z.array(
+    z.object({
+      metadata: z.object({ name: z.string() }),
+      spec: z.exactOptional(z.object({ nodeName: z.exactOptional(z.string()) })),
+    }),
+  ),
 });
+
+type Listed = z.infer<typeof listSchema>['items'];
+
+/** Lists the objects in a folder of the API that have a label. Rejects like {@link Api}. @param accept empty: whole objects */
+async function listed(
+  api: Api,
+  request: { readonly path: string; readonly labelSelector: string; readonly limit: number; readonly accept?: string },
+  signal: AbortSignal,
+): Promise<Listed> {
+  const { path, labelSelector, limit, accept } = request;
+  const all: Listed = [];
+  for (let from = ''; ; ) {
+    const query = { labelSelector, limit: String(limit), ...(from !== '' && { continue: from }) };
+    const sent = {
+      method: 'GET',
+      path,
+      query,
+      idleMs: IDLE_MS,
+      signal,
+      ...(accept !== undefined && { accept }),
+    } as const;
+    const { metadata, items } = listSchema.parse(JSON.parse(await readText(await api(sent), LONGEST)));
+    all.push(...items);
+    from = metadata.continue ?? '';
+    if (from === '') return all;
+  }
+}
 
 /** Returns the names of the objects in a folder of the API that have a label. Rejects like {@link Api}. */
 export async function namesOf(api: Api, path: string, labelSelector: string, signal: AbortSignal): Promise<string[]> {
-  const names: string[] = [];
-  for (let from = ''; ; ) {
-    const query = { labelSelector, limit: String(PAGE), ...(from !== '' && { continue: from }) };
-    const response = await api({ method: 'GET', path, query, accept: METADATA, idleMs: IDLE_MS, signal });
-    const { metadata, items } = listSchema.parse(JSON.parse(await readText(response, LONGEST)));
-    names.push(...items.map((item) => item.metadata.name));
-    from = metadata.continue ?? '';
-    if (from === '') return names;
-  }
+  const items = await listed(api, { path, labelSelector, limit: PAGE, accept: METADATA }, signal);
+  return items.map(({ metadata }) => metadata.name);
+}
+
+/** Returns the nodes of the pods in a folder of the API that have a label. Rejects like {@link Api}. */
+export async function nodesOfPods(
+  api: Api,
+  path: string,
+  labelSelector: string,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const items = await listed(api, { path, labelSelector, limit: PODS_PAGE }, signal);
+  return items.flatMap(({ spec }) => (spec?.nodeName === undefined ? [] : [spec.nodeName]));
 }
 
 /** Sets a label of a node; undefined removes it. Rejects like {@link Api}. */

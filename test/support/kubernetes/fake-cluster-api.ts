@@ -50,7 +50,7 @@ export class FakeClusterApi {
   readonly calls: Call[] = [];
   readonly events: PostedEvent[] = [];
   readonly nodes = new Map<string, ServedNode>();
-  /** Names of the installer's pods. */
+  /** The installer's pods, each with the name of its node. */
   readonly pods = new Set<string>();
   /** All holders of the Lease, in order. */
   readonly holders: (string | undefined)[] = [];
@@ -181,7 +181,7 @@ export class FakeClusterApi {
     const all = resource === 'nodes' ? nodes.map(([name]) => name) : [...this.pods];
     const from = Number(query.get('continue') ?? 0);
     const to = from + Number(query.get('limit'));
-    const items = all.slice(from, to).map((name) => ({ metadata: { name } }));
+    const items = all.slice(from, to).map((name) => ({ metadata: { name }, spec: { nodeName: name } }));
     return { status: 200, body: { metadata: to < all.length ? { continue: String(to) } : {}, items } };
   }
 

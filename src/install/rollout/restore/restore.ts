@@ -1,4 +1,4 @@
-import { labelNode, namesOf } from '../node.ts';
+import { labelNode, namesOf, nodesOfPods, readNode } from '../node.ts';
 import type { Label } from '../options.ts';
 import { type RetryOptions, loggingChanges, retry, sleep } from '../turns/index.ts';
 import { REMOVING, VERSION_LABEL } from '../version-label.ts';
@@ -16,15 +16,19 @@ const INSTALLER = 'app.kubernetes.io/name=cri-resize-shim-installer';
 /** Only labels with this prefix are ours to remove. */
 const OWN = 'cri-resize-shim.io/';
 const POLL_MS = 5000;
+/** A node that is not Ready for this time is not waited for. The restart of its kubelet takes less. */
+const LOST_MS = 300_000;
+/** How many nodes are read at a time. */
+const READ = 50;
 /** A message lists this many nodes. */
 const SHOWN = 10;
 
 /**
- * Removes the label from all nodes, which makes their pods uninstall the shim in turns, and waits until the pods are gone. Returns the
- * exit code: 0, or 1 if the shim is still installed on a node. Rejects only with the reason of the signal.
+ * Removes the label from all nodes, which makes their pods uninstall the shim in turns, and waits until the pods are gone, except those on
+ * nodes that are not Ready. Returns the exit code: 0, or 1 if the shim may still be installed on a node. Rejects only with the reason of the signal.
  */
 export async function restore(context: RestoreContext, signal: AbortSignal): Promise<0 | 1> {
-  const { api, label, namespace, say, clock } = context;
+  const { api, label, say } = context;
   if (!label.key.startsWith(OWN)) {
     say(
       `the label ${label.key} is not one of the shim, so it is not removed from nodes: uninstall the shim first, or set restore.enabled=false`,
@@ -37,13 +41,7 @@ export async function restore(context: RestoreContext, signal: AbortSignal): Pro
     await retry(`${node} cannot be changed`, context, signal, (at) => labelNode(api, node, label.key, undefined, at));
     say(`${node}: the label is removed`);
   }
-  const tell = loggingChanges(say);
-  for (;;) {
-    const pods = await named(`/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`, INSTALLER);
-    if (pods.length === 0) break;
-    tell(`waiting for ${pods.length} pods of the installer, which uninstall the shim in turns`);
-    await sleep(clock, POLL_MS, signal);
-  }
+  await podsGone(context, signal);
   const begun = await named(NODES, `${VERSION_LABEL}=${REMOVING}`);
   const left = (await named(NODES, VERSION_LABEL)).filter((node) => !begun.includes(node));
   if (left.length > 0) say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
@@ -55,6 +53,32 @@ export async function restore(context: RestoreContext, signal: AbortSignal): Pro
   if (first === undefined) say('the shim is uninstalled on all nodes');
   else say(`after that, for each node: kubectl label node ${first} ${VERSION_LABEL}-`);
   return first === undefined ? 0 : 1;
+}
+
+/** Waits until the pods of the installer are gone, except those on nodes that are not Ready, which it logs. */
+async function podsGone(context: RestoreContext, signal: AbortSignal): Promise<void> {
+  const { api, namespace, say, clock } = context;
+  const path = `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods`;
+  const tell = loggingChanges(say);
+  const notReady = new Map<string, number>();
+  const isLost = (node: string): boolean => clock.now() - (notReady.get(node) ?? Infinity) >= LOST_MS;
+  for (;;) {
+    const nodes = await retry('the API server cannot be asked', context, signal, (at) =>
+      nodesOfPods(api, path, INSTALLER, at),
+    );
+    const waiting = nodes.filter((node) => !isLost(node));
+    if (waiting.length === 0) {
+      if (nodes.length > 0) say(`not waited for, because the node is not Ready or gone: ${shown(nodes)}`);
+      return;
+    }
+    tell(`waiting for ${waiting.length} pods of the installer, which uninstall the shim in turns: ${shown(waiting)}`);
+    for (const node of waiting.slice(0, READ)) {
+      const found = await retry(`${node} cannot be read`, context, signal, (at) => readNode(api, node, at));
+      if (found?.isReady === true) notReady.delete(node);
+      else if (!notReady.has(node)) notReady.set(node, clock.now());
+    }
+    await sleep(clock, POLL_MS, signal);
+  }
 }
 
 const shown = (names: readonly string[]): string =>

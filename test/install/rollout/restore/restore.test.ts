@@ -87,6 +87,17 @@ test('a node whose pod ends during the removal is not taken for one without the 
   expect(lines.join('\n')).toContain('kubectl label node a cri-resize-shim.io/version-');
 });
 
+test('a node that is down is not waited for, is named, and the command fails', async () => {
+  const fleet = new SimulatedFleet();
+  fleet.api.set('dead', { ready: 'Unknown', labels: { [LABEL]: 'true', 'cri-resize-shim.io/version': '0.2.0' } });
+  fleet.api.pods.add('dead');
+  const { lines, code } = restoring(fleet);
+  expect(await ended(fleet, code)).toBe(1);
+  expect(fleet.clock.passed).toBeLessThan(6 * MINUTE);
+  expect(lines).toContain('not waited for, because the node is not Ready or gone: dead');
+  expect(lines.at(-1)).toContain('kubectl label node dead cri-resize-shim.io/version-');
+});
+
 test('a label that others use is left alone, and the command fails before it changes anything', async () => {
   const fleet = new SimulatedFleet();
   fleet.api.set('a', { labels: { 'node-pool': 'true' } });
