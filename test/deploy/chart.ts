@@ -27,7 +27,15 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ label: { value: '' } }, /label\/value/],
   [{ kubeletUnit: 'kubelet; rm -rf /' }, /kubeletUnit/],
   [{ timeout: 60 }, /timeout/],
+  [{ timeout: '0s' }, /timeout/],
+  [{ timeout: '1..5s' }, /timeout/],
   [{ maxUnavailable: 'ten' }, /maxUnavailable/],
+  [{ maxUnavailable: '0%' }, /maxUnavailable/],
+  [{ maxUnavailable: '50%', rollout: { canaries: 1 } }, /maxUnavailable/],
+  [{ podLabels: { 'app.kubernetes.io/name': 'x' } }, /podLabels/],
+  [{ commonLabels: { 'app.kubernetes.io/name': 'x' } }, /commonLabels/],
+  [{ nodeSelector: { 'kubernetes.io/os': 'linux' } }, /nodeSelector/],
+  [{ nodeSelector: { 'cri-resize-shim.io/install': 'true' } }, /nodeSelector/],
   [{ flags: ['x'] }, /flags\/0/],
   [{ terminationGracePeriodSeconds: 0 }, /terminationGracePeriodSeconds/],
   [{ namespace: 'x' }, /namespace/],
@@ -35,6 +43,7 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ rollout: { parallel: 0 } }, /parallel/],
   [{ rollout: { canaries: 21 } }, /canaries/],
   [{ rollout: { soak: '5' } }, /soak/],
+  [{ rollout: { soak: '0s' } }, /soak/],
   [{ affinity: { nodes: {} } }, /affinity/],
   [{ podAnnotations: { a: 1 } }, /podAnnotations/],
   [{ podMonitor: { port: 70_000 } }, /port/],
@@ -87,7 +96,7 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
     },
     ...{ nodeSelector: { pool: 'a' }, affinity: { nodeAffinity: { x: 1 } }, serviceAccount: { name: 'sa' } },
     ...{ daemonSetAnnotations: { a: '1' }, podAnnotations: { b: '2' }, podLabels: { c: '3' }, revisionHistoryLimit: 3 },
-    ...{ terminationGracePeriodSeconds: 90, maxUnavailable: 3, priorityClassName: 'high' },
+    ...{ terminationGracePeriodSeconds: 90, maxUnavailable: '100%', priorityClassName: 'high' },
     tolerations: [{ key: 'a', operator: 'Exists' }],
     resources: { limits: { memory: '1Gi' } },
   });
@@ -107,7 +116,9 @@ async function values(render: (values?: object) => Promise<readonly Manifest[]>)
   for (const { metadata } of manifests) assert.equal(metadata.labels?.['team'], 'nodes', metadata.name);
 
   const set = daemonSet(manifests);
-  assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });
+  assert.deepEqual(set.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '100%' } });
+  const few = daemonSet(await render({ maxUnavailable: 3 }));
+  assert.deepEqual(few.spec.updateStrategy, { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 3 } });
   const { containers, nodeSelector, tolerations, priorityClassName, imagePullSecrets, ...pod } = set.spec.template.spec;
   assert.deepEqual(nodeSelector, { 'kubernetes.io/os': 'linux', 'example.com/shim': 'yes', pool: 'a' });
   assert.deepEqual(pod.affinity, { nodeAffinity: { x: 1 } });

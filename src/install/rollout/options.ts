@@ -69,7 +69,7 @@ const REPAIR_DRIFT = 'Install the shim again if kubelet no longer uses it, after
 const createProgram = (): Command =>
   new Command('cri-resize-shim-installer')
     .description(
-      'Installs the shim on the node of this pod, one node of the cluster at a time, and uninstalls it when the label is removed. ' +
+      'Installs the shim on the node of this pod, in turns with the other nodes of the cluster, and uninstalls it when the label is removed. ' +
         'Used by the DaemonSet in deploy/; see docs/kubernetes.md.',
     )
     .version(version)

@@ -1,10 +1,10 @@
 {{/* The namespace of all objects: that of the release, unless the chart is a part of another one. */}}
 {{- define "cri-resize-shim.namespace" -}}
-{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- default .Release.Namespace .Values.namespaceOverride | quote }}
 {{- end }}
 
 {{- define "cri-resize-shim.serviceAccountName" -}}
-{{- default "cri-resize-shim-installer" .Values.serviceAccount.name }}
+{{- default "cri-resize-shim-installer" .Values.serviceAccount.name | quote }}
 {{- end }}
 
 {{/* Labels of all objects. Call with (dict "root" $ "component" NAME). */}}
@@ -34,11 +34,11 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:
   {{- range . }}
-  - name: {{ . }}
+  - name: {{ . | quote }}
   {{- end }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.tolerations }}
 # Cordoned nodes and nodes with problems are handled like any other.
