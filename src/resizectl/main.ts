@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { basename } from 'node:path';
+import { errnoOf, messageOf } from '../core/errors/index.ts';
 import { ResizeClient } from './client.ts';
 import { type Invocation, parseCommandLine } from './program.ts';
 import { socketPath } from './socket.ts';
@@ -36,8 +37,14 @@ async function run(invocation: Extract<Invocation, { ask: 'run' }>): Promise<Exi
   }
 }
 
-// The reader may close the pipe early (`| head`).
-process.stdout.on('error', () => process.exit(process.exitCode ?? Exit.done));
+process.stdout.on('error', (error) => {
+  // The reader may close the pipe early (`| head`).
+  if (errnoOf(error) === 'EPIPE') process.exit(process.exitCode ?? Exit.done);
+  process.stderr.write(`resizectl: the output cannot be written: ${messageOf(error)}\n`);
+  process.exit(Exit.failed);
+});
+// Nobody reads what the command says: that must not end it half way.
+process.stderr.on('error', () => undefined);
 
 /** kubectl finds its plugins by their names (docs/resizectl.md). */
 const isPlugin = (path = ''): boolean => /^kubectl-resizectl(?:\.js)?$/.test(basename(path));

@@ -1,18 +1,18 @@
 import { mkdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 
-/** Bundles the daemon as tools/build.mjs does, outside dist/. Returns the file. */
-export async function buildProgram(): Promise<string> {
+/** Bundles the daemon, or another program, as tools/build.mjs does, outside dist/. Returns the file. */
+export async function buildProgram(entry = 'src/main.ts'): Promise<string> {
   // Below node_modules, so that koffi, which stays outside the bundle, is found.
-  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}.js`);
+  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}-${basename(dirname(entry))}.js`);
   mkdirSync(dirname(outfile), { recursive: true });
   await build({
     absWorkingDir: root,
-    entryPoints: ['src/main.ts'],
+    entryPoints: [entry],
     outfile,
     bundle: true,
     platform: 'node',
