@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { type FSWatcher, readFileSync, watch } from 'node:fs';
 import { execa } from 'execa';
+import { MiB } from '../src/core/quantities/index.ts';
 import { CriClient } from '../test/support/cri/client.ts';
 import { type RunningPod, runPod } from '../test/support/cri/pod.ts';
 import { ShimProcess } from '../test/support/cri/shim.ts';
@@ -11,7 +12,6 @@ import { type ContainerSnapshot, type DemoReport, type ReportedStep, type Snapsh
  * while it runs. Needs containerd and cgroup v2; demo/main.ts provides the node.
  */
 
-const MiB = 1024 * 1024;
 const VOLUME = 'scratch';
 const NEED_MI = 128;
 const started = Date.now();

@@ -1,3 +1,4 @@
+import { MiB } from '../src/core/quantities/index.ts';
 /** The result of the demo, which `--json` prints too. Sizes in bytes, times in milliseconds. */
 export interface DemoReport {
   readonly before: Snapshot;
@@ -74,7 +75,6 @@ const readable = (step: string): string =>
 const status = ({ status: { memoryLimit, cpuQuota, cpuShares } }: ContainerSnapshot): string =>
   `${size(memoryLimit)}, quota ${cpuQuota}, shares ${cpuShares}`;
 
-const MiB = 1024 * 1024;
 const size = (bytes: number | 'max'): string => (bytes === 'max' ? 'max' : `${round(bytes / MiB)} MiB`);
 const round = (value: number): number => Math.round(value * 10) / 10;
 

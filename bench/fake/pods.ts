@@ -2,7 +2,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { weightOfShares } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/core/quantities/index.ts';
+import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
 import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
 
 /** The pods of the fake node, with the files that the kernel would have for them. */
@@ -28,7 +28,6 @@ export const amountsAtStart = (index: number): Amounts => ({
   milliCpu: 100 + 50 * index,
 });
 
-const MiB = 1024 * 1024;
 const PERIOD = 100_000;
 
 /** Computes CPU shares of milliCPU as kubelet does. */

@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { MemoryVolumes, chooseRemountMethod, volumeMountPoint } from '../../src/tmpfs/index.ts';
 import type { RemountMethod, VolumeName } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../src/core/quantities/index.ts';
 
 /**
  * Remounts volumes of the kernel's tmpfs in a mount namespace of this process (unshare(1)), which ends with it.
@@ -23,7 +23,6 @@ export interface RemountTimes {
 
 const PODS = 50;
 const VOLUMES = 4;
-const MiB = 1024 * 1024;
 const WARM_UP = 200;
 const BY_COMMAND = 100;
 

@@ -1,5 +1,6 @@
 import { Metadata } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { db, web } from '../support/resize/fake-resizes.ts';
 import { refusal } from '../support/resize-api/client.ts';
@@ -8,7 +9,6 @@ import { TestApi, app, byUid } from '../support/resize-api/resize-api.ts';
 import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
-const MiB = 1024 * 1024;
 
 describe('GetPod and ListPods', () => {
   const second = { ...web, sandboxId: 'ab'.repeat(32) };

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { reached, web } from '../support/resize/fake-resizes.ts';
 import { type Answer, refusal } from '../support/resize-api/client.ts';
 
@@ -7,7 +8,6 @@ import { TestApi, app, byUid, inUse, toMemory } from '../support/resize-api/resi
 import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
-const MiB = 1024 * 1024;
 
 describe('ResizePod', () => {
   test('returns state, steps with times, and values before and after', async () => {

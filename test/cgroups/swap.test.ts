@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CgroupTree, isCgroupVanished, usageText } from '../../src/cgroups/index.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../src/core/quantities/index.ts';
 
 /** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts has the kernel. */
 
-const MiB = 2 ** 20;
 const POD = '/kubepods/pod1';
 let root: string;
 let proc: string;

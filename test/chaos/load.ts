@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ServiceError } from '@grpc/grpc-js';
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CrashingShim } from '../crash/crashing-shim.ts';
-import { MiB } from '../crash/scenario.ts';
 import type { RunningPod } from '../support/cri/pod.ts';
 import type { Random } from './random.ts';
 

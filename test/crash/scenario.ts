@@ -1,3 +1,4 @@
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CriClient } from '../support/cri/client.ts';
 import type { PodSpec, RunningPod } from '../support/cri/pod.ts';
 import type { Answer } from '../support/resize-api/client.ts';
@@ -49,7 +50,6 @@ export interface Scenario {
   readonly reset?: (stage: Stage) => void | Promise<void>;
 }
 
-export const MiB = 1024 * 1024;
 export const SLEEP = ['sleep', '1000000'];
 
 /** Returns CRI resources. CPU is in thousandths. */

@@ -1,8 +1,8 @@
 import { status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
-const MiB = 1_048_576;
 const daemon = new TestDaemon();
 
 /** Returns an UpdateContainerResourcesRequest of this many bytes: an id and an unknown field. */

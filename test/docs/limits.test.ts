@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { ANSWER_MS } from '../../src/runtime/index.ts';
 import { FEW_CALLS } from '../../src/grpc/connection-room.ts';
 import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS, crowdOf } from '../../src/grpc/index.ts';
@@ -17,7 +18,6 @@ import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
-const MiB = 1_048_576;
 const page = readFileSync('docs/limits.md', 'utf8');
 const rows = page
   .split('\n')

@@ -4,10 +4,10 @@ import { gzipSync } from 'node:zlib';
 import * as http2 from 'node:http2';
 import { ServerCredentials, type ServerUnaryCall, type sendUnaryData, status as grpcStatus } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { GRPC_LIMITS, createRawServer, rawMessage, serveUnary } from '../../src/grpc/index.ts';
 import { noCounters, noLog } from '../../src/observe/index.ts';
 
-const MiB = 1_048_576;
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */
 const LIMITS = { requestLimit: 2 * MiB, requestBytes: 2.5 * MiB, shortRequestBytes: MiB / 4, runningCalls: 1024 };
 const status: Readonly<Record<'OK' | 'RESOURCE_EXHAUSTED' | 'INVALID_ARGUMENT', number>> = grpcStatus;

@@ -1,10 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { type PodEntry, isSameEntry, readCheckpoint } from '../../src/kubelet/checkpoint.ts';
 import { cases } from '../support/property-cases.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
-
-const MiB = 1024 * 1024;
 
 const readPods = (text: string): object => {
   const read = readCheckpoint(text);

@@ -3,14 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 import { systemClock } from '../../src/core/concurrency/clock.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
-
-const MiB = 1024 * 1024;
 
 let parent: string;
 let root: string;

@@ -3,6 +3,7 @@ import { type FSWatcher, mkdtempSync, rmSync, watch as watchFolder, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
@@ -13,7 +14,6 @@ type Watch = (...given: Parameters<typeof watchFolder>) => FSWatcher;
 vi.mock('node:fs', async (original) => ({ ...(await original<typeof Fs>()), watch: vi.fn<Watch>() }));
 const watch = vi.mocked<Watch>(watchFolder);
 
-const MiB = 1024 * 1024;
 const SECOND = 1000;
 
 let root: string;

@@ -3,10 +3,10 @@ import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeade
 import { type Socket, createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-connection.ts';
 import { data, goaway, headers, message, request } from '../support/http2/wire.ts';
 
-const MiB = 1_048_576;
 const UPDATE = '/runtime.v1.RuntimeService/UpdateContainerResources';
 const STATUS = '/runtime.v1.RuntimeService/ContainerStatus';
 

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { equal } from './amounts.ts';
 import type { MatrixContainer } from './cases.ts';
-import { MiB, podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';
+import { podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';
 
 const app = (name: string): MatrixContainer => ({ name, role: 'app' });
 

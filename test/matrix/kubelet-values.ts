@@ -1,5 +1,5 @@
 import { weightOfShares } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/core/quantities/index.ts';
+import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
 import type { Resources } from '../support/cri/client.ts';
 import type { QosClass } from '../support/cri/pod.ts';
 import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
@@ -10,7 +10,6 @@ import type { MatrixContainer } from './cases.ts';
  * 1.36.
  */
 
-export const MiB = 1024 * 1024;
 /** kubelet's default CFS period in microseconds. */
 export const PERIOD = 100_000;
 const MIN_SHARES = 2;

@@ -1,8 +1,8 @@
 import { weightOfShares } from '../../src/cgroups/index.ts';
 import type { WeightFormula } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/core/quantities/index.ts';
+import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
 import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
-import { MiB, PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
+import { PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';
 
 /** The visible state of a pod: the kernel's files, in the kernel's format, and ContainerStatus. */

@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import { type Manifest, manifestsOf } from '../deploy/manifests.ts';
 import { importImage } from '../support/e2e/installer-image.ts';
@@ -24,7 +25,6 @@ import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
  * DaemonSet controller creates them.
  */
 
-const MiB = 1024 * 1024;
 const NAMESPACE = 'cri-resize-shim';
 const PODS = `/api/v1/namespaces/${NAMESPACE}/pods`;
 const WEB = '/api/v1/namespaces/default/pods/web';

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
 import { podCgroupFolder } from '../support/cri/pod-cgroup.ts';
@@ -15,7 +16,6 @@ import { Cluster, until } from './cluster.ts';
  * writes its state files, sizes volumes, refuses decreases, and calls in its own order.
  */
 
-const MiB = 1024 * 1024;
 const STATE = '/var/lib/cri-resize-shim';
 const PODS = '/api/v1/namespaces/default/pods';
 

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { encode, readContainerStatus } from '../../src/runtime/index.ts';
 import { FakeRuntime, containerId } from '../support/fake-runtime.ts';
 import { findCgroup } from '../../src/sandbox/container-cgroups.ts';
 import { kernelResources } from '../../src/sandbox/kernel-resources.ts';
-
-const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

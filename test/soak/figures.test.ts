@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { figuresText } from './figures.ts';
 
 test('the figures of a soak are one line, with the ratio of the percentiles', () => {
-  const MiB = 1024 * 1024;
   const figures = {
     resizes: 7000,
     pods: 70,

@@ -1,3 +1,4 @@
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { Change } from './windows.ts';
 
 /** What a soak has measured, for its last lines. */
@@ -12,8 +13,6 @@ export interface SoakFigures {
   /** The 99th percentile of the time of a resize, in milliseconds. */
   readonly p99: Change;
 }
-
-const MiB = 1024 * 1024;
 
 /** Returns the figures as one line. */
 export function figuresText({ resizes, pods, seconds, resident, descriptors, p99 }: SoakFigures): string {

@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { SoakStage } from './stage.ts';
 import type { SoakFigures } from './figures.ts';
 import { LEAST_WINDOWS, type Window, changeOf, p99 } from './windows.ts';
 
-const MiB = 1024 * 1024;
 const resizes = Number(process.env['SOAK_RESIZES']);
 const replaced = Number(process.env['SOAK_PODS']);
 /** Long enough for a p99, and enough of them for both ends. */

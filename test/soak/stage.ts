@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { expect } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
 import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 
-const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/soak/cri.sock';
 const RESIZE = '/run/soak/resize.sock';
 const NODE = 'node-1';

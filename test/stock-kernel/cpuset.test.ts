@@ -1,13 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CriClient, Resources } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';
 import { type ResizeClient, refusal } from '../support/resize-api/client.ts';
 
 /** cpusets of containers and pods in the kernel, on a node with the CPUs 0 and 1. */
-
-const MiB = 1024 * 1024;
 
 let served: Served;
 let cri: CriClient;

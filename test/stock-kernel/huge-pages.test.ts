@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CriClient, Resources } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';
@@ -8,7 +9,6 @@ import { refusal } from '../support/resize-api/client.ts';
 
 /** Limits on huge pages of 2 MiB, of which the node has 32. */
 
-const MiB = 1024 * 1024;
 const FILE = '/dev/hugepages/stock-kernel-test';
 
 let served: Served;

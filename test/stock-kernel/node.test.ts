@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { cpus, release } from 'node:os';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CriClient } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';
@@ -8,7 +9,6 @@ import { type ResizeClient, refusal } from '../support/resize-api/client.ts';
 
 /** What the tests of this folder assume about their node, and what depends on its number of processors. */
 
-const MiB = 1024 * 1024;
 const read = (path: string): string => readFileSync(path, 'utf8').trim();
 
 test("the node has Debian's kernel with its controllers, swap, pressure and huge pages", () => {

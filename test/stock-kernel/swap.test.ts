@@ -1,6 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../src/core/quantities/index.ts';
 import type { CriClient, Resources } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';
@@ -9,7 +10,6 @@ import { type ResizeClient, refusal } from '../support/resize-api/client.ts';
 
 /** Swap on a disk, and a containerd in a cgroup of its own, as on a node with systemd: it applies CRI's field for swap. */
 
-const MiB = 1024 * 1024;
 const SYSTEM = '/sys/fs/cgroup/system';
 
 let served: Served;

@@ -1,10 +1,9 @@
-import { bytes } from '../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../src/core/quantities/index.ts';
 import { encode } from '../../src/runtime/index.ts';
 import { type DeclaredPod, declarePod, noPodSpecs } from '../../src/sandbox/declared/index.ts';
 import type { PodSpecs } from '../../src/sandbox/index.ts';
 import { FakeRuntime, SANDBOX } from './fake-runtime.ts';
 
-export const MiB = 1024 * 1024;
 export const CREATED = 0;
 export const RUNNING = 1;
 export const EXITED = 2;

@@ -3,9 +3,8 @@ import { createCounters } from '../../src/observe/counters.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Decrease, DecreaseReport } from '../../src/resize/foresight/decrease.ts';
 import { DecreaseReclaimer } from '../../src/resize/foresight/decrease-reclaimer.ts';
-import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../src/core/quantities/index.ts';
 import { FakeMemory } from './fake-memory.ts';
-import { MiB } from './resize/pods.ts';
 import { FakeClock } from './resize/fake-resizes.ts';
 
 /** A fake node: memory of cgroups by path, a clock that tests advance, and the limits that kubelet admits. */

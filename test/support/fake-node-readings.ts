@@ -1,4 +1,4 @@
-import { type Bytes, type Limit, bytes, microseconds } from '../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../src/core/quantities/index.ts';
 import type { ActualValues } from '../../src/resize/report/pod-view.ts';
 import type { Overview, PodSummary } from '../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../src/resize/history/recent-resizes.ts';
@@ -6,7 +6,6 @@ import type { Step } from '../../src/resize/model/step.ts';
 
 /** A fake node: pods of every kind that the page distinguishes, and resizes with every outcome. */
 
-const MiB = 1024 * 1024;
 const mi = (amount: number): Bytes => bytes(Math.round(amount * MiB));
 const noCpu = { quota: 'max' as const, period: microseconds(100_000) };
 

@@ -9,10 +9,9 @@ import {
   readVolumeAnnotations,
   targetSize,
 } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../src/core/quantities/index.ts';
 import type { Bytes, Limit } from '../../src/core/quantities/index.ts';
 
-const MiB = 1024 * 1024;
 const key = `${VOLUME_ANNOTATION}cache`;
 const none = new Map<string, Limit<Bytes>>();
 

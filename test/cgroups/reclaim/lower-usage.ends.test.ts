@@ -1,10 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { isCgroupVanished } from '../../../src/cgroups/index.ts';
-import { type Limit, type Bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB } from '../../../src/core/quantities/index.ts';
 import { FakeMemory } from '../../support/fake-memory.ts';
 import { never, reclaimTo, soon } from '../../support/lower-usage.ts';
-
-const MiB = 1024 * 1024;
 
 describe('the deadline of lowerUsage', () => {
   test('leads to DEADLINE_EXCEEDED with both figures when page cache grows as fast as it is reclaimed', async () => {

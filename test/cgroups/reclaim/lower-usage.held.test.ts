@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type HeldUsage, lowerUsage, markedHigh, restoreMarkedHigh } from '../../../src/cgroups/index.ts';
-import { type Limit, type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory } from '../../support/fake-memory.ts';
 
-const MiB = 1024 * 1024;
 const CGROUP = '/kubepods/pod1/c1';
 const mi = (count: number): Bytes => bytes(count * MiB);
 

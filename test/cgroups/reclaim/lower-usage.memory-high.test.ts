@@ -1,9 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { type Limit, type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 import { reclaimTo } from '../../support/lower-usage.ts';
-
-const MiB = 1024 * 1024;
 
 describe('memory.high', () => {
   test('is reported before a change, and is not changed when the caller cannot record it', async () => {

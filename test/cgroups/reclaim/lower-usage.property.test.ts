@@ -3,10 +3,9 @@ import { expect, test } from 'vitest';
 import { isCgroupVanished, lowerUsage } from '../../../src/cgroups/index.ts';
 import { type ErrorContext, ShimError } from '../../../src/core/errors/index.ts';
 import { hasEnoughMargin } from '../../../src/cgroups/reclaim/pace.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
 
-const MiB = 1024 * 1024;
 const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MiB);
 
 /** An event between two reads of the cgroup. */

@@ -1,10 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type LowerUsageOptions } from '../../../src/cgroups/index.ts';
-import { type Limit, type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory } from '../../support/fake-memory.ts';
 import { CGROUP, HELD, reclaimTo, soon } from '../../support/lower-usage.ts';
-
-const MiB = 1024 * 1024;
 
 describe('lowerUsage', () => {
   test('reclaims page cache in steps, lowers memory.high with usage, and restores it', async () => {

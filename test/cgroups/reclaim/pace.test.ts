@@ -8,9 +8,7 @@ import {
   nextChunk,
   pauseAfter,
 } from '../../../src/cgroups/reclaim/pace.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
-
-const MiB = 1024 * 1024;
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 
 describe('the goal of a reclaim', () => {
   test.each([

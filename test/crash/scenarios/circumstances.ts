@@ -1,10 +1,11 @@
 import { closeSync, existsSync, openSync, renameSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 import type { Record } from '../crashing-shim.ts';
-import { MiB, type Stage } from '../scenario.ts';
+import { type Stage } from '../scenario.ts';
 
 /** Preparations of a pod before its resize. */
 

@@ -1,17 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
-import {
-  MiB,
-  SLEEP,
-  type Scenario,
-  mebibytes,
-  resizePod,
-  resources,
-  twoContainers,
-  withoutVolume,
-} from '../scenario.ts';
+import { SLEEP, type Scenario, mebibytes, resizePod, resources, twoContainers, withoutVolume } from '../scenario.ts';
 import {
   cachedFile,
   endTenant,

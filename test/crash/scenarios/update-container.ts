@@ -1,12 +1,5 @@
-import {
-  type Scenario,
-  mebibytes,
-  resources,
-  twoContainers,
-  updateContainer,
-  withoutVolume,
-  MiB,
-} from '../scenario.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
+import { type Scenario, mebibytes, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 
 const raised = { 'a memory.max': mebibytes(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };

@@ -1,6 +1,6 @@
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import {
-  MiB,
   type Scenario,
   type Stage,
   mebibytes,

@@ -1,11 +1,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
 import { Kubelet } from '../../support/e2e/kubelet.ts';
 import { cgroupOf } from '../../support/e2e/tenant.ts';
-import { MiB, SLEEP, type Scenario, type Stage, mebibytes, resources } from '../scenario.ts';
+import { SLEEP, type Scenario, type Stage, mebibytes, resources } from '../scenario.ts';
 import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 
 /** A memory decrease that kubelet admits and withdraws: until then memory.high holds the usage below it. */

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { refusal } from '../../support/resize-api/client.ts';
@@ -7,7 +8,6 @@ import { PodWatcher } from '../../watch/watcher.ts';
 
 /** Kills containerd in the middle of a resize. The shim is halted there first. */
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 /** At this point the first container has its new limits and the second one does not. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';

@@ -3,13 +3,13 @@ import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
 /** What clients see when containerd stops and returns. */
 
-const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/backend-test/cri.sock';
 const BACKEND = '/run/containerd/containerd.sock';
 const UNAVAILABLE = 14;

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -13,8 +14,6 @@ import { type Chapter, chapters } from '../../support/e2e/docs-chapters.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
 /** Runs the commands of README and docs/ on a node that has everything they need, and compares their output. */
-
-const MiB = 1024 * 1024;
 
 const documented = pages.flatMap(commandsOf);
 let folder: string;

@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
 /** Every resize is in the history, from any requester: a CRI client, or the resize API; refused ones too. */
 
-const MiB = 1024 * 1024;
 const RESIZE = '/run/history-test/resize.sock';
 
 let folder: string;

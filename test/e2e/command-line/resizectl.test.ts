@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { parse } from 'yaml';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -13,7 +14,6 @@ import { readMetrics } from '../../support/metrics-text.ts';
 
 /** Runs the shipped resizectl on real pods, and reads the resulting Prometheus metrics. */
 
-const MiB = 1024 * 1024;
 const RESIZE = '/run/resizectl-test/resize.sock';
 const METRICS = '/run/resizectl-test/metrics.sock';
 const PROGRAM = 'dist/resizectl.js';

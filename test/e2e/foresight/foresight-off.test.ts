@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ALONE_MS, CASES, ForesightStage, MiB, both, limitsOf, useOf } from '../../support/e2e/foresight-stage.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
+import { ALONE_MS, CASES, ForesightStage, both, limitsOf, useOf } from '../../support/e2e/foresight-stage.ts';
 
 /** Memory limits that kubelet has admitted and refuses to lower because more is in use, without the shim's help. */
 

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -8,7 +9,6 @@ import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.
 
 /** kubelet's calls one by one. The shim knows their final values, so volumes and the pod limit go there directly. */
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 
 let shim: ShimProcess;

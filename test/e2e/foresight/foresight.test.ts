@@ -1,6 +1,7 @@
 import { rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { KUBELET_ROOT } from '../../support/cri/pod.ts';
 import type { Answer } from '../../support/resize-api/client.ts';
 import {
@@ -8,7 +9,6 @@ import {
   CASES,
   ForesightStage,
   HELPED_MS,
-  MiB,
   both,
   highsOf,
   limitsOf,

@@ -2,6 +2,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmSync, truncateSync } fro
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
@@ -15,7 +16,6 @@ import type { Answer } from '../../support/resize-api/client.ts';
  * which takes 10 to 15 s with a real kubelet.
  */
 
-const MiB = 1024 * 1024;
 // A folder of the machine outside, so its pages are page cache.
 const outside = process.env['NODE_OUT'] ?? '';
 const STATE = '/run/hold-test-state';

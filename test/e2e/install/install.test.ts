@@ -15,6 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {
@@ -40,7 +41,6 @@ import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 // On a node where systemd is the first process: npm run node -- --init systemd
 // kubelet is a stand-in. The test observes whether its calls continue while the runtime below it changes.
 
-const MiB = 1024 * 1024;
 const COMMAND = '/usr/local/bin/resizectl';
 const INSTALLED = '/usr/local/lib/cri-resize-shim/package.json';
 

@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -11,7 +12,6 @@ import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 
 /** Annotations of pods in Kubernetes. A server of the test replaces the API server. */
 
-const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/kubernetes-test/cri.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 

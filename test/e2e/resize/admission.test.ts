@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CriClient, Resources } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
@@ -11,7 +12,6 @@ import { type Answer, type ResizeClient, refusal } from '../../support/resize-ap
 
 /** ResizePod as kubelet would admit it: with kubelet's state files, and the specs and the node of the API server. */
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const folder = mkdtempSync(join(tmpdir(), 'admission-'));
 

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ResizeClient } from '../../support/resize-api/client.ts';
@@ -11,7 +12,6 @@ import { Served } from '../../support/e2e/served.ts';
  * ignores CRI's own field for swap. User Mode Linux has no cpuset and no hugetlb controller; test/stock-kernel tests those.
  */
 
-const MiB = 1024 * 1024;
 const text = (mebibytes: number): string => String(mebibytes * MiB);
 
 let served: Served;

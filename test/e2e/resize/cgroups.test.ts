@@ -17,10 +17,9 @@ import {
   isFileMissing,
   weightOfShares,
 } from '../../../src/cgroups/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 
 // cgroup v2 of the test node's kernel, as root.
-const MiB = 1024 * 1024;
 const parent = `/shim-e2e-${process.pid}`;
 const pod = `${parent}/pod1`;
 const inRoot = (path: string): string => join(CGROUP_ROOT, path);

@@ -2,12 +2,12 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClientReadableStream } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { encode, readContainerStatuses, withResourcesOfStatuses } from '../../../src/runtime/index.ts';
 import { CriClient, type ReportedContainer } from '../../support/cri/client.ts';
 import { type RunningPod, createContainer, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 /** Types of events, and the field number of ContainerEventResponse.containers_statuses. */
 const [STARTED, DELETED] = [1, 3];

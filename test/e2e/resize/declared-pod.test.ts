@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
@@ -11,7 +12,6 @@ import { type Answer, type ResizeClient, refusal } from '../../support/resize-ap
 
 /** Pods as they are declared: containers that do not run, init and ephemeral ones, and the sources that tell of them. */
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const folder = mkdtempSync(join(tmpdir(), 'declared-'));
 

@@ -2,6 +2,7 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, truncateSync, writ
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { checkpointText } from '../../support/checkpoint-text.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
@@ -12,7 +13,6 @@ import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /** Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales what is derived from limits and requests. */
 
-const MiB = 1024 * 1024;
 const text = (mebibytes: number): string => String(mebibytes * MiB);
 /** memory.high by kubelet's formula, of amounts in mebibytes. */
 const high = (request: number, limit: number, factor = 0.9): string =>

@@ -1,12 +1,12 @@
 import { closeSync, openSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
 
-const MiB = 1024 * 1024;
 // A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
 // pages are not.
 const outside = process.env['NODE_OUT'] ?? '';

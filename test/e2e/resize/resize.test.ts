@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import { type PodSpec, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
 
-const MiB = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';
 
 let shim: ShimProcess;

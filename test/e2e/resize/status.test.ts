@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
-const MiB = 1024 * 1024;
 const RESIZE = '/run/status-test/resize.sock';
 const STATE = '/run/status-test-state';
 const KEY = 'cri-resize-shim';

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Served } from '../../support/e2e/served.ts';
@@ -8,8 +9,6 @@ import { Tenant } from '../../support/e2e/tenant.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** Memory limits below anonymous memory on a node with swap, in compressed memory: the node has no disk. */
-
-const MiB = 1024 * 1024;
 
 let served: Served;
 let cri: CriClient;

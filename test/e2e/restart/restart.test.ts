@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
@@ -11,7 +12,6 @@ import { Served } from '../../support/e2e/served.ts';
 
 /** What survives a restart of the shim, and of the machine. */
 
-const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/restart-test/cri.sock';
 
 let state: string;

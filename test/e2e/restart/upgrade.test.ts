@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ServiceError, status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -15,7 +16,6 @@ import { HeldSocket, passOn } from '../../support/daemon/held-socket.ts';
  * them.
  */
 
-const MiB = 1024 * 1024;
 const UPGRADES = 10;
 const CALLS_A_SECOND = 50;
 /** What runs at the same time, far more than kubelet has: a busy machine does not answer as much as is started. */

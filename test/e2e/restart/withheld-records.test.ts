@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 // Records of a newer shim, and records that the disk does not return, across restarts of the shim.
-const MiB = 1024 * 1024;
 const RESIZE = '/run/cri-resize-shim/resize.sock';
 const METRICS = '/run/cri-resize-shim/metrics.sock';
 const resources = { memory_limit_in_bytes: 64 * MiB };

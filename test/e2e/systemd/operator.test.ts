@@ -2,6 +2,7 @@ import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, wr
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { applyChanges, removing, writing } from '../../../src/install/host/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
@@ -24,7 +25,6 @@ import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // What an operator does in an incident, on a node where systemd is the first process. kubelet is a stand-in that reports each call.
 
-const MiB = 1024 * 1024;
 const SERVICE = 'cri-resize-shim.service';
 let direct: CriClient;
 let pod: RunningPod;

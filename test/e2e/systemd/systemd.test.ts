@@ -13,7 +13,7 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { Busctl, CGROUP_ROOT, DriverCgroupTree } from '../../../src/cgroups/index.ts';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
 import { type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
@@ -24,7 +24,6 @@ import { Tenant } from '../../support/e2e/tenant.ts';
 // On a node where systemd is the first process and the runtime creates cgroups through it:
 // npm run node -- --init systemd
 
-const MiB = 1024 * 1024;
 const SLEEP = ['sleep', '1000000'];
 const NO_LIMIT = String(2n ** 64n - 1n);
 

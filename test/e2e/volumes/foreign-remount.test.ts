@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
@@ -11,7 +12,6 @@ import { Served } from '../../support/e2e/served.ts';
 
 /** Volumes that another program remounts (here mount(8), as kubelet 1.37 does), and shims that restart meanwhile. */
 
-const MiB = 1024 * 1024;
 const LISTEN = 'unix:///run/remount-test/cri.sock';
 const CACHE = 'volume.cri-resize-shim.io/cache';
 

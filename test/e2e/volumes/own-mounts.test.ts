@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
@@ -9,7 +10,6 @@ import { ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** A shim in its own mount namespace, as in a container. Volumes that are mounted later do not appear in it. */
 
-const MiB = 1024 * 1024;
 const RESIZE = '/run/own-mounts-test/resize.sock';
 
 let shim: ShimProcess;

@@ -3,12 +3,11 @@ import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { KubeletFolder, bind, mountTmpfs, podUid, sizeAt } from '../../support/kubelet-folder.ts';
 import { shell } from '../../support/mount-namespace.ts';
 
 // Which mounts of the test node's kernel are volumes, as root.
-const MiB = 1024 * 1024;
 const cache = { podUid, name: 'cache' };
 
 let kubelet: KubeletFolder;

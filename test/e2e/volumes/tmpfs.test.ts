@@ -6,12 +6,11 @@ import koffi from 'koffi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { RemountMethod } from '../../../src/tmpfs/index.ts';
 import { MemoryVolumes, chooseRemountMethod } from '../../../src/tmpfs/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { KubeletFolder, isKnownOption, optionsAt, podUid, sizeAt } from '../../support/kubelet-folder.ts';
 import { shell } from '../../support/mount-namespace.ts';
 
 // tmpfs on the test node's kernel, as root.
-const MiB = 1024 * 1024;
 const cache = { podUid, name: 'cache' };
 
 // Which options a kernel supports depends on its build. The test node's kernel has no huge pages and no NUMA.

@@ -2,10 +2,11 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
-import { CACHE, MiB, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+import { CACHE, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Names, links and mounts that would direct a remount to something other than a volume of the pod. */
 

@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 
 /** Removes a volume or a pod in the middle of a resize. The shim is halted there. */
 
-const MiB = 1024 * 1024;
 /** At this point the container's limit is lowered. Lowering the pod's limit and growing the volume are pending. */
 const HALF_WAY = 'backend-call-after UpdateContainerResources';
 

@@ -1,6 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { parentPort } from 'node:worker_threads';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { Target } from '../target.ts';
 import { type InProcessName, inProcess } from './targets.ts';
 
@@ -19,7 +20,6 @@ export type Report =
   | { readonly kind: 'finding'; readonly index: number; readonly message: string }
   | { readonly kind: 'done'; readonly inputs: number; readonly summary: string; readonly growthMiB: number };
 
-const MiB = 1024 * 1024;
 /** The number of inputs between two measurements of memory. The first one comes after the warm-up. */
 const MEASURE_INTERVAL = 10_000;
 /** Limit of live memory above the first measurement, after garbage collection. It detects a leak of a few bytes per input. */

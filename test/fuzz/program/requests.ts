@@ -1,9 +1,10 @@
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { encodeRequest } from '../../../src/api/wire/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { hostileText } from '../mutations/values.ts';
 import type { Random } from '../random.ts';
-import { MiB, podConfig, resizeRequests, resources } from '../seeds/messages.ts';
+import { podConfig, resizeRequests, resources } from '../seeds/messages.ts';
 import { pods } from './node.ts';
 
 /** A method and the bytes of its request. */

@@ -1,6 +1,6 @@
-/** Valid messages of a small node, as kubelet, containerd and clients of the resize API send them. */
+import { MiB } from '../../../src/core/quantities/index.ts';
 
-export const MiB = 1_048_576;
+/** Valid messages of a small node, as kubelet, containerd and clients of the resize API send them. */
 
 export const resources = {
   cpu_period: 100_000n,

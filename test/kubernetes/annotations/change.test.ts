@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { type Baseline, firstChange } from '../../../src/kubernetes/annotations/change.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
 
-const MiB = 1024 * 1024;
 const baseline = (parts: Partial<Omit<Baseline, 'policy'>> & { policy?: VolumePolicy } = {}): Baseline => ({
   atCreation: parts.atCreation ?? {},
   requested: parts.requested ?? {},

@@ -1,13 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { outcome, web } from '../../support/resize/fake-resizes.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import { noBackend } from '../../support/resize/resize-queue.ts';
 import { AnnotatedPod, runPending, size, unknownVolume, volumesOf } from '../../support/kubernetes/annotated-pod.ts';
 
-const MiB = 1024 * 1024;
 const KEY = 'volume.cri-resize-shim.io/';
 const noJournal = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, 'disk full');
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { SpecStore } from '../../../src/kubernetes/pods/spec-store.ts';
 import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { specOf } from '../../../src/kubernetes/pods/spec.ts';
 
-const MiB = 1024 * 1024;
 const notRequired = { cpu: 'NotRequired', memory: 'NotRequired' };
 
 describe('the spec of a pod', () => {

@@ -1,16 +1,8 @@
 import { expect } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
-import {
-  MiB,
-  PERIOD,
-  type PodValues,
-  podWeight,
-  qosClass,
-  quotaOf,
-  reservationFile,
-  sharesOf,
-} from '../kubelet-values.ts';
+import { PERIOD, type PodValues, podWeight, qosClass, quotaOf, reservationFile, sharesOf } from '../kubelet-values.ts';
 import type { MatrixPod, Reserved } from '../matrix-pod.ts';
 import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
 import type { Way } from './way.ts';

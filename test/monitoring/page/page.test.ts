@@ -2,12 +2,11 @@ import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { NodePage, type PageParts, type PageQuery } from '../../../src/monitoring/page/page.ts';
 import { script } from '../../../src/monitoring/page/script.ts';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 import type { HistoryEntry } from '../../../src/resize/history/history-entry.ts';
 import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';
 
-const MiB = 1024 * 1024;
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
 const limits = (memory: number, used: number) => ({
   memory: bytes(memory * MiB),

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { type QosClass, containerFolder, podCgroupFolder } from '../../support/cri/pod-cgroup.ts';
 import type { ContainerStatus, Pod, Reported } from './pod.ts';
 import { allStatuses } from './row.ts';
@@ -16,8 +17,6 @@ const files = [
 
 /** User Mode Linux has none of them. */
 const cpusets = ['cpuset.cpus', 'cpuset.cpus.effective'] as const;
-
-const MiB = 2 ** 20;
 
 /** Reads a pod's fields from the API object, the cgroup files and the volumes. */
 export function observePod(pod: Pod): Record<string, string> {

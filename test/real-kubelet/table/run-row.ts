@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
 import { type Api, ApiError } from '../api.ts';
 import { NODE, slowness } from '../cluster.ts';
@@ -24,7 +25,6 @@ export interface KubernetesEvent {
 const LIMIT_MS = 75_000 * slowness;
 /** The socket of the shim's resize API. */
 export const RESIZE_SOCKET = '/run/cri-resize-shim/resize.sock';
-const MiB = 2 ** 20;
 
 /** What the rows of a configuration share. */
 export interface Stage {

@@ -1,12 +1,11 @@
 import { rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { containerFolder, podCgroupFolder } from '../../support/cri/pod-cgroup.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
 import type { Pod } from '../table/pod.ts';
 import { VOLUME } from './objects.ts';
 import type { Scenario, Use } from './scenarios.ts';
-
-const MiB = 2 ** 20;
 
 /** The processes that use the memory of one pod, and their files. */
 export class MemoryUsers {

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { type Cluster, until } from '../cluster.ts';
 import type { Pod } from '../table/pod.ts';
 import { isResized } from '../table/row.ts';
@@ -13,7 +14,6 @@ import { AUTOSCALERS } from './updater.ts';
 
 const REPLICA_SETS = '/apis/apps/v1/namespaces/default/replicasets';
 const EVENT_LIMIT_MS = 10_000;
-const MiB = 2 ** 20;
 
 /** What the scenarios of a side share. */
 export interface Stage {

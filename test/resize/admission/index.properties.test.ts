@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
-import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import {
   assertNoRestart,
@@ -28,7 +28,6 @@ import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
  * limits on swap and what the static managers have assigned. The rules are written again here, as Kubernetes has them.
  */
 
-const MiB = 2 ** 20;
 const pod = { sandboxId: 's', metadata: { uid: 'u', namespace: 'default', name: 'web' } } as PodDescription;
 
 type Values = Partial<Record<'memory' | 'milliCpu', number>>;

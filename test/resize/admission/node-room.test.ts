@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
@@ -12,7 +12,6 @@ import { ResizedPod } from '../../support/resize/resized-pod.ts';
 
 /** The requests of a pod against what the node has for it: the shim's own CPUs do not count, and limits do not either. */
 
-const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);
 const cpus = (count: number) => ({ quota: microseconds(count * 100_000), period: microseconds(100_000) });
 

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { actionsFor } from '../../../src/resize/execute/pod-actions.ts';
 import type { Step } from '../../../src/resize/model/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
@@ -10,7 +10,6 @@ import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Steps that lower a memory limit of what has memory in swap. */
 
-const MiB = 1024 * 1024;
 const text = (count: number): string => String(count * MiB);
 const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
 

@@ -2,7 +2,7 @@ import { readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
-import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
@@ -10,7 +10,6 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import { eventually } from '../../support/fake-clock.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 

@@ -2,11 +2,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { isMarkedHigh, markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PreviousHigh } from '../../../src/resize/journal/record.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 

@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
-import { MiB } from '../../support/resize/pods.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 
 const mi = (count: number): Bytes => bytes(count * MiB);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { type FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
@@ -14,7 +14,6 @@ import {
 } from '../../support/resize/systemd-pod.ts';
 
 // systemd stores quotas in whole percents of a processor, and writes them again when a property of a unit is set.
-const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
@@ -15,7 +15,6 @@ import type { RequestedVolume } from '../../../src/resize/journal/volume-record.
 import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
 import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
 
-const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);
 const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 // kubelet compares a pod's usage with the limits that it has admitted right after it has written them, long before reclaim can help.
 let node: FakeKubeletNode;

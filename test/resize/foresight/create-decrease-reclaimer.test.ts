@@ -1,9 +1,7 @@
 import { expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-
-const MiB = 1024 * 1024;
 
 test.each(['before', 'after'])(
   'of two sandboxes of a pod the newest counts, also where a recovery has found it %s the ended one',

@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../src/kubelet/index.ts';
 import type { DecreaseReport } from '../../../src/resize/foresight/decrease.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -11,7 +11,6 @@ import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory decreases that kubelet has admitted on a node with LimitedSwap, and the update with which kubelet applies them. */
 
-const MiB = 1024 * 1024;
 const text = (count: number): string => String(count * MiB);
 const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import {
   type Blocked,
@@ -10,7 +10,6 @@ import {
   stalledMessage,
   stuckMessage,
 } from '../../../src/resize/foresight/decrease-messages.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 /** A decrease from 192 MiB to a size, with some memory in use and some of it unreclaimable, in bytes. */
 const blocked = (to: number, current: number, unreclaimable: number): Blocked => ({

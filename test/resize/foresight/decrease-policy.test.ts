@@ -2,9 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { isBelowUnreclaimable } from '../../../src/resize/admission/index.ts';
 import { assessDecrease, backoffMs, stuckFrom } from '../../../src/resize/foresight/decrease-policy.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 test('a decrease is stuck with less than the larger of 1/64 and 2 MiB between the limit and unreclaimable memory', () => {
   expect([64, 128, 1024].map((mebibytes) => stuckFrom(bytes(mebibytes * MiB)) / MiB)).toEqual([62, 126, 1008]);

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../support/resize/pods.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
 const MINUTE = 60_000;

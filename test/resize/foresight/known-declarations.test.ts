@@ -1,11 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readPod } from '../../../src/sandbox/index.ts';
 import { KnownDeclarations } from '../../../src/resize/foresight/known-declarations.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-
-const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 let declarations: KnownDeclarations;

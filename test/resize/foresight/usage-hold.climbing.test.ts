@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 let node: FakeKubeletNode;
 beforeEach(() => {

@@ -1,9 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 import type { FakeMemory } from '../../support/fake-memory.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 let node: FakeKubeletNode;
 beforeEach(() => {

@@ -3,10 +3,9 @@ import type { LogFields } from '../../../src/observe/index.ts';
 import { type HistoryEntry, ResizeHistory, criRequester } from '../../../src/resize/history/index.ts';
 import { historyBounds } from '../../../src/resize/history/history.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { db, web } from '../../support/resize/fake-resizes.ts';
 
-const MiB = 1024 * 1024;
 const kubelet = criRequester({ pid: 812, name: 'kubelet' });
 const crictl = criRequester({ pid: 4711, name: 'crictl' });
 const lower = (mebibytes: number) => ({

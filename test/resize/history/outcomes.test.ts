@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { PodOutcomes } from '../../../src/resize/history/outcomes.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { type PodInfo, podInfo } from '../../../src/resize/report/pod-info.ts';
@@ -9,7 +9,6 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
-const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;

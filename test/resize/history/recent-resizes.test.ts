@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { RecentResizes } from '../../../src/resize/history/recent-resizes.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 
-const MiB = 1024 * 1024;
 let runtime: FakeRuntime;
 let recent: RecentResizes;
 beforeEach(async () => {

@@ -2,10 +2,9 @@ import { fstatSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 let runtime: FakeRuntime;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();

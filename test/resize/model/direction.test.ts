@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { directionOf } from '../../../src/resize/model/direction.ts';
-import { MiB } from '../../support/resize/pods.ts';
 
 const memory = (mebibytes: number) => ({ memory: bytes(mebibytes * MiB) });
 const cpu = (quota: number | 'max', period = 100_000) => ({

@@ -1,12 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { cpuShares } from '../../../src/core/quantities/index.ts';
+import { MiB, cpuShares } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;

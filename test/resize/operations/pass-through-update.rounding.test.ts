@@ -2,7 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
@@ -10,7 +10,6 @@ import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '.
 // systemd stores quotas in whole percents of a CPU, and writes them whenever a property of the unit changes or it reloads.
 const POD = '/kubepods.slice/kubepods-pod1.slice';
 const SCOPE = `${POD}/cri-containerd-${containerId(0)}.scope`;
-const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;

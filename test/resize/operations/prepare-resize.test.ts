@@ -1,13 +1,11 @@
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { ResizedPod, desired, mi } from '../../support/resize/resized-pod.ts';
-
-const MiB = 1024 * 1024;
 
 let web: ResizedPod;
 let runtime: FakeRuntime;

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { raisePodForRestart } from '../../../src/resize/operations/raise-pod-limit.ts';
 
-const MiB = 1024 * 1024;
 const FORMER = containerId(0);
 const NEW = 'f'.repeat(64);
 

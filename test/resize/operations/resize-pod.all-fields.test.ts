@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
@@ -8,7 +8,6 @@ import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
-const MiB = 1024 * 1024;
 const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');

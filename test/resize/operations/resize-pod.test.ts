@@ -4,14 +4,12 @@ import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
-import { cpuShares } from '../../../src/core/quantities/index.ts';
+import { MiB, cpuShares } from '../../../src/core/quantities/index.ts';
 import { type FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { describeStep } from '../../../src/resize/model/step.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { ResizedPod, cpu, desired, mi } from '../../support/resize/resized-pod.ts';
-
-const MiB = 1024 * 1024;
 
 let web: ResizedPod;
 let runtime: FakeRuntime;

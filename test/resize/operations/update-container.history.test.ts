@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { criRequester } from '../../../src/resize/history/index.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 
-const MiB = 1024 * 1024;
 const requester = criRequester({ pid: 4711, name: 'crictl' });
 
 let runtime: FakeRuntime;

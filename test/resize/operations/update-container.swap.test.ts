@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -12,7 +12,6 @@ import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** A memory limit below the anonymous memory in use: it fits where that memory can go to swap, and stays there. */
 
-const MiB = 1024 * 1024;
 const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');

@@ -1,12 +1,10 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
-
-const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 let updates: ContainerUpdates;

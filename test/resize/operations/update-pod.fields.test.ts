@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Messages, type Partially, decode, encode } from '../../../src/runtime/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
@@ -8,7 +8,6 @@ import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
 /** Swap, cpusets and limits on huge pages of the pod's own cgroup. No kernel of the test nodes has cpusets or huge pages. */
 
-const MiB = 1024 * 1024;
 const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');

@@ -1,10 +1,10 @@
 import { Metadata, status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
-const MiB = 1024 * 1024;
 const ANSWER = Buffer.from('the answer of the runtime');
 
 let runtime: FakeRuntime;

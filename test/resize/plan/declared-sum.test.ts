@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import type { ContainerLimits, DeclaredContainer, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
 import { cpu } from '../../support/resize/plan-pods.ts';
-import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
 const sizeOf = (mebibytes: number | 'max'): Limit<Bytes> => (mebibytes === 'max' ? 'max' : mi(mebibytes));

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
-import { MiB } from '../../support/resize/pods.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
 import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer } from '../../../src/resize/plan/pod-limits.ts';
 

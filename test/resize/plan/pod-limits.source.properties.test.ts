@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../src/kubelet/index.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import { fromKubeletState } from '../../../src/sandbox/declared/from-kubelet-state.ts';
@@ -10,7 +10,7 @@ import type { StoredContainer } from '../../../src/sandbox/declared/stored-conta
 import type { ContainerKind, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
 import { cases } from '../../support/property-cases.ts';
 import { kubeletLimit } from '../../support/resize/declared-pods.ts';
-import { MiB, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 // What holds without the pod's spec, on 30,000 random pods: kubelet knows more of a pod than the shim sees.
 

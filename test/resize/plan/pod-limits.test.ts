@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import { MiB, NO_OVERHEAD, PERIOD, inPages } from '../../support/resize/pods.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { NO_OVERHEAD, PERIOD, inPages } from '../../support/resize/pods.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { isMemoryTight, podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
 import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { Case, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
 import { setUp, setup } from '../../support/resize/kubelet-pods.ts';
-import { MiB, NO_VOLUMES, podState, containerChanges } from '../../support/resize/pods.ts';
+import { NO_VOLUMES, podState, containerChanges } from '../../support/resize/pods.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 
 // Swap and other settings of containers, on thousands of random pods and resizes.

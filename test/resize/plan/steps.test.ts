@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
-import { MiB, NO_VOLUMES, PERIOD } from '../../support/resize/pods.ts';
+import { MiB, bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { NO_VOLUMES, PERIOD } from '../../support/resize/pods.ts';
 import { container, cpu, pod, texts } from '../../support/resize/plan-pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';

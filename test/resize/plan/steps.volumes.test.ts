@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
-import { MiB } from '../../support/resize/pods.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { container, pod, texts } from '../../support/resize/plan-pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';

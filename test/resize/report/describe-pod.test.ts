@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { describePod } from '../../../src/resize/report/describe-pod.ts';
 import { podInfo } from '../../../src/resize/report/pod-info.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 const names = ['web', 'proxy', 'agent'];
 
 let runtime: FakeRuntime;

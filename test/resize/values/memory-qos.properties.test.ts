@@ -1,13 +1,12 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { memoryQosAfter } from '../../../src/resize/plan/memory-qos.ts';
 import type { Settings } from '../../../src/sandbox/index.ts';
 import { type Memory, NODE, kubeletHigh, kubeletSettings } from '../../support/resize/kubelet-pods.ts';
 
 /** Values that kubelet has derived follow each change of limit and request, as kubelet would derive them. */
 
-const MiB = 2 ** 20;
 const PAGE = bytes(4096);
 const size = fc.oneof(
   { weight: 3, arbitrary: fc.integer({ min: 1, max: 64 }).map((count) => count * 16 * MiB) },

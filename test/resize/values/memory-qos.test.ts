@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { memoryHighOf } from '../../../src/kubelet/index.ts';
 import { ContainerState, encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
@@ -11,7 +11,6 @@ import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
 /** Memory QoS: what kubelet has derived from limits and requests is scaled by a ResizePod, and what somebody set stays. */
 
-const MiB = 1024 * 1024;
 const mi = (count: number): Bytes => bytes(count * MiB);
 const text = (count: number): string => String(count * MiB);
 /** memory.high by kubelet's formula, of amounts in mebibytes. */

@@ -1,9 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { VolumePolicies } from '../../../src/resize/volumes/policies.ts';
-import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
 
-const MiB = 1024 * 1024;
 const POD = 'sandbox';
 const mi = (count: number): Bytes => bytes(count * MiB);
 const cache = (size: number, device = '0:50') => ({ name: 'cache', size: mi(size), device });

@@ -1,8 +1,7 @@
 import { expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
 import type { WirePod, WireValues } from '../../../src/api/wire/messages.ts';
-
-const MiB = 1024 * 1024;
 
 const values = (memory: number): WireValues => ({
   limits: { cpu: '', memory: String(memory * MiB) },

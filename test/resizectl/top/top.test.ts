@@ -1,10 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { WirePod, WireValues } from '../../../src/api/wire/index.ts';
 import { figuresOf } from '../../../src/resizectl/top/figures.ts';
 import { top } from '../../../src/resizectl/top/top.ts';
 import { topTable } from '../../../src/resizectl/top/view.ts';
-
-const MiB = 1024 * 1024;
 
 const values = (limit: number | 'max', unreclaimable: number, cpuMs: number, more: object = {}): WireValues => ({
   limits: { cpu: '500m', memory: limit === 'max' ? 'max' : String(limit * MiB) },

@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { amountsOf, isEmpty, storedAmounts } from '../../../src/sandbox/declared/amounts.ts';
 
-const MiB = 2 ** 20;
 const stored = (linux: object) => decode('LinuxContainerResources', encode('LinuxContainerResources', linux));
 const cpu = (quota: number | 'max', period = 100_000) => ({
   quota: quota === 'max' ? quota : microseconds(quota),

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { decode } from '../../../src/runtime/index.ts';
-import { FakeDeclaringRuntime, EXITED, MiB, PRE_STOP, RUNNING, lines } from '../../support/fake-declaring-runtime.ts';
+import { FakeDeclaringRuntime, EXITED, PRE_STOP, RUNNING, lines } from '../../support/fake-declaring-runtime.ts';
 
 let given: FakeDeclaringRuntime;
 beforeEach(async () => {

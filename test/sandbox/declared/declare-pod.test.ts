@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { specOf } from '../../../src/kubernetes/pods/spec.ts';
 import { decode } from '../../../src/runtime/index.ts';
 import { type DeclaredPod, qosOfCgroup } from '../../../src/sandbox/declared/index.ts';
@@ -9,7 +9,6 @@ import {
   CREATED,
   FakeDeclaringRuntime,
   EXITED,
-  MiB,
   PRE_STOP,
   RUNNING,
   lines,

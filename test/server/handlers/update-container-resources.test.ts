@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, Metadata, type ServiceError, credentials, status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { noCounters, noLog } from '../../../src/observe/index.ts';
 import { encode, runtimePath } from '../../../src/runtime/index.ts';
 import { createInterceptors, localHandlers } from '../../../src/server/handlers/index.ts';
@@ -11,7 +12,6 @@ import { type LocalServer, createLocalServer } from '../../../src/server/handler
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 // A caller may go away in the middle, such as a kubelet that restarts. Its resize is completed or rolled back.
-const MiB = 1024 * 1024;
 const identity = (bytes: Buffer): Buffer => bytes;
 
 let runtime: FakeRuntime;

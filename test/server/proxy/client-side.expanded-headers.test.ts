@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
 import {
   END_HEADERS,
@@ -11,7 +12,6 @@ import {
   request,
 } from '../../support/http2/wire.ts';
 
-const MiB = 1_048_576;
 const STREAMS = 400;
 
 /** One read of requests whose fields are references to one large field in the client's dynamic table. */

@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import * as grpc from '@grpc/grpc-js';
 import { afterEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { Scene, raw, unary } from '../../support/http2/real.ts';
 
 const ROUTES = ['pass', 'handle', 'amend', 'each'];
 const APPENDED = Buffer.from('+amended');
-const MiB = 1024 * 1024;
 
 type Unary = grpc.handleUnaryCall<Buffer, Buffer>;
 type ClientStream = grpc.handleClientStreamingCall<Buffer, Buffer>;

@@ -1,6 +1,7 @@
 import { closeSync, mkdirSync, openSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CriClient } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../cri/pod.ts';
 import type { ShimProcess } from '../cri/shim.ts';
@@ -9,7 +10,6 @@ import { Kubelet, removeFiles } from './kubelet.ts';
 import { Served } from './served.ts';
 import { Tenant, cgroupOf } from './tenant.ts';
 
-export const MiB = 1024 * 1024;
 // A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
 // pages are not.
 const outside = process.env['NODE_OUT'] ?? '';

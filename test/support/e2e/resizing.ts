@@ -1,9 +1,8 @@
 import { expect } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
 import { ResizeClient } from '../resize-api/client.ts';
-
-const MiB = 1024 * 1024;
 
 /** Creates a pod with a container of 128 MiB and half a CPU, and a volume `cache` of 64 MiB. */
 export const podWithVolume = (direct: CriClient, name: string): Promise<RunningPod> =>

@@ -1,9 +1,9 @@
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { Resources } from '../cri/client.ts';
 import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
 import type { Answer } from '../resize-api/client.ts';
 import { Served } from './served.ts';
 
-export const MiB = 1024 * 1024;
 export const SLEEP = ['sleep', '1000000'];
 export const CACHE = 'volume.cri-resize-shim.io/cache';
 

@@ -5,13 +5,12 @@ import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { AnnotationRequests } from '../../../src/kubernetes/annotations/requests.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { noLog } from '../../../src/observe/index.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeClock, FakeCore, FakeStore, createResizes, web } from '../resize/fake-resizes.ts';
 import { eventually } from '../fake-clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
-import { MiB } from '../resize/pods.ts';
 
 export const unknownVolume = new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, 'pod web has no volume none');
 

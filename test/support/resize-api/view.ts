@@ -1,8 +1,6 @@
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import type { PodView } from '../../../src/resize/report/pod-view.ts';
 import { app } from './resize-api.ts';
-
-const MiB = 1024 * 1024;
 
 /** A pod with a container, a volume, and values of each kind. */
 export const view: PodView = {

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { type Bytes, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type {
   Amounts,
   ContainerKind,
@@ -9,8 +9,6 @@ import type {
 } from '../../../src/sandbox/index.ts';
 
 /** Random declarations of pods: what kind each container is of, which do not run, and limits of the pod level. */
-
-const MiB = 1024 * 1024;
 
 /** What a spec says of a pod whose running containers are known: by their order, the first one is always an app container. */
 export interface Declaration {

@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
-import { MiB } from './pods.ts';
 
 /**
  * Functions for a pod of two containers whose resize a crash has interrupted.

@@ -1,8 +1,8 @@
-import { type Bytes, type Limit, bytes, cpuWeight } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes, cpuWeight } from '../../../src/core/quantities/index.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { derivePendingResize } from '../../../src/resize/foresight/pending/pending-resize.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import { MiB, NO_OVERHEAD, PERIOD } from './pods.ts';
+import { NO_OVERHEAD, PERIOD } from './pods.ts';
 
 /** Pods in the middle of a resize: kubelet's entries and the kernel's values. */
 

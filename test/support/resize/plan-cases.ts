@@ -1,11 +1,10 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { type CpuMax, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { type CpuMax, MiB, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../property-cases.ts';
 import { containersSum, excess, needs, resources } from './pod-rules.ts';
 import { describeCase } from './pod-text.ts';
 import {
-  MiB,
   NO_VOLUMES,
   PAGE,
   PERIOD,

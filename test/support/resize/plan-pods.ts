@@ -1,7 +1,7 @@
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import { MiB, NO_OVERHEAD, PERIOD } from './pods.ts';
+import { NO_OVERHEAD, PERIOD } from './pods.ts';
 
 /** Pods for tests of single plans. Memory is in MiB, CPU in microseconds of a period of 100 ms. */
 

@@ -1,5 +1,5 @@
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { CpuMax } from '../../../src/core/quantities/index.ts';
-import { MiB } from './pods.ts';
 import type { Amounts, DeclaredContainer } from '../../../src/sandbox/index.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';

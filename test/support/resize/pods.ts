@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import {
   type Bytes,
   type CpuMax,
@@ -18,7 +19,6 @@ import type { PodTarget } from '../../../src/resize/model/target.ts';
 
 /** Random pods for the property tests, and a model of a pod that applies steps as the kernel would. */
 
-export const MiB = 1024 * 1024;
 export const PAGE = 4096;
 export const PERIOD = microseconds(100_000);
 export const NO_OVERHEAD: PodState['overhead'] = {

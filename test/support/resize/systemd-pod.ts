@@ -1,6 +1,6 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, microseconds } from '../../../src/core/quantities/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, podConfig } from '../fake-runtime.ts';
@@ -8,7 +8,6 @@ import { FakeRuntime, SANDBOX, containerId, podConfig } from '../fake-runtime.ts
 export const POD_SLICE = '/kubepods.slice/kubepods-pod1.slice';
 export const CONTAINER_SCOPE = `${POD_SLICE}/cri-containerd-${containerId(0)}.scope`;
 
-const MiB = 1024 * 1024;
 export const cpuMax = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 /** A step to a quota that systemd rounds up to 35000: it stores quotas in whole percents of a processor. */

@@ -1,3 +1,4 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import {
   type BadCase,
   type PassedOn,
@@ -9,7 +10,7 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, nested, truncated, withEntries } from './bytes.ts';
-import { MiB, limits } from './node.ts';
+import { limits } from './node.ts';
 
 const call = 'UpdateContainerResources';
 

@@ -4,12 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { execa } from 'execa';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { CriClient, type Resources } from '../../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
 import { ShimProcess } from '../../../support/cri/shim.ts';
 import { ResizeClient } from '../../../support/resize-api/client.ts';
 
-export const MiB = 1024 * 1024;
 const BACKEND = 'unix:///run/containerd/containerd.sock';
 const RESIZE = '/run/cri-resize-shim/bad-input.sock';
 const SLEEP = ['sleep', '1000000'];

@@ -1,3 +1,4 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import {
   type BadCase,
   type PassedOn,
@@ -11,7 +12,6 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
-import { MiB } from './node.ts';
 
 const call = 'UpdatePodSandboxResources';
 const MEMORY = 'memory_limit_in_bytes';

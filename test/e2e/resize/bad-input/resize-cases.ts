@@ -1,3 +1,4 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import {
   type BadCase,
   type Refused,
@@ -8,7 +9,7 @@ import {
   refused,
 } from './case.ts';
 import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
-import { type BadInputNode, MiB } from './node.ts';
+import { type BadInputNode } from './node.ts';
 
 const call = 'ResizePod';
 

@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { amounts, both, container } from '../pod.ts';
 import { type Row, observe, resize, resized, running } from '../row.ts';
 
 /** Pods under the static CPU policy. kubelet reserves CPU 0 for itself, so that a container can have CPU 1 alone. */
 
-const MiB = 2 ** 20;
 /** kubelet sets no quota for a container with exclusive CPUs (DisableCPUQuotaWithExclusiveCPUs). */
 const NO_QUOTA = 'max 100000';
 

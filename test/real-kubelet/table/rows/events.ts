@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { sized, container, failUntil } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resized, running } from '../row.ts';
 
 /** Evented PLEG: kubelet learns of containers from GetContainerEvents, which carries their resources too. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const restarting = { resizePolicy: [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }] };
 

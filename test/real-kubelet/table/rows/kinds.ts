@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { SLOW_IMAGE, both, sized, container, failUntil, waitAt } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resize, resized, running, settled } from '../row.ts';
 
 /** Pods with containers of each kind and state next to the one that is resized. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 
 export const kindRows: readonly Row[] = [

@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { amounts, both, container, limits, requests } from '../pod.ts';
 import { type Row, observe, resized, running } from '../row.ts';
 
 /** Pods with MemoryQoS: kubelet sets memory.high, and with TieredReservation memory.min or memory.low. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 /** kubelet's formula of memory.high with its default throttling factor. */
 const high = (request: number, limit: number): string =>

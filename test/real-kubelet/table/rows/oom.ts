@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { type Pod, READY, amounts, container, readyByFile } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resize, statusOf } from '../row.ts';
 
 /** kubernetes 138760: kubelet does not raise the pod limit when it resizes a container that does not run. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const restarts = (pod: Pod): number => statusOf(pod, 'app')?.restartCount ?? 0;
 const wasKilled = (pod: Pod): boolean => {

@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { OVERHEAD_CLASS, amounts, container, limits, requests } from '../pod.ts';
 import { type Row, observe, resized, running } from '../row.ts';
 
 /** Pods of a RuntimeClass with an overhead of 20m and 120Mi, which kubelet subtracts even from "no limit". */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const cpu = (milli: number): string => `${milli * 100} 100000`;
 const runtimeClassName = OVERHEAD_CLASS;

@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { amounts, sized, container, limits, requests } from '../pod.ts';
 import { type Row, observe, rejected, resize, resized, running } from '../row.ts';
 
 /** Pods with each combination of requests and limits, at the level of containers and of the pod. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const restartFor = (resourceName: string) => ({
   resizePolicy: [{ resourceName, restartPolicy: 'RestartContainer' }],

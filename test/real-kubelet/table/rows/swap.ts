@@ -1,9 +1,9 @@
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { amounts, both, container, limits, requests } from '../pod.ts';
 import { type Row, observe, resize, resized, running } from '../row.ts';
 
 /** Pods with LimitedSwap: a Burstable container gets the share of the node's swap that its request has of the node's memory. */
 
-const MiB = 2 ** 20;
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const burstable = { requests: amounts('20m', '64Mi'), limits: amounts('200m', '128Mi') };
 const restarting = { resizePolicy: [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }] };

@@ -1,13 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { bytes } from '../../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../../support/fake-runtime.ts';
 import { podInfo } from '../../../../src/resize/report/pod-info.ts';
 import { updateContainer } from '../../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../../src/resize/operations/update-pod.ts';
 import { encode } from '../../../../src/runtime/index.ts';
 import type { PodEntry } from '../../../../src/kubelet/checkpoint.ts';
-
-const MiB = 1024 * 1024;
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

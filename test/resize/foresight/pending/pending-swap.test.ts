@@ -1,11 +1,10 @@
 import { expect, test } from 'vitest';
 import { CgroupVanished } from '../../../../src/cgroups/index.ts';
 import { Code, Reason } from '../../../../src/core/errors/index.ts';
-import { type Bytes, type Limit, bytes } from '../../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, bytes } from '../../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../../src/kubelet/index.ts';
 import { pendingSwapOf } from '../../../../src/resize/foresight/pending/index.ts';
 
-const MiB = 2 ** 20;
 type Amounts = Readonly<Record<string, readonly [request: number | undefined, limit: number | undefined]>>;
 
 /** kubelet's entry, in MiB. A request of undefined is not known. */

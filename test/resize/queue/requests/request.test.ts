@@ -1,10 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { type RequestedPod, readRequested } from '../../../../src/resize/queue/requests/request.ts';
-import { bytes } from '../../../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../../../src/core/quantities/index.ts';
 import { resources } from '../../../support/resize/fake-resizes.ts';
 
 const period = 100_000;
-const MiB = 1024 * 1024;
 
 /** A request for the given values only. */
 const asking = (given: Partial<RequestedPod>): RequestedPod => ({

@@ -1,5 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import {
   type Messages,
   type Partially,
@@ -11,7 +12,6 @@ import {
 import { type Interceptors, createInterceptors } from '../../../../src/server/handlers/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../../support/fake-runtime.ts';
 
-const MiB = 1024 * 1024;
 const RUNNING = 1;
 const EXITED = 2;
 const events = runtimePath('GetContainerEvents');

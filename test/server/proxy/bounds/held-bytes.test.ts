@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import {
   RESPONSE,
@@ -14,7 +15,6 @@ import {
   windowUpdate,
 } from '../../../support/http2/wire.ts';
 
-const MiB = 1_048_576;
 const FRAME = 16_384;
 const CALL = message(Buffer.alloc(70));
 

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 import { ErrorCode } from '../../../../src/server/http2/errors.ts';
 import { LIMITS, SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import {
@@ -26,7 +27,6 @@ import {
   windowUpdate,
 } from '../../../support/http2/wire.ts';
 
-const MiB = 1_048_576;
 const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from({ length: count }, () => bytes));
 
 describe('streams of one connection', () => {
