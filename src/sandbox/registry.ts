@@ -2,6 +2,7 @@ import { messageOf } from '../core/errors/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import {
   type Backend,
+  type CallOptions,
   type ContainerDescription,
   type PodDescription,
   describeContainer,
@@ -117,9 +118,9 @@ export class Registry {
   /**
    * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the backend does not know it. Rejects when the backend cannot be asked.
    */
-  async describeContainer(id: string): Promise<ContainerDescription | undefined> {
+  async describeContainer(id: string, options?: CallOptions): Promise<ContainerDescription | undefined> {
     try {
-      const status = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true });
+      const status = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true }, options);
       const container = describeContainer(status);
       if (container !== undefined) this.learnContainer(container);
       return container;

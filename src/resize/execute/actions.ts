@@ -2,15 +2,16 @@ import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } f
 import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
+import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
-import { type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
+import { type ContainerLimits, type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
-import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, reversed } from '../plan/index.ts';
+import type { UnansweredUpdates } from '../journal/index.ts';
+import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, ifTheyArrive, reversed } from '../plan/index.ts';
 
 /** What applies the steps of one pod. */
 export interface StepActionsParts {
@@ -20,6 +21,8 @@ export interface StepActionsParts {
   readonly cgroup: CgroupPath;
   /** The caller's own call to the runtime. */
   readonly call: () => Promise<void>;
+  /** The changes of the caller's own call, and what it sets. Undefined without such a call. */
+  readonly asked?: AskedUpdate | undefined;
   /** Asks the runtime for one container's new values, and verifies that the kernel has them. */
   readonly applyToContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
@@ -32,21 +35,39 @@ export interface StepActionsParts {
   readonly updates: readonly ContainerStep[];
   /** The pod as it is declared: containers that do not run need their limits too. */
   readonly declared?: DeclaredPod | undefined;
+  /** Updates of the pod's containers that the runtime has not answered. */
+  readonly unanswered: UnansweredUpdates;
   readonly log?: Log;
   readonly counters?: Counters;
 }
 
+/** The caller's own update of a container. */
+export interface AskedUpdate {
+  /** What it changes; undefined for nothing. */
+  readonly changes: ContainerStep | undefined;
+  /** The values that it sets, changed or not. */
+  readonly sets: ContainerLimits;
+}
+
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
 export function stepActions(parts: StepActionsParts): StepActions {
-  const { pod, log = noLog } = parts;
+  const { pod, unanswered, log = noLog } = parts;
   /** Whether a value of the rollback so far could not be restored. */
   let isIncomplete = false;
   return {
     async apply(step) {
-      await applyStep(parts, step, parts.reclaimBy);
+      const update = updateOf(parts, step);
+      try {
+        await applyStep(parts, step, parts.reclaimBy);
+      } catch (error) {
+        if (update?.changes && isUnanswered(error)) unanswered.add(pod.sandboxId, [update.changes]);
+        throw error;
+      }
+      if (update) unanswered.answered(pod.sandboxId, update.sets);
     },
     async rollBack(step) {
       try {
+        isIncomplete ||= unanswered.of(pod.sandboxId).length > 0;
         if (isIncomplete) await assertFitsRolledBack(parts, step);
         const isRestored = await rollBackStep(parts, step);
         isIncomplete ||= !isRestored;
@@ -98,10 +119,31 @@ async function writeUnified(
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
 }
 
+/** Returns the update of a container that a step makes. */
+function updateOf({ asked }: StepActionsParts, step: Step): AskedUpdate | undefined {
+  if (step.kind === 'runtime') return asked;
+  if (step.kind !== 'container') return undefined;
+  const { id, memory, cpu, shares } = step;
+  const sets = {
+    id,
+    ...(memory && { memory: memory.to }),
+    ...(cpu && { cpu: cpu.to }),
+    ...(shares && { shares: shares.to }),
+  };
+  return { changes: step, sets };
+}
+
+/** An update that may still arrive would overwrite the old values. The recovery waits for it outside of the pod's lock. */
+function assertAnswered({ unanswered, pod }: StepActionsParts, { id }: ContainerStep): void {
+  if (unanswered.of(pod.sandboxId).some((update) => update.id === id))
+    throw new Error('the runtime has not answered an update of this container, which may still arrive');
+}
+
 /** Returns false for a pod limit that stays raised. */
 async function rollBackStep(parts: StepActionsParts, step: Step): Promise<boolean> {
   if (step.kind === 'runtime') return true;
   if (step.kind === 'container') {
+    assertAnswered(parts, step);
     await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
   } else if (await canRestorePodLimit(parts, step)) {
     await applyStep(parts, reversed(step), steadyNow() + ROLLBACK_MS);
@@ -114,10 +156,11 @@ async function rollBackStep(parts: StepActionsParts, step: Step): Promise<boolea
   return true;
 }
 
-const readNow = async ({ tree, pod, declared }: StepActionsParts): Promise<PodState> => ({
-  ...(await readPod(tree, pod, [])),
-  ...(declared && { declared }),
-});
+/** Reads the pod as it is, or as it will be at most. */
+async function readNow({ tree, pod, declared, unanswered }: StepActionsParts): Promise<PodState> {
+  const now: PodState = { ...(await readPod(tree, pod, [])), ...(declared && { declared }) };
+  return ifTheyArrive(now, unanswered.of(pod.sandboxId));
+}
 
 /**
  * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old limits do not fit:

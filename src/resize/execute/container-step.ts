@@ -1,6 +1,12 @@
 import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
+import {
+  type Backend,
+  type CallOptions,
+  ContainerState,
+  type PodDescription,
+  isNotServing,
+} from '../../runtime/index.ts';
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, lowerMemory } from './lower-memory.ts';
 import { criResources } from './stored-values.ts';
@@ -120,6 +126,31 @@ export async function restoreLimits(
     await lowerMemory(parts, change, until, update, onHigh);
   }
   return step;
+}
+
+/**
+ * Waits until an update that the runtime has not answered cannot arrive any more: the runtime makes the updates of one container one after
+ * the other, so this repeats the container's present values, and waits for that answer. Returns false when the runtime does not answer
+ * in time. Throws when the present values cannot be read.
+ */
+export async function settleUpdate(
+  parts: ContainerUpdateParts,
+  pod: PodDescription,
+  update: ContainerStep,
+  options: CallOptions,
+): Promise<boolean> {
+  try {
+    const again = (await ContainerValues.of(parts, pod, update.id, options)).repeated(update);
+    if (again === undefined) return true;
+    const request = { container_id: update.id, linux: criResources(again) };
+    await parts.backend.runtime('UpdateContainerResources', request, options);
+    return true;
+  } catch (error) {
+    if (isNotServing(error)) return false;
+    // An update that fails has waited for the earlier one, too.
+    if (isServiceError(error)) return true;
+    throw error;
+  }
 }
 
 /** Returns the limit on swap that a step lowers: it has a field of its own, or is one of the settings. */

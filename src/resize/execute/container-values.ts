@@ -5,7 +5,12 @@ import {
   isRoundedInUnit,
   weightMatchesShares,
 } from '../../cgroups/index.ts';
-import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import {
+  type CallOptions,
+  type ContainerDescription,
+  ContainerState,
+  type PodDescription,
+} from '../../runtime/index.ts';
 import type { CpuShares, CpuWeight } from '../../core/quantities/index.ts';
 import {
   type ContainerLimits,
@@ -59,9 +64,14 @@ export class ContainerValues {
   ) {}
 
   /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
-  static async of(parts: ValuesParts, pod: PodDescription, id: string): Promise<ContainerValues> {
+  static async of(
+    parts: ValuesParts,
+    pod: PodDescription,
+    id: string,
+    options?: CallOptions,
+  ): Promise<ContainerValues> {
     const { tree } = parts;
-    const container = await parts.registry.describeContainer(id);
+    const container = await parts.registry.describeContainer(id, options);
     const store = inStore(tree, container);
     try {
       return new ContainerValues(tree, container, await inKernel(parts, pod, container), store);
@@ -110,6 +120,26 @@ export class ContainerValues {
       ...(swapNow !== undefined && { swap: { from: now?.swap ?? swapNow, to: swapNow } }),
       ...(settings && { settings: this.#settingChanges(settings) }),
     };
+  }
+
+  /**
+   * Returns an update that repeats the present values of what a step sets: those of the kernel, or of the store when the container does
+   * not run. Undefined when it is gone.
+   */
+  repeated({ id, memory, cpu, shares, swap, settings = {} }: ContainerStep): ContainerStep | undefined {
+    const { kernel, store, tree } = this;
+    const now = kernel ?? store;
+    if (now === undefined) return undefined;
+    const isRounded =
+      kernel !== undefined && store !== undefined && isRoundedInUnit(kernel.cgroup, store.cpu, kernel.cpu);
+    return this.stepTo({
+      id,
+      ...(memory && { memory: now.memory }),
+      ...(cpu && { cpu: isRounded ? store.cpu : now.cpu }),
+      ...(shares && store?.shares !== undefined && { shares: store.shares }),
+      ...(swap && now.swap !== undefined && { swap: now.swap }),
+      ...(kernel && { settings: readSettings(tree, kernel.cgroup, Object.keys(settings)) }),
+    });
   }
 
   /** Adds what goes along with any update, since the runtime writes all that it has stored. */

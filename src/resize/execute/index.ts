@@ -1,4 +1,5 @@
 /** Runs a plan as a transaction: steps, verification, rollback, reclaim before a decrease, recovery after a crash. */
+export type { AskedUpdate } from './actions.ts';
 export { restoreLimits } from './container-step.ts';
 export type { ContainerStepParts, RestoreLimitsParts } from './container-step.ts';
 export { forgetDeleted } from './deleted-pods.ts';
@@ -7,7 +8,7 @@ export { ROLLBACK_MS, lowerMemory, reclaimBy } from './lower-memory.ts';
 export type { OnHigh } from './lower-memory.ts';
 export { perform, planSteps } from './perform.ts';
 export type { PerformParts } from './perform.ts';
-export { recoverPod, tryRecoverPod, recover } from './recover.ts';
+export { recoverPod, tryRecoverPod, recover, settleUpdates } from './recover.ts';
 export type { RecoverParts, RecoverPodParts } from './recover.ts';
 export { Recovery } from './recovery.ts';
 export { withoutUnchanged } from './container-values.ts';

@@ -1,15 +1,15 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { isInUse } from './actions.ts';
-import { previousHighs } from './previous-highs.ts';
+import { type AskedUpdate, isInUse } from './actions.ts';
+import { isLeft, journalled, tolerateJournalFailure } from './journalled.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 import { type StepActions, runTransaction } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { Counters, Log } from '../../observe/index.ts';
+import type { Counters } from '../../observe/index.ts';
 import {
   type ContainerStep,
   type KnownValues,
@@ -21,15 +21,9 @@ import {
   knownOf,
 } from '../model/index.ts';
 import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
-import type { RequestedVolume, OpenTransaction, PodJournal } from '../journal/index.ts';
+import type { OpenTransaction, PodJournal, RequestedVolume } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
-import {
-  type VolumePolicies,
-  isAlreadyAllocated,
-  journalVolumes,
-  recordRemounts,
-  warnAboutExcess,
-} from '../volumes/index.ts';
+import { type VolumePolicies, warnAboutExcess } from '../volumes/index.ts';
 import { plan } from '../plan/index.ts';
 
 export interface PerformParts extends PodActionsParts {
@@ -44,10 +38,8 @@ export interface PerformParts extends PodActionsParts {
 export interface PerformOptions {
   /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high. */
   readonly call?: (onHigh: OnHigh) => Promise<void>;
-  /** The changes of this call, for the journal. */
-  readonly asked?: ContainerStep | undefined;
-  /** The limits that this call sets, changed or not. */
-  readonly container?: ContainerLimits;
+  /** What this call sets: its changes are for the journal. */
+  readonly asked?: AskedUpdate;
   /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
@@ -103,17 +95,18 @@ export async function perform(
   target: PodTarget,
   options: PerformOptions = {},
 ): Promise<StepRecord[]> {
-  const { call = () => Promise.resolve(), asked, container, stored = [], deadline = Infinity } = options;
+  const { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity } = options;
+  const changes = asked?.changes;
   const steps = planAndCount(parts, pod, state, target, stored);
   const start = performance.now();
-  const recording = record(parts, pod, state, asked);
+  const recording = record(parts, pod, state, changes);
   const { until = reclaimBy(parts, deadline), onStep, sizes = new Map(), refuse } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
-    const updates = [...steps, ...(asked ? [asked] : [])].filter((step) => step.kind === 'container');
+    const updates = withAsked(steps, changes).filter((step) => step.kind === 'container');
     const { declared } = state;
-    const actions = actionsFor(parts, pod, { call: () => call(onHigh), updates, declared, until, onHigh });
-    return countRollback(parts, recording, () =>
+    const actions = actionsFor(parts, pod, { call: () => call(onHigh), asked, updates, declared, until, onHigh });
+    return countRollback(parts, pod, recording, () =>
       runTransaction(steps, {
         ...withinDeadline(actions, pod, deadline, refuse),
         applied(record) {
@@ -126,10 +119,11 @@ export async function perform(
       }),
     );
   };
-  const values = valuesOf(target, container);
-  parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, asked));
+  const values = valuesOf(target, asked?.sets);
+  const sets = [...(target.containers ?? []), ...(asked ? [asked.sets] : [])];
+  parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, changes));
   const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(parts, pod, stepsToJournal(steps, asked), sizes, run),
+    journalled(parts, pod, { steps: stepsToJournal(steps, changes), changes, sizes, state, target, sets }, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
     warnAboutExcess(parts, pod, state, target);
@@ -154,50 +148,10 @@ const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): St
     return asked === undefined ? [] : [asked];
   });
 
-/**
- * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished. A requested size that a volume has
- * already is journalled too, so that it holds later.
- */
-async function journalled(
-  parts: PerformParts,
-  pod: PodDescription,
-  steps: readonly Step[],
-  sizes: ReadonlyMap<string, RequestedVolume>,
-  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
-): Promise<StepRecord[]> {
-  const { policies, journal } = parts;
-  const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
-  const earlier = journal.transactionOf(pod);
-  if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) {
-    const records = await run(undefined);
-    // This request replaces an earlier transaction whose rollback failed.
-    if (earlier === undefined) await journalVolumes(parts, pod);
-    else {
-      recordRemounts(parts, pod, earlier.steps);
-      await tolerateJournalFailure(parts, pod, journal.reopen(pod).end('undone', known()));
-    }
-    return records;
-  }
-  const highs = await previousHighs(parts, pod, steps);
-  const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
-  const all = [...(earlier?.steps ?? []), ...steps];
-  try {
-    const records = await run(open);
-    policies.adopt(pod.sandboxId, sizes);
-    recordRemounts(parts, pod, all);
-    await tolerateJournalFailure(parts, pod, open.end('done', known()));
-    return records;
-  } catch (error) {
-    const isMarked = isRollbackFailure(error);
-    if (!isMarked) recordRemounts(parts, pod, all);
-    await tolerateJournalFailure(parts, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
-    throw error;
-  }
-}
-
 /** Runs a transaction, and counts its rollback when it fails. */
 async function countRollback<Result>(
-  { counters }: { readonly counters: Counters },
+  parts: Pick<PerformParts, 'counters' | 'journal' | 'outcomes'>,
+  pod: PodDescription,
   recording: Recording | undefined,
   transaction: () => Promise<Result>,
 ): Promise<Result> {
@@ -206,8 +160,10 @@ async function countRollback<Result>(
     recording?.end('done');
     return result;
   } catch (error) {
-    counters.undo(isRollbackFailure(error) ? 'failed' : 'undone');
-    recording?.end(isRollbackFailure(error) ? 'undo failed' : 'undone', error);
+    const isFailed = isLeft(parts, pod, error);
+    parts.counters.undo(isFailed ? 'failed' : 'undone');
+    recording?.end(isFailed ? 'undo failed' : 'undone', error);
+    if (isFailed) parts.outcomes.leftUnfinished(pod.sandboxId);
     throw error;
   }
 }
@@ -237,33 +193,22 @@ function usageOrUndefined(tree: CgroupTree, pod: PodDescription): Bytes | undefi
   }
 }
 
-const isRollbackFailure = (error: unknown): boolean =>
-  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
-
 /** Returns the values that a transaction sets. */
 function valuesOf(
   { memory, cpu, weight, containers = [], volumes }: PodTarget,
   container: ContainerLimits | undefined,
 ): KnownValues<Bytes> {
-  const all = container === undefined ? containers : [...containers, container];
+  const limitsOf = ({ id, memory: most, cpu: quota }: ContainerLimits): ContainerLimits => ({
+    id,
+    ...(most !== undefined && { memory: most }),
+    ...(quota && { cpu: quota }),
+  });
+  const all = container === undefined ? containers : [...containers, limitsOf(container)];
   return {
     pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
     containers: new Map(all.map(({ id, ...limits }) => [id, limits])),
     volumes,
   };
-}
-
-/** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
-async function tolerateJournalFailure(
-  parts: { readonly log: Log },
-  pod: PodDescription,
-  written: Promise<void> | undefined,
-): Promise<void> {
-  try {
-    await written;
-  } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
-  }
 }
 
 /** No step begins after the deadline, or when it is refused. The rollback has no deadline. */

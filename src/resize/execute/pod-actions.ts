@@ -1,20 +1,24 @@
 import type { PodDescription } from '../../runtime/index.ts';
-import { stepActions } from './actions.ts';
+import { type AskedUpdate, stepActions } from './actions.ts';
 import { type ContainerStepParts, applyContainerStep, rollBackContainerStep } from './container-step.ts';
 import { type OnHigh, lowerMemory, reclaimBy } from './lower-memory.ts';
 import type { StepActions } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type DeclaredPod, podCgroup, podSubject } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
+import type { PodJournal } from '../journal/index.ts';
 
 export interface PodActionsParts extends ContainerStepParts {
   readonly volumes: MemoryVolumes;
+  readonly journal: PodJournal;
   /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
   readonly reclaimTimeout: number;
 }
 
 export interface ActionOptions {
   readonly call?: () => Promise<void>;
+  /** The caller's own update of a container. */
+  readonly asked?: AskedUpdate | undefined;
   readonly updates: readonly ContainerStep[];
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
@@ -31,7 +35,7 @@ export interface ActionOptions {
 export function actionsFor(
   parts: PodActionsParts,
   pod: PodDescription,
-  { call = () => Promise.resolve(), updates, declared, until = reclaimBy(parts), onHigh }: ActionOptions,
+  { call = () => Promise.resolve(), asked, updates, declared, until = reclaimBy(parts), onHigh }: ActionOptions,
 ): StepActions {
   return stepActions({
     tree: parts.tree,
@@ -39,6 +43,8 @@ export function actionsFor(
     pod,
     cgroup: podCgroup(pod),
     call,
+    asked,
+    unanswered: parts.journal.unanswered,
     applyToContainer: (step, by) => applyContainerStep(parts, pod, step, by, onHigh),
     lowerPod: (memory, by, set) =>
       lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),

@@ -1,7 +1,9 @@
 import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
+import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
+import { settleUpdate } from './container-step.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { progressOf } from './progress.ts';
@@ -33,6 +35,9 @@ export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, Decl
 /** What recovering one pod takes, with the pod's lock held. */
 export type RecoverPodParts = Omit<RecoverParts, 'lock'>;
 
+/** How long a recovery waits for the runtime's answer about one container: the other pods wait for that. */
+const SETTLE_MS = 1500;
+
 type Outcome = 'finished' | 'undone' | 'gone';
 
 /**
@@ -58,6 +63,9 @@ async function recoverTransaction(
   pod: PodDescription,
   transaction: JournalledTransaction,
 ): Promise<void> {
+  // Its other steps are rolled back, as far as they can be: the runtime need not be asked under the lock.
+  if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(parts, pod, step)))
+    throw notRolledBack(pod, transaction.failed);
   const open = parts.journal.reopen(pod);
   // Once a rollback has begun, the caller gets an error: the transaction must not end as applied.
   let isRollback = transaction.undoing || transaction.failed !== undefined;
@@ -73,6 +81,7 @@ async function recoverTransaction(
   } catch (error) {
     if (isCgroupVanished(error)) {
       parts.counters.recovery('gone');
+      parts.journal.unanswered.forget(pod.sandboxId);
       await open.end('undone', parts.policies.records(pod.sandboxId));
       return;
     }
@@ -81,9 +90,13 @@ async function recoverTransaction(
     parts.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
     // Otherwise all steps may be applied, and the next attempt compares them again.
     if (isRollback) await open.failed(why);
-    const message = `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`;
-    throw new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { pod: pod.metadata.uid }, { cause: error });
+    throw notRolledBack(pod, why, error);
   }
+}
+
+function notRolledBack(pod: PodDescription, why: string, cause?: unknown): ShimError {
+  const message = `pod ${podName(pod)}: an earlier resize could not be rolled back: ${why}`;
+  return new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, { pod: pod.metadata.uid }, { cause });
 }
 
 /**
@@ -112,6 +125,9 @@ async function endRecovery(
 ): Promise<void> {
   if (outcome === 'finished') parts.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
   if (outcome !== 'gone') recordRemounts(parts, pod, transaction.steps);
+  // The kernel and the runtime have the values of its updates, or the pod is gone: none can change anything any more.
+  for (const step of transaction.steps)
+    if (step.kind === 'container') parts.journal.unanswered.settled(pod.sandboxId, step.id);
   // It has ended, also when the disk does not take that: the journal tries again.
   const ended = open.end(outcome === 'finished' ? 'done' : 'undone', parts.policies.records(pod.sandboxId));
   await ended.catch((error: unknown) => {
@@ -144,6 +160,28 @@ export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription)
 }
 
 /**
+ * Waits for the updates of a pod's containers that the runtime has not answered, each for at most {@link SETTLE_MS}. The caller does not
+ * hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls. Never rejects: what does not settle is waited
+ * for again by the next recovery.
+ */
+export async function settleUpdates(parts: PodActionsParts, pod: PodDescription): Promise<void> {
+  await Promise.all(
+    parts.journal.unanswered.of(pod.sandboxId).map(async (update) => {
+      // The update that runs settles the earlier ones, once it is answered.
+      if (parts.calls.isHeld(update.id)) return;
+      const options = { deadline: steadyNow() + SETTLE_MS };
+      const settle = (): Promise<boolean> => settleUpdate(parts, pod, update, options);
+      try {
+        if (await parts.calls.run(update.id, settle)) parts.journal.unanswered.settled(pod.sandboxId, update.id);
+      } catch (error) {
+        const fields = { pod: pod.sandboxId, container: update.id, error: messageOf(error) };
+        parts.log.warn(fields, 'update without an answer may still arrive');
+      }
+    }),
+  );
+}
+
+/**
  * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then recovers all
  * pods with an unfinished transaction. Never rejects. Returns whether all of it succeeded.
  */
@@ -151,6 +189,7 @@ export async function recover(parts: RecoverParts): Promise<boolean> {
   const start = performance.now();
   await parts.journal.restored();
   let done = await parts.registry.recover();
+  await Promise.all(parts.registry.pods.map((pod) => settleUpdates(parts, pod)));
   for (const { podUid, sandboxId } of parts.journal.unfinished()) {
     try {
       const pod = await parts.registry.pod(sandboxId);
@@ -181,7 +220,8 @@ async function isApplied(parts: RecoverPodParts, pod: PodDescription, steps: rea
 /**
  * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the limits are safe
  * there, because the steps were planned so, and what is left stays in the journal for the next attempt. Continuing without knowing one
- * step would not be safe. A step that fails does not stop the others, which then take its failure into account.
+ * step would not be safe. A step that fails does not stop the others, which then take its failure into account. An update that the
+ * runtime has not answered fails: it may still arrive.
  */
 async function rollBack(
   parts: RecoverPodParts,
@@ -197,11 +237,14 @@ async function rollBack(
   for (const step of steps.toReversed()) {
     // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
     const now = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
-    const { written } = await progressOf(parts, pod, now, step);
+    const written = isUnanswered(parts, pod, step) ? step : (await progressOf(parts, pod, now, step)).written;
     if (written !== undefined) await rollBackStep(actions, written, failures);
   }
   if (failures.length > 0) throw new Error(failures.join('; '));
 }
+
+const isUnanswered = ({ journal }: RecoverPodParts, { sandboxId }: PodDescription, step: Step): boolean =>
+  step.kind === 'container' && journal.unanswered.of(sandboxId).some(({ id }) => id === step.id);
 
 async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {
   try {

@@ -185,6 +185,11 @@ export class PodOutcomes {
     this.#reports.get(sandboxId)?.stepped?.(record);
   }
 
+  /** Records that the request in progress fails, and something of it is left to roll back. */
+  leftUnfinished(sandboxId: string): void {
+    this.#reports.get(sandboxId)?.leftUnfinished?.();
+  }
+
   /** Records the requested values, once the request is validated. */
   setDesired(sandboxId: string, values: KnownValues<VolumePolicy>): void {
     this.#named.set(sandboxId, new Set(values.volumes?.keys()));

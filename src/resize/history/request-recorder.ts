@@ -14,6 +14,8 @@ export interface RequestReport {
   begins(steps: readonly Step[]): void;
   /** A step was applied. */
   stepped(record: StepRecord): void;
+  /** It fails, and something of it is left to roll back. */
+  leftUnfinished(): void;
   completed(): void;
   failed(error: unknown): void;
 }
@@ -32,6 +34,7 @@ export class RequestRecorder implements RequestReport {
   readonly #sink: Sink;
   #applied = 0;
   #isStored = false;
+  #isUnfinished = false;
 
   constructor(changes: ChangeRecorder, requester: Requester, sink: Sink) {
     this.#changes = changes;
@@ -53,6 +56,10 @@ export class RequestRecorder implements RequestReport {
     this.#sink.step(record);
   }
 
+  leftUnfinished(): void {
+    this.#isUnfinished = true;
+  }
+
   completed(): void {
     if (!this.#isStored && this.#changes.changes.length === 0) return;
     this.#put({ state: 'Completed', reason: undefined, message: undefined });
@@ -60,7 +67,10 @@ export class RequestRecorder implements RequestReport {
 
   failed(error: unknown): void {
     const state = fitsLater(error) && this.#requester.kind === 'kubelet' ? 'Deferred' : 'Infeasible';
-    this.#put({ state, ...explained(failureOf(error)) }, this.#applied > 0 && !isRollbackFailure(error));
+    this.#put(
+      { state, ...explained(failureOf(error)) },
+      this.#applied > 0 && !this.#isUnfinished && !isRollbackFailure(error),
+    );
   }
 
   /** A newer request has replaced it before it began. */

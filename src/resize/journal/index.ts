@@ -4,4 +4,5 @@ export { PodJournal } from './pod-journal.ts';
 export type { JournalledTransaction, PreviousHigh } from './record.ts';
 export { Journal } from './store.ts';
 export type { RequestedVolume, VolumeRecord } from './volume-record.ts';
+export type { UnansweredUpdates } from './unanswered.ts';
 export type { WithheldCounts } from './withheld.ts';

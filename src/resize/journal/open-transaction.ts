@@ -1,6 +1,7 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { JournalledTransaction, PodRecord } from './record.ts';
+import type { Step } from '../model/index.ts';
 
 /**
  * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`: it is as changed
@@ -42,14 +43,16 @@ export class OpenTransaction {
    * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does not reach the
    * disk, so that no recovery rolls back what the caller knows as applied.
    * @param volumes the current records of the pod's volumes
+   * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not answered
    */
-  end(how: 'done' | 'undone', volumes: PodRecord['volumes']): Promise<void> {
+  end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
     return this.#change(
-      ({ podUid, sandboxId, holds, resizes }) => ({
+      ({ podUid, sandboxId, transaction, holds, resizes }) => ({
         podUid,
         sandboxId,
         ...(holds && { holds }),
         ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+        ...(transaction && left.length > 0 && { transaction: leftOf(transaction, left) }),
         volumes,
         ...(resizes && { resizes }),
       }),
@@ -69,3 +72,9 @@ export class OpenTransaction {
     });
   }
 }
+
+/** Returns a transaction of which only these steps are left to roll back. */
+const leftOf = (
+  { id, startedAt, failed = 'the runtime has not answered an update' }: JournalledTransaction,
+  steps: readonly Step[],
+): JournalledTransaction => ({ id, startedAt, steps, undoing: true, highs: [], failed });

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import { KeyedLock, wallTime } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
@@ -9,6 +10,7 @@ import type { WithheldCounts } from './withheld.ts';
 import { LateChange } from './late-change.ts';
 import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
 import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
+import { UnansweredUpdates } from './unanswered.ts';
 import type { Step } from '../model/index.ts';
 
 /** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
@@ -30,6 +32,8 @@ export interface BeginOptions {
  * which never overlap with a section under that lock.
  */
 export class PodJournal {
+  /** Updates that the runtime has not answered. */
+  readonly unanswered = new UnansweredUpdates();
   readonly #journal: Promise<Journal>;
   /** Resolves once the records of the previous process are read. */
   readonly #restored: Promise<void>;
@@ -80,10 +84,16 @@ export class PodJournal {
     const journal = await this.#journal;
     this.#opened = journal;
     journal.onLate((records) => {
-      for (const record of records) this.#records.set(record.podUid, record);
+      for (const record of records) this.#inherit(record);
       for (const listener of this.#late) listener(records);
     });
-    for (const record of await journal.load()) this.#records.set(record.podUid, record);
+    for (const record of await journal.load()) this.#inherit(record);
+  }
+
+  /** Adds a record of the previous process, which may have ended before the runtime has answered. */
+  #inherit(record: PodRecord): void {
+    this.#records.set(record.podUid, record);
+    this.unanswered.add(record.sandboxId, record.transaction?.steps ?? []);
   }
 
   /** Returns the pods with a transaction or a hold that has not ended. */
@@ -151,7 +161,7 @@ export class PodJournal {
       id: randomUUID(),
       startedAt: wallTime(),
       ...(asked.size > 0 && { allocated: Object.fromEntries(asked) }),
-      steps: [...(earlier?.steps ?? []), ...steps],
+      steps: withoutRepeated(earlier?.steps ?? [], steps),
       undoing: earlier !== undefined,
       highs: highs.reduce(withHigh, earlier?.highs ?? []),
     };
@@ -179,6 +189,7 @@ export class PodJournal {
   /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
   async forget(pod: PodDescription | Identity): Promise<void> {
     const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
+    this.unanswered.forget(sandboxId);
     await this.#changes.run(podUid, async () => {
       if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
       this.#records.delete(podUid);
@@ -257,6 +268,12 @@ const isLate = (error: unknown): boolean => error instanceof ShimError && error.
 /** Adds a cgroup's memory.high unless one is recorded: the first is the value before anything lowered it. */
 const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
   known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
+
+/** Returns the steps of two transactions. A request that is repeated does not repeat its steps: clients retry for as long as it fails. */
+const withoutRepeated = (earlier: readonly Step[], steps: readonly Step[]): readonly Step[] => [
+  ...earlier,
+  ...steps.filter((step) => !earlier.some((other) => isDeepStrictEqual(other, step))),
+];
 
 const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
   transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;

@@ -1,6 +1,6 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
+import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import {
   type ContainerLimits,
@@ -28,6 +28,8 @@ export interface CallersUpdate {
   readonly before: LiveContainer | undefined;
   /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
   readonly asked: ContainerStep | undefined;
+  /** Whether an update without an answer is left to the recovery of its pod: it may still arrive. */
+  readonly isRecovered?: boolean;
 }
 
 export interface Forwarded {
@@ -44,7 +46,7 @@ export interface Forwarded {
 export async function forwardUpdate(
   parts: RestoreLimitsParts,
   pod: PodDescription,
-  { cgroup, before, asked }: CallersUpdate,
+  { cgroup, before, asked, isRecovered = false }: CallersUpdate,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Forwarded> {
@@ -56,7 +58,8 @@ export async function forwardUpdate(
     if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
     return { response, ...(limits && { found: limits }) };
   } catch (error) {
-    if (before !== undefined) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
+    const isLeft = isRecovered && isUnanswered(error);
+    if (before !== undefined && !isLeft) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
     throw error;
   }
 }

@@ -2,7 +2,6 @@ import type { CgroupTree } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, suggestion } from '../../core/errors/index.ts';
 import type { CpuShares } from '../../core/quantities/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
-import type { Log } from '../../observe/index.ts';
 import type { Backend, ContainerDescription, PodDescription } from '../../runtime/index.ts';
 import {
   type ContainerLimits,
@@ -210,7 +209,7 @@ async function assertContainerFits(
  * derived from its containers, without a decrease that usage blocks.
  */
 async function podLimits(
-  parts: { readonly tree: CgroupTree; readonly log: Log },
+  parts: Pick<PrepareResizeParts, 'tree' | 'journal' | 'log'>,
   pod: PodDescription,
   state: PodState,
   targets: readonly ContainerLimits[],

@@ -21,7 +21,7 @@ import {
 import type { ResizeHistory } from '../history/index.ts';
 import { type PerformParts, type RecoverParts, perform, tryRecoverPod } from '../execute/index.ts';
 import { compareCpu, compareLimits } from '../model/index.ts';
-import { podLimitsFor } from '../plan/index.ts';
+import { ifTheyArrive, podLimitsFor } from '../plan/index.ts';
 
 export interface RaisePodLimitParts extends PerformParts, DeclarePodParts {
   /** Client for the shim's own calls. */
@@ -64,7 +64,8 @@ async function raiseFor(
   { before, after }: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
 ): Promise<(() => Promise<void>) | undefined> {
   const state = await readDeclaredPod(parts, pod, []);
-  const stateBefore = stateWithContainer(state, { containerId, name }, before);
+  const unanswered = parts.journal.unanswered.of(pod.sandboxId);
+  const stateBefore = ifTheyArrive(stateWithContainer(state, { containerId, name }, before), unanswered);
   const { memory, cpu } = podLimitsFor(stateBefore, [{ id: containerId, ...after }]);
   const raised = {
     ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),

@@ -4,7 +4,14 @@ import type { Log } from '../../observe/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { type PodState, type Registry, hasPodCgroup, podName, readPod, readVolumes } from '../../sandbox/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { type PerformParts, type RecoverParts, perform, planSteps, recoverPod } from '../execute/index.ts';
+import {
+  type PerformParts,
+  type RecoverParts,
+  perform,
+  planSteps,
+  recoverPod,
+  settleUpdates,
+} from '../execute/index.ts';
 import type { WritersParts } from '../history/index.ts';
 import { type DesiredPod, type ResizeOptions, type ResizeOutcome, stateAfter } from '../model/index.ts';
 import { desiredFields } from '../values/index.ts';
@@ -21,7 +28,9 @@ export async function resizePod(
   asked: DesiredPod,
   options: ResizeOptions,
 ): Promise<ResizeOutcome> {
-  const { sandboxId: id } = await findPod(parts, sandboxId);
+  const found = await findPod(parts, sandboxId);
+  const { sandboxId: id } = found;
+  await settleUpdates(parts, found);
   const resize = async (): Promise<ResizeOutcome> => {
     await parts.journal.restored();
     // Under the lock: an earlier request may have changed the pod and its shares.

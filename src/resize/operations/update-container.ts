@@ -24,7 +24,7 @@ import {
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type ContainerStep, type PodTarget, type Step, stateAfter } from '../model/index.ts';
+import { type PodTarget, type Step, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
@@ -43,7 +43,7 @@ import {
   withExactQuota,
   identityOf,
 } from '../../sandbox/index.ts';
-import { type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
+import { type AskedUpdate, type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { criFields, derivedPodLimits, otherValues, swapAfterUpdate } from '../values/index.ts';
@@ -232,12 +232,13 @@ async function resize(
   const { container, pod, wanted, cgroup, state } = prepared;
   const until = reclaimBy(parts, deadline);
   const { before, asked } = changesOf(parts, prepared);
+  const changes = asked?.changes;
   let forwarded: Forwarded = { response: Buffer.alloc(0) };
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
       forwarded = await parts.calls.run(container.containerId, () =>
-        forwardUpdate(parts, pod, { cgroup, before, asked }, forward, onHigh),
+        forwardUpdate(parts, pod, { cgroup, before, asked: changes, isRecovered: true }, forward, onHigh),
       );
     };
     const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter };
@@ -258,7 +259,7 @@ async function resize(
   const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
-  await perform(parts, pod, state, target, { asked, container: limitsById, call, until, refuse });
+  await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse });
   const { response, found } = forwarded;
   if (found !== undefined) await followKernel(parts, pod, state, limits, { id: limitsById.id, ...found });
   scheduleVolumeGrowth(parts, pod, isFinal);
@@ -275,13 +276,14 @@ function refusalFor({ kind }: Step, { found }: Forwarded): Error | undefined {
 function changesOf(
   { tree }: { readonly tree: CgroupTree },
   prepared: Prepared,
-): { readonly before?: LiveContainer; readonly asked?: ContainerStep | undefined } {
+): { readonly before?: LiveContainer; readonly asked?: AskedUpdate } {
   const { container, wanted, shares, cgroup, resources } = prepared;
   const now = withShares(prepared.state, prepared);
   if (now === undefined) return {};
   const others = otherValues(tree, cgroup, container.resources, resources, wanted.memory ?? prepared.memory);
   const before = { ...now, ...others.before };
-  return { before, asked: containerChanges(before, { ...now, ...wanted, ...shares, ...others.after }) };
+  const sets = { id: container.containerId, ...wanted, ...shares };
+  return { before, asked: { changes: containerChanges(before, { ...now, ...sets, ...others.after }), sets } };
 }
 
 /** Returns the container's values to roll back to, with its stored shares if the request sets shares too. */

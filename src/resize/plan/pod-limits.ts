@@ -25,7 +25,7 @@ export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[
 }
 
 /** Returns the state with other limits of some containers, also of containers that do not run. */
-function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodState {
+export function stateWith(state: PodState, targets: readonly ContainerLimits[]): PodState {
   const targetOf = (container: string | undefined) => targets.find(({ id }) => id === container);
   const { declared } = state;
   return {

@@ -110,11 +110,11 @@ describe('the info of a pod', () => {
 
   test('has the previous allocated values after a failed update is rolled back', async () => {
     await update(150);
-    const gone = Object.assign(new Error('x'), { code: 14, details: 'no containerd', metadata: {} });
-    await expect(update(250, gone)).rejects.toBe(gone);
+    const failure = Object.assign(new Error('x'), { code: 13, details: 'runc failed', metadata: {} });
+    await expect(update(250, failure)).rejects.toBe(failure);
     const { state, lastError, containers } = await info();
     expect(state).toBe('Infeasible');
-    expect(lastError).toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
+    expect(lastError).toMatchObject({ reason: 'BACKEND_FAILED' });
     const four = { desired: limitOf(250), allocated: limitOf(150), actuated: limitOf(150), actual: limitOf(150) };
     expect(containers['c0']).toMatchObject(four);
     await update(160);

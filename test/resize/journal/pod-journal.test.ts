@@ -3,7 +3,9 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+import { Journal } from '../../../src/resize/journal/store.ts';
+import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => {
@@ -122,4 +124,29 @@ test('a transaction that did not begin, because the last fsync failed, leaves th
   await (await runtime.journal).check();
   expect(written()).toMatchObject({ resizes: [request] });
   expect(written()).not.toHaveProperty('transaction');
+});
+
+test('an update of a transaction that another process has begun counts as unanswered, and is dropped with its pod', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const memory = { from: bytes(100 * MiB), to: bytes(200 * MiB) };
+  const update = { kind: 'container', id: containerId(0), memory } as const;
+  await journal.begin(pod, [update], { volumes: new Map() });
+  expect(journal.unanswered.of(SANDBOX)).toEqual([]);
+  const store = await Journal.open(runtime.stateFolder);
+  const restarted = new PodJournal(Promise.resolve(store));
+  await restarted.restored();
+  expect(restarted.unanswered.of(SANDBOX)).toEqual([update]);
+  await restarted.forget(pod);
+  expect(restarted.unanswered.of(SANDBOX)).toEqual([]);
+  await store.close();
+});
+
+test('a transaction that repeats the steps of one that is left does not record them twice', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = (to: number) => ({ kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(to * MiB) }) as const;
+  for (const to of [400, 400, 500, 400, 500])
+    await (await journal.begin(pod, [step(to)], { volumes: new Map() })).failed('left');
+  expect(journal.transactionOf(pod)?.steps).toEqual([step(400), step(500)]);
 });

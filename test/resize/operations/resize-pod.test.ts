@@ -6,6 +6,8 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { MiB, cpuShares } from '../../../src/core/quantities/index.ts';
 import { type FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { encode } from '../../../src/runtime/index.ts';
+import { recover } from '../../../src/resize/execute/recover.ts';
 import { describeStep } from '../../../src/resize/model/step.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -199,7 +201,11 @@ describe('the rollback of ResizePod', () => {
       throw new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
     });
     const changed = { memory: mi(250), cpu: cpu(30_000) };
-    await expect(web.resize(desired({ c0: changed, c1: changed }))).rejects.toMatchObject({ code: 4 });
+    runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
+    const resize = web.resize(desired({ c0: changed, c1: changed }));
+    // The update may still arrive at this moment.
+    await expect(resize).rejects.toMatchObject({ reason: 'UNDO_FAILED', message: /context deadline exceeded/ });
+    expect(await recover(runtime.context)).toBe(true);
     expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
   });
