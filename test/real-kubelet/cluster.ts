@@ -158,7 +158,8 @@ export class Cluster {
     const service = [`ExecStart=${command}`, 'Restart=always', `StandardOutput=${log}`, `StandardError=${log}`];
     writeFileSync(UNIT, ['[Unit]', 'StartLimitIntervalSec=0', '[Service]', ...service, ''].join('\n'));
     execFileSync('systemctl', ['daemon-reload']);
-    execFileSync('systemctl', ['start', 'kubelet.service']);
+    // The kubelet of an earlier cluster may still run.
+    execFileSync('systemctl', ['restart', 'kubelet.service']);
     await until(() => this.isNodeReady(), 'the node to be ready', 120);
   }
 
