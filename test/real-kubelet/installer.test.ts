@@ -168,6 +168,9 @@ test('removing the label uninstalls the shim and leaves nothing, though the rest
   expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
   expect([existsSync('/usr/local/lib/cri-resize-shim'), readdirSync(STAGING)]).toEqual([false, []]);
   expect(await events()).toEqual(expect.arrayContaining(['ShimInstalled', 'ShimUninstalling']));
+  const { metadata } = await cluster.api.get<{ metadata: { labels: Record<string, string> } }>(`/api/v1/nodes/${NODE}`);
+  // `restore` removes it: nobody is left on the node that could (docs/kubernetes.md).
+  expect(['removing', undefined]).toContain(metadata.labels['cri-resize-shim.io/version']);
   await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
 }, 300_000);

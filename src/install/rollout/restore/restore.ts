@@ -25,7 +25,7 @@ const SHOWN = 10;
 
 /**
  * Removes the label from all nodes, which makes their pods uninstall the shim in turns, and waits until the pods are gone, except those on
- * nodes that are not Ready. Returns the exit code: 0, or 1 if the shim may still be installed on a node. Rejects only with the reason of the signal.
+ * nodes that are not Ready. Returns the exit code: 0, or 1 if no removal has begun on a node, or one has failed. Rejects only with the reason of the signal.
  */
 export async function restore(context: RestoreContext, signal: AbortSignal): Promise<0 | 1> {
   const { api, label, say } = context;
@@ -38,21 +38,32 @@ export async function restore(context: RestoreContext, signal: AbortSignal): Pro
   const named = (path: string, selector: string): Promise<string[]> =>
     retry('the API server cannot be asked', context, signal, (at) => namesOf(api, path, selector, at));
   for (const node of await named(NODES, `${label.key}=${label.value}`)) {
-    await retry(`${node} cannot be changed`, context, signal, (at) => labelNode(api, node, label.key, undefined, at));
+    await withoutLabel(context, node, label.key, signal);
     say(`${node}: the label is removed`);
   }
   await podsGone(context, signal);
   const begun = await named(NODES, `${VERSION_LABEL}=${REMOVING}`);
   const left = (await named(NODES, VERSION_LABEL)).filter((node) => !begun.includes(node));
-  if (left.length > 0) say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
-  if (begun.length > 0)
+  if (begun.length > 0) {
+    // The usual case: the restarted kubelet ends the pod, which no longer fits the node, and the host completes the removal.
     say(
-      `the pods on ${shown(begun)} ended before the end of the removal: run \`resizectl uninstall\` there to be sure`,
+      `on ${shown(begun)} the pod ended before the removal did: \`resizectl doctor\` there says whether the shim is gone`,
     );
-  const [first] = [...left, ...begun];
-  if (first === undefined) say('the shim is uninstalled on all nodes');
-  else say(`after that, for each node: kubectl label node ${first} ${VERSION_LABEL}-`);
-  return first === undefined ? 0 : 1;
+    for (const node of begun) await withoutLabel(context, node, VERSION_LABEL, signal);
+  }
+  const [first] = left;
+  if (first === undefined) {
+    say('the shim is removed from all nodes');
+    return 0;
+  }
+  say(`the shim is still installed on ${shown(left)}: run \`resizectl uninstall\` there`);
+  say(`after that, for each node: kubectl label node ${first} ${VERSION_LABEL}-`);
+  return 1;
+}
+
+function withoutLabel(context: RestoreContext, node: string, label: string, signal: AbortSignal): Promise<void> {
+  const { api } = context;
+  return retry(`${node} cannot be changed`, context, signal, (at) => labelNode(api, node, label, undefined, at));
 }
 
 /** Waits until the pods of the installer are gone, except those on nodes that are not Ready, which it logs. */
