@@ -16,6 +16,8 @@ export interface Ended {
 /** Most of the output of one command, in characters. */
 const LONGEST_OUTPUT = 64 * 1024 * 1024;
 const REQUEST_TIMEOUT = '30s';
+/** The longest time for a command on a node: doctor takes a few seconds, a node that hangs has no end. */
+const EXEC_MS = 60_000;
 
 /**
  * Runs kubectl, which knows the cluster, the user's credentials and proxies: a plugin runs next to it. Says what it waits for after 5 s.
@@ -23,11 +25,15 @@ const REQUEST_TIMEOUT = '30s';
 export class Kubectl {
   readonly #flags: readonly string[];
   readonly #waiting: <Result>(what: string, work: Promise<Result>) => Promise<Result>;
+  readonly #execMs: number;
 
+  /** @param execMs the longest time of {@link exec}, in milliseconds */
   constructor(
     { context, kubeconfig }: KubectlOptions,
     waiting: <Result>(what: string, work: Promise<Result>) => Promise<Result>,
+    execMs = EXEC_MS,
   ) {
+    this.#execMs = execMs;
     this.#flags = [
       ...(context === undefined ? [] : [`--context=${context}`]),
       ...(kubeconfig === undefined ? [] : [`--kubeconfig=${kubeconfig}`]),
@@ -35,34 +41,33 @@ export class Kubectl {
     this.#waiting = waiting;
   }
 
-  /** Returns objects as JSON. Rejects with UsageError and kubectl's own message. */
+  /** Returns objects as JSON. Rejects with kubectl's own message; with UsageError if there is no such object. */
   async get(...args: readonly string[]): Promise<unknown> {
-    const { code, out, err } = await this.#run([
-      'get',
-      ...args,
-      '--output=json',
-      `--request-timeout=${REQUEST_TIMEOUT}`,
-    ]);
-    if (code !== 0) throw new UsageError(`kubectl get ${args.join(' ')}: ${messageIn(err)}`);
-    return JSON.parse(out);
+    const flags = ['--output=json', `--request-timeout=${REQUEST_TIMEOUT}`];
+    const { code, out, err } = await this.#run(['get', ...args, ...flags]);
+    if (code === 0) return JSON.parse(out);
+    const message = `kubectl get ${args.join(' ')}: ${messageIn(err)}`;
+    throw /\bnot found$/.test(message) ? new UsageError(message) : new Error(message);
   }
 
-  /** Runs a command in a container. Returns its exit code; kubectl's own failure has the exit code 1. */
+  /** Runs a command in a container. Returns its exit code; kubectl's own failure, and no end in time, have the exit code 1. */
   exec(
     pod: { readonly namespace: string; readonly name: string },
     container: string,
     command: readonly string[],
   ): Promise<Ended> {
     const where = [`--namespace=${pod.namespace}`, pod.name, `--container=${container}`];
-    return this.#run(['exec', ...where, '--', ...command]);
+    return this.#run(['exec', ...where, '--', ...command], this.#execMs);
   }
 
-  async #run(args: readonly string[]): Promise<Ended> {
+  async #run(args: readonly string[], timeout?: number): Promise<Ended> {
     const all = [...this.#flags, ...args];
     const options = { reject: false, stdin: 'ignore', stripFinalNewline: false, maxBuffer: LONGEST_OUTPUT } as const;
-    const result = await this.#waiting(`kubectl ${args.slice(0, 3).join(' ')}`, execa('kubectl', all, options));
+    const running = execa('kubectl', all, { ...options, ...(timeout !== undefined && { timeout }) });
+    const result = await this.#waiting(`kubectl ${args.slice(0, 3).join(' ')}`, running);
+    if (result.timedOut) return { code: 1, out: '', err: `no answer within ${Math.ceil((timeout ?? 0) / 1000)} s\n` };
     if (result.exitCode === undefined)
-      throw new UsageError(`kubectl cannot be run: ${result.shortMessage ?? 'no exit code'}`);
+      throw new Error(`kubectl cannot be run: ${result.shortMessage ?? 'no exit code'}`);
     return { code: result.exitCode, out: result.stdout, err: result.stderr };
   }
 }

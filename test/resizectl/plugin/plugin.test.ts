@@ -94,6 +94,12 @@ describe('status and plan', () => {
     expect([code, err]).toEqual([2, 'kubectl-resizectl: kubectl get pod web --namespace=team: pods "web" not found\n']);
   });
 
+  test('fail with exit code 1 if the API server does not answer', async () => {
+    answers[`get pod web ${END}`] = [1, '', 'Unable to connect to the server: dial tcp: connection refused\n'];
+    const { code, err } = await plugin('status', 'web');
+    expect([code, err]).toEqual([1, expect.stringContaining('kubectl get pod web: Unable to connect to the server')]);
+  });
+
   test('list the pods of a node', async () => {
     answers[onNode('n1', 'top')] = [0, 'NAMESPACE\n'];
     expect(await plugin('status', '--node', 'n1')).toMatchObject({ code: 0, out: 'NAMESPACE\n' });
@@ -180,7 +186,7 @@ describe('fleet', () => {
 test('a machine without kubectl says so', async () => {
   vi.stubEnv('PATH', '/nowhere');
   const { code, err } = await plugin('fleet');
-  expect(code).toBe(2);
+  expect(code).toBe(1);
   expect(err).toContain('kubectl cannot be run');
 });
 
