@@ -41,6 +41,7 @@ export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command
   { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
   { files: /^test\/chaos\/chaos\.test\.ts$/, command: 'npm run chaos -- --rounds 20' },
   { files: /^test\/soak\/soak\.test\.ts$/, command: 'npm run soak' },
+  { files: /^test\/blocking\/blocking\.test\.ts$/, command: 'npm run blocking' },
   { files: /^test\/stock-kernel\/[^/]+\.test\.ts$/, command: 'npm run stock-kernel' },
   { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
 ];

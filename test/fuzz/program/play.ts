@@ -9,7 +9,7 @@ import type { Session, SocketName } from './session.ts';
 export type Addresses = Readonly<Record<SocketName, string | number>>;
 
 /** Longer than any call of the fuzzer takes: a call that has no answer by then has none. */
-const ANSWER_MS = 30_000;
+const ANSWER_MS = 120_000;
 
 /** Sends a session's inputs, and waits for the answers. Returns how many inputs were sent. Rejects with a {@link Finding}. */
 export async function play(session: Session, addresses: Addresses): Promise<number> {
