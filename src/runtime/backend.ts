@@ -81,6 +81,7 @@ export class Backend {
     if (changes) crashPoint('backend-call-before', methodOf(path));
     try {
       if (this.#isLost) await this.#nextAttempt(options.deadline);
+      if (this.#closed) throw stopping();
       return await this.#unary(path, request, options);
     } finally {
       if (changes) crashPoint('backend-call-after', methodOf(path));
@@ -88,7 +89,9 @@ export class Backend {
   }
 
   get #isLost(): boolean {
-    return this.#client.getChannel().getConnectivityState(false) === connectivityState.TRANSIENT_FAILURE;
+    return (
+      !this.#closed && this.#client.getChannel().getConnectivityState(false) === connectivityState.TRANSIENT_FAILURE
+    );
   }
 
   /** Resolves when there is a connection again, or {@link NEXT_ATTEMPT_MS} is over. */
@@ -209,10 +212,20 @@ export class Backend {
     return true;
   }
 
+  /** Whether the shim makes no more calls, because it stops. */
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
   close(): void {
     this.#closed = true;
     this.#client.close();
   }
+}
+
+function stopping(): Error {
+  const details = 'the shim stops';
+  return Object.assign(new Error(details), { code: CANCELLED, details, metadata: new Metadata() });
 }
 
 function decodeResponse<Method extends RuntimeMethod>(method: Method, response: Buffer): Messages[`${Method}Response`] {

@@ -1,3 +1,4 @@
+import { type CpuShares, reportedShares } from '../core/quantities/index.ts';
 import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } from './messages.ts';
 
 /**
@@ -13,7 +14,7 @@ export interface PodDescription {
   readonly cgroupParent: string;
   readonly annotations: Readonly<Record<string, string>>;
   /** CPU shares that the pod was created with; undefined when it does not say. */
-  readonly cpuShares: number | undefined;
+  readonly cpuShares: CpuShares | undefined;
   readonly overhead: DescribedResources;
 }
 
@@ -45,13 +46,12 @@ export function describePod(response: Messages['PodSandboxStatusResponse']): Pod
   const metadata = object(config.metadata);
   const linux = object(config.linux);
   if (response.status === null || Object.keys(metadata).length === 0) return undefined;
-  const shares = integer(object(linux.resources).cpu_shares);
   return {
     sandboxId: response.status.id,
     metadata: { uid: text(metadata.uid), name: text(metadata.name), namespace: text(metadata.namespace) },
     cgroupParent: text(linux.cgroup_parent),
     annotations: strings(config.annotations),
-    cpuShares: shares === 0 ? undefined : shares,
+    cpuShares: reportedShares(integer(object(linux.resources).cpu_shares)),
     overhead: describeResources(object(linux.overhead)),
   };
 }
@@ -63,14 +63,13 @@ export function describeRequestedPod(
 ): PodDescription | undefined {
   if (config === null || config.metadata === null) return undefined;
   const { metadata, annotations, linux } = config;
-  const shares = Number(linux?.resources?.cpu_shares ?? 0n);
   const overhead = linux?.overhead ?? undefined;
   return {
     sandboxId,
     metadata,
     cgroupParent: linux?.cgroup_parent ?? '',
     annotations,
-    cpuShares: shares === 0 ? undefined : shares,
+    cpuShares: reportedShares(linux?.resources?.cpu_shares ?? 0n),
     overhead: {
       memoryBytes: Number(overhead?.memory_limit_in_bytes ?? 0n),
       cpuQuotaMicroseconds: Number(overhead?.cpu_quota ?? 0n),

@@ -8,7 +8,7 @@ import {
   sharesToReport,
 } from '../cgroups/index.ts';
 import type { ReportedResources } from '../runtime/index.ts';
-import { type Bytes, type Limit, cpuShares } from '../core/quantities/index.ts';
+import { type Bytes, type Limit, reportedShares } from '../core/quantities/index.ts';
 
 /**
  * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they agree. -1 is
@@ -52,7 +52,7 @@ function weightDifferences({ cpuWeight }: CgroupLimits, reported: ReportedResour
   if (cpuWeight === undefined || cpuWeight === 0) return {};
   const stored = reported?.cpu_shares ?? 0;
   if (stored === 0 && cpuWeight === DEFAULT_WEIGHT) return {};
-  const shares = sharesToReport(cpuWeight, stored > 0 ? cpuShares(stored) : undefined, 'new');
+  const shares = sharesToReport(cpuWeight, reportedShares(stored), 'new');
   return shares === stored ? {} : { cpu_shares: shares };
 }
 

@@ -1,6 +1,6 @@
 import { formulasOf, weightOfShares } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { type CpuShares, type CpuWeight, cpuShares } from '../core/quantities/index.ts';
+import type { CpuShares, CpuWeight } from '../core/quantities/index.ts';
 
 /**
  * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live weight
@@ -9,6 +9,6 @@ import { type CpuShares, type CpuWeight, cpuShares } from '../core/quantities/in
  */
 export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
   if (live === undefined) return undefined;
-  const known = pod.cpuShares === undefined ? [] : formulasOf(live, cpuShares(pod.cpuShares));
+  const known = pod.cpuShares === undefined ? [] : formulasOf(live, pod.cpuShares);
   return weightOfShares(shares, known.length === 1 && known[0] === 'new' ? 'new' : 'old');
 }

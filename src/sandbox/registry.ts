@@ -143,7 +143,8 @@ export class Registry {
         this.#log.info({ ...this.size, ms }, 'registry compared with the backend');
         return true;
       } catch (error) {
-        this.#log.warn({ error: messageOf(error) }, 'registry could not be compared with the backend');
+        if (!this.#backend.isClosed)
+          this.#log.warn({ error: messageOf(error) }, 'registry could not be compared with the backend');
         return false;
       }
     });

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { isServiceError } from '../../src/core/errors/index.ts';
 import { Backend, runtimePath } from '../../src/runtime/index.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;
@@ -72,4 +73,17 @@ test('a call to a backend that is not there fails soon, with the reason', async 
     details: expect.stringContaining('No connection established') as string,
   });
   expect(performance.now() - start).toBeLessThan(2000);
+});
+
+test('a call that waits for the next attempt, or begins, when the shim stops ends with an error of gRPC', async () => {
+  server.forceShutdown();
+  const broken = createServer().listen(path);
+  await attempts(broken, 1);
+  const waiting = backend.call(runtimePath('UpdateContainerResources'), NOTHING);
+  backend.close();
+  await expect(waiting).rejects.toSatisfy(isServiceError);
+  await expect(backend.call(runtimePath('UpdateContainerResources'), NOTHING)).rejects.toMatchObject({
+    ...{ code: 1, details: 'the shim stops' },
+  });
+  await new Promise((resolve) => broken.close(resolve));
 });

@@ -30,6 +30,14 @@ export const bytes = (value: number): Bytes => natural(value, 'bytes') as Bytes;
 export const microseconds = (value: number): Microseconds => natural(value, 'microseconds') as Microseconds;
 /** Returns a number as CPU shares. Throws RangeError if it is negative or not a safe integer. */
 export const cpuShares = (value: number): CpuShares => natural(value, 'shares') as CpuShares;
+/**
+ * Returns the CPU shares that a runtime reports; undefined for 0, which is none, and for what no kernel has: what a runtime says may be
+ * wrong, and must not end a call.
+ */
+export function reportedShares(value: number | bigint): CpuShares | undefined {
+  const shares = Number(value);
+  return Number.isSafeInteger(shares) && shares > 0 ? cpuShares(shares) : undefined;
+}
 /** Returns a number as a cpu.weight. Throws RangeError if it is negative or not a safe integer. */
 export const cpuWeight = (value: number): CpuWeight => natural(value, 'weight') as CpuWeight;
 

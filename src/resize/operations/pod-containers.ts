@@ -1,5 +1,5 @@
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
+import { type CpuShares, cpuShares, reportedShares } from '../../core/quantities/index.ts';
 import type { DesiredPod, KnownValues } from '../model/index.ts';
 import {
   type Limits,
@@ -66,7 +66,10 @@ type SharesById = ReadonlyMap<string, CpuShares | undefined>;
 /** Returns the shares that the runtime stores. */
 export const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
   new Map(
-    containers.map(({ containerId, resources }) => [containerId, cpuShares(Number(resources?.cpu_shares ?? 0n))]),
+    containers.map(({ containerId, resources }) => [
+      containerId,
+      reportedShares(resources?.cpu_shares ?? 0n) ?? cpuShares(0),
+    ]),
   );
 
 /** Returns the state with the quotas that the runtime stores where the kernel's are rounded. */

@@ -1,6 +1,6 @@
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Backend, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { type Bytes, type Limit, bytes, cpuShares } from '../../core/quantities/index.ts';
+import { type Bytes, type CpuShares, type Limit, bytes, reportedShares } from '../../core/quantities/index.ts';
 import { type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Log } from '../../observe/index.ts';
@@ -99,11 +99,10 @@ async function containersOf(
     if (container?.state !== ContainerState.RUNNING) continue;
     const cgroup = await containerCgroup(container, pod, context.procRoot);
     if (cgroup === undefined) continue;
-    const shares = Number(container.resources?.cpu_shares ?? 0n);
     views.push({
       id: containerId,
       name: container.name,
-      limits: await limitsOf(context, cgroup, shares === 0 ? undefined : shares),
+      limits: await limitsOf(context, cgroup, reportedShares(container.resources?.cpu_shares ?? 0n)),
     });
   }
   return views.toSorted(byName);
@@ -112,7 +111,7 @@ async function containersOf(
 async function limitsOf(
   context: { readonly tree: CgroupTree },
   cgroup: CgroupPath,
-  shares: number | undefined,
+  shares: CpuShares | undefined,
 ): Promise<ActualValues> {
   const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
   const current = context.tree.readMemoryCurrent(cgroup);
@@ -120,7 +119,7 @@ async function limitsOf(
     memory: memoryMax,
     memoryUsed: current,
     cpu: cpuMax ?? NO_CPU_LIMIT,
-    ...(shares !== undefined && { shares: cpuShares(shares) }),
+    ...(shares !== undefined && { shares }),
     weight: cpuWeight,
     load: await readLoad(context.tree, cgroup),
   };

@@ -1,5 +1,5 @@
 import { DEFAULT_CPU_PERIOD, cpuMaxOfCri, memoryMaxOfCri } from '../../cgroups/index.ts';
-import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
+import { type CpuShares, cpuShares, reportedShares } from '../../core/quantities/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { settingsIn, swapIn } from './container-settings.ts';
 import type { EffectiveLimits, Limits, Settings } from './limits.ts';
@@ -36,7 +36,7 @@ export function storedValues(resources: LinuxContainerResources | null | undefin
   const swap = swapIn(resources);
   return {
     ...limits,
-    shares: cpuShares(Number(resources?.cpu_shares ?? 0n)),
+    shares: reportedShares(resources?.cpu_shares ?? 0n) ?? cpuShares(0),
     ...(swap !== undefined && { swap }),
     settings: settingsIn(resources),
   };

@@ -46,3 +46,21 @@ test('the load of pod and containers is read', async () => {
   expect(limits.load).toMatchObject({ unreclaimable: 500_000, memoryStalled: 2.5, cpuTime: undefined });
   expect(containers[0]?.limits.load).toMatchObject({ cpuTime: 5000, memoryStalled: undefined });
 });
+
+test('shares that no kernel has are not reported, and the pod is', async () => {
+  runtime.on('ContainerStatus', () =>
+    encode('ContainerStatusResponse', {
+      status: {
+        id: containerId(0),
+        metadata: { name: 'web' },
+        state: 1,
+        resources: { linux: { cpu_shares: -5n } },
+      },
+      info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 }) },
+    }),
+  );
+  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
+  const { containers } = await describePod(runtime.context, SANDBOX);
+  expect(containers[0]?.limits).toMatchObject({ memory: 64 * MiB });
+  expect(containers[0]?.limits).not.toHaveProperty('shares');
+});
