@@ -8,13 +8,14 @@ const mayImport = {
   bypass: ['core'],
   cgroups: ['core'],
   tmpfs: ['core'],
-  runtime: ['core'],
+  runtime: ['server/http2', 'core'],
   kubelet: ['cgroups', 'observe', 'core'],
   endpoint: ['observe', 'core'],
   sandbox: ['kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
   resize: ['sandbox', 'kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
   grpc: ['runtime', 'observe', 'core'],
   server: ['grpc', 'resize', 'sandbox', 'kubelet', 'cgroups', 'runtime', 'observe', 'core'],
+  'server/http2': [],
   api: ['grpc', 'resize', 'sandbox', 'runtime', 'observe', 'core'],
   'api/wire': ['grpc', 'core'],
   monitoring: ['resize', 'sandbox', 'observe', 'core'],
@@ -25,7 +26,7 @@ const mayImport = {
   'install/kubelet': ['install/host', 'endpoint', 'core'],
   'install/node': ['install/host', 'install/kubelet', 'endpoint', 'cgroups', 'config', 'core'],
   'install/rollout': ['install/node', 'endpoint', 'kubernetes/client', 'config', 'observe', 'core'],
-  resizectl: ['install/node', 'bypass', 'api/wire', 'config', 'observe', 'core'],
+  resizectl: ['install/node', 'systemd', 'bypass', 'api/wire', 'config', 'observe', 'core'],
 };
 
 // Inside src/resize: each folder imports only from the folders above it in this list.
@@ -73,7 +74,10 @@ module.exports = {
       name: `${folder}-is-imported-through-its-index`,
       severity: 'error',
       from: { path: '^src/', pathNot: `^src/${folder}/` },
-      to: { path: `^src/${folder}/`, pathNot: [`^src/${folder}/index\\.ts$`, '^src/api/wire/index\\.ts$'] },
+      to: {
+        path: `^src/${folder}/`,
+        pathNot: [`^src/${folder}/index\\.ts$`, '^src/(api/wire|server/http2|grpc/grpc-js)/index\\.ts$'],
+      },
     })),
     {
       name: 'resize-model-and-plan-are-pure',
@@ -92,6 +96,28 @@ module.exports = {
       severity: 'error',
       from: { path: '^src/', pathNot: '^src/(monitoring/|daemon/metrics\\.ts$)' },
       to: { path: '^src/monitoring/', dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'grpc-js-servers-are-loaded-with-their-first-client',
+      severity: 'error',
+      from: { path: '^src/', pathNot: '^src/(grpc/grpc-js/|api/server\\.ts$|server/handlers/serving/js-server\\.ts$)' },
+      to: { path: '^src/grpc/grpc-js/', dependencyTypesNot: ['type-only'] },
+    },
+    {
+      name: 'grpc-js-client-of-streams-is-loaded-with-the-first-of-them',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '^src/runtime/stream-client\\.ts$', dependencyTypesNot: ['type-only', 'dynamic-import'] },
+    },
+    {
+      name: 'grpc-js-is-used-by-resizectl-and-lazy-files-alone',
+      severity: 'error',
+      from: {
+        path: '^src/',
+        pathNot:
+          '^src/(runtime/stream-client\\.ts$|grpc/grpc-js/|api/server\\.ts$|server/handlers/serving/js-server\\.ts$|resizectl/)',
+      },
+      to: { path: '@grpc/grpc-js', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'kubernetes-client-is-used-in-one-file',

@@ -1,5 +1,21 @@
 import tseslint from 'typescript-eslint';
 
+const STEADY = 'Use steadyNow, or wallTime for what is shown or stored.';
+const dateSyntax = {
+  selector: ":matches(NewExpression[arguments.length=0], CallExpression)[callee.name='Date']",
+  message: STEADY,
+};
+const product = "BinaryExpression[operator='*'][right.value=1024]";
+const mebibyteSyntax = {
+  selector: [
+    `${product}:matches([left.value=1024], [left.right.value=1024])`,
+    "BinaryExpression[operator='<<'][left.value=1][right.value=20]",
+    "BinaryExpression[operator='**']:matches([left.value=2][right.value=20], [left.value=1024][right.value=2])",
+    'Literal[value=1048576][raw=/^[0-9]/]',
+  ].join(', '),
+  message: 'Use MiB of core/quantities.',
+};
+
 export default tseslint.config(
   { ignores: ['dist/', 'node_modules/', 'tools/*.mjs', '*.config.js', '.dependency-cruiser.cjs'] },
   ...tseslint.configs.strictTypeChecked,
@@ -22,22 +38,21 @@ export default tseslint.config(
     files: ['src/**/*.ts'],
     ignores: ['src/core/concurrency/clock.ts'],
     rules: {
-      'no-restricted-properties': [
-        'error',
-        { object: 'Date', property: 'now', message: 'Use steadyNow, or wallTime for what is shown or stored.' },
-      ],
-      'no-restricted-syntax': [
-        'error',
-        {
-          selector: ":matches(NewExpression[arguments.length=0], CallExpression)[callee.name='Date']",
-          message: 'Use steadyNow, or wallTime for what is shown or stored.',
-        },
-      ],
+      'no-restricted-properties': ['error', { object: 'Date', property: 'now', message: STEADY }],
+      'no-restricted-syntax': ['error', dateSyntax, mebibyteSyntax],
     },
+  },
+  {
+    files: ['src/core/quantities/sizes.ts'],
+    rules: { 'no-restricted-syntax': ['error', dateSyntax] },
   },
   {
     // Tests and command-line tools print; tests may assert what the type system cannot know.
     files: ['test/**/*.ts', 'bench/**/*.ts', 'demo/**/*.ts'],
-    rules: { 'no-console': 'off', '@typescript-eslint/no-non-null-assertion': 'off' },
+    rules: {
+      'no-console': 'off',
+      'no-restricted-syntax': ['error', mebibyteSyntax],
+      '@typescript-eslint/no-non-null-assertion': 'off',
+    },
   },
 );

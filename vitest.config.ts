@@ -11,8 +11,8 @@ const stockKernel = 'test/stock-kernel/*.test.ts';
 /** In the node with Debian's kernel, qemu may translate every instruction. */
 const slowness = process.env['NODE_KERNEL'] === 'debian' ? 5 : 1;
 const inNode = {
-  testTimeout: 120_000 * slowness,
-  hookTimeout: 120_000 * slowness,
+  testTimeout: 300_000 * slowness,
+  hookTimeout: 300_000 * slowness,
   fileParallelism: false,
   maxWorkers: 1,
 };
@@ -28,6 +28,7 @@ export default defineConfig({
           exclude: ['test/e2e/**', matrix, crash, chaos, soak, blocking, kubelet, stockKernel],
           // Property tests compute for several seconds, and a busy machine makes that minutes.
           testTimeout: 180_000,
+          hookTimeout: 180_000,
         },
       },
       { test: { name: 'e2e', include: ['test/e2e/**/*.test.ts'], ...inNode } },
@@ -39,7 +40,7 @@ export default defineConfig({
       // A test here is a round.
       { test: { name: 'chaos', include: [chaos], ...inNode, testTimeout: 180_000 } },
       // A test here is a scenario with all its points.
-      { test: { name: 'crash', include: [crash], ...inNode, testTimeout: 900_000 } },
+      { test: { name: 'crash', include: [crash], ...inNode, testTimeout: 1_800_000 } },
     ],
   },
 });

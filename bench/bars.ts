@@ -1,57 +1,154 @@
-import type { Measurement, Resources } from './measure.ts';
+import type { SideName } from './calls/sides.ts';
+import type { Measurement } from './calls/measure.ts';
+import type { ClientKind } from './client/client.ts';
+import type { Results } from './run.ts';
 import type { WorkResult } from './work/index.ts';
 
 /** The limits that `npm run bench -- --check` enforces. */
 
-interface OperationBar {
-  readonly op: string;
-  readonly inFlight: number;
-  readonly what: 'p50' | 'rps';
-  /** Maximum for p50, or minimum for calls per second, as a share of direct's. */
+interface Bar {
+  readonly name: string;
+  readonly unit: string;
   readonly limit: number;
+  /** The limit is the least that is allowed. */
+  readonly isLeast?: true;
+  /** Undefined if it was not measured. */
+  readonly figure: (results: Results) => number | undefined;
 }
 
-const operationBars: readonly OperationBar[] = [
-  { op: 'Version', inFlight: 1, what: 'p50', limit: 1.7 },
-  { op: 'Version', inFlight: 16, what: 'rps', limit: 0.85 },
-  { op: 'ListContainers 500', inFlight: 1, what: 'p50', limit: 1.15 },
-  { op: 'ContainerStatus amended', inFlight: 1, what: 'p50', limit: 2.5 },
+/** kubelet's client; without Go the one of bare frames takes its place. */
+const KUBELET: readonly ClientKind[] = ['grpc-go', 'frames'];
+
+const callBars: readonly Bar[] = [
+  {
+    name: 'Version, 1 in flight: time that the shim adds',
+    unit: "times the relay's",
+    limit: 1.5,
+    figure: of('Version', 1, KUBELET, (measurement) => added(measurement, 'shim') / added(measurement, 'relay')),
+  },
+  {
+    name: 'Version, 16 in flight: calls a second',
+    unit: "times the relay's",
+    limit: 0.95,
+    isLeast: true,
+    figure: of('Version', 16, KUBELET, ({ sides }) => sides.shim.rps / (sides.relay?.rps ?? Number.NaN)),
+  },
+  { ...p50Bar('Status verbose, amended', KUBELET, 1.5) },
+  { ...p50Bar('ContainerStatus, amended', ['frames'], 1.6), name: 'ContainerStatus, amended, bare frames' },
+  { ...p50Bar('RuntimeConfig, handled', ['grpc-js'], 2.5), name: 'RuntimeConfig, handled, grpc-js' },
+  { ...p50Bar('ListContainers, 500 of the fake', ['grpc-js'], 1.15) },
+  {
+    name: 'New connection and one Version',
+    unit: 'ms',
+    limit: 2,
+    figure: of('New connection and one Version', 1, KUBELET, ({ sides }) => sides.shim.p50us / 1000),
+  },
 ];
 
-const resourceBars = { rssMB: 80, startMs: 300 } as const satisfies Partial<Record<keyof Resources, number>>;
+/** Bars of works: the median of what has this name, and on what it was measured. */
+const workBars: readonly (readonly [work: string, unit: string, limit: number, on?: string])[] = [
+  ['First ContainerStatus of a container', 'ms', 6.5],
+  ['Plan for 10 containers', 'us', 100],
+  ['ResizePod of 3 containers', 'ms', 2],
+  ['ResizePod of 3 containers, CPU time', 'ms', 3],
+  ['Remount of a volume', 'ms', 1],
+  ['Recovery of 1,000 pods', 'ms', 600],
+  ['Packaged daemon, first answer', 'ms', 100],
+  ...['Packaged daemon', 'Single executable'].flatMap((name) => [
+    [`${name}, memory when idle`, 'MB', 56] as const,
+    [`${name}, memory under load`, 'MB', 64] as const,
+    [`${name}, anonymous memory when idle`, 'MB', 14] as const,
+    [`${name}, anonymous memory under load`, 'MB', 18] as const,
+  ]),
+  ['Growth, heap of each pod and container', 'KiB', 4],
+  ['Growth, longest turn of all', 'ms', 10, '1000 pods'],
+  ['Real load: CPU time of the shim', "times containerd's", 0.25],
+  ['Real load: p99 added', 'ms', 1],
+  ['Real load: slowest call added', 'ms', 5],
+  ...['UpdateContainerResources', 'ResizePod'].flatMap((name) => [
+    [`Storm, ${name}: slowest pod`, 'times', 3] as const,
+    [`Storm, ${name}: p99 of a forwarded call`, 'times', 3] as const,
+  ]),
+];
 
-/** Maximum p50, in the unit of the result. */
-const workBars: Readonly<Record<string, number>> = {
-  'Plan for 10 containers': 100,
-  'ResizePod of 3 containers': 5,
-  'Remount of a volume': 1,
-  'Recovery of 250 pods': 1500,
-  'Packaged daemon, first answer': 250,
-  'Packaged daemon, memory when idle': 60,
-};
+const leastWorkBars: readonly (readonly [work: string, unit: string, limit: number])[] = [
+  ['Storm, UpdateContainerResources: throughput', 'times', 0.95],
+  ['Storm, ResizePod: throughput', 'times', 0.95],
+];
+
+export const bars: readonly Bar[] = [
+  ...callBars,
+  ...workBars.map(([work, unit, limit, on]) => ({ ...workBar(work, unit, limit), figure: figureOf(work, on) })),
+  ...leastWorkBars.map(([work, unit, limit]) => ({ ...workBar(work, unit, limit), isLeast: true as const })),
+  {
+    name: 'Growth from 110 to 1,000 pods, of what grows most',
+    unit: 'times linear',
+    limit: 1.1,
+    figure: ({ workResults }) => mostGrowth(workResults),
+  },
+];
+
+function workBar(name: string, unit: string, limit: number): Bar {
+  return { name, unit, limit, figure: figureOf(name) };
+}
+
+function figureOf(work: string, on?: string): Bar['figure'] {
+  return ({ workResults }) =>
+    workResults.find((result) => result.work === work && (on === undefined || result.on === on))?.p50;
+}
+
+function p50Bar(op: string, clients: readonly ClientKind[], limit: number): Bar {
+  const figure = of(op, 1, clients, ({ sides }) => sides.shim.p50us / sides.direct.p50us);
+  return { name: op, unit: 'times direct', limit, figure };
+}
+
+/** The figure of the call with the first of these clients that was measured. */
+function of(
+  op: string,
+  inFlight: number,
+  clients: readonly ClientKind[],
+  figure: (measurement: Measurement) => number,
+): Bar['figure'] {
+  return ({ measurements }) => {
+    const found = clients
+      .map((client) => measurements.find((one) => one.op === op && one.inFlight === inFlight && one.client === client))
+      .find((one) => one !== undefined);
+    return found && figure(found);
+  };
+}
+
+/** The time that a side adds to the direct median, in microseconds. */
+const added = ({ sides }: Measurement, side: SideName): number =>
+  (sides[side]?.p50us ?? Number.NaN) - sides.direct.p50us;
+
+const [FEW, MANY] = [110, 1000];
+/** They have a limit of their own, and are too short to be compared. */
+const isCompared = ({ work }: WorkResult): boolean => work.startsWith('Growth, ') && !work.includes('longest turn');
+
+/** How much more than its share of pods a figure grows: the most of all. */
+function mostGrowth(results: readonly WorkResult[]): number | undefined {
+  const growths = results.filter(isCompared).flatMap(({ work, on, p50 }) => {
+    const few = results.find((result) => result.work === work && result.on === `${FEW} pods`)?.p50;
+    return on === `${MANY} pods` && few !== undefined ? [p50 / few / (MANY / FEW)] : [];
+  });
+  return growths.length === 0 ? undefined : Math.max(...growths);
+}
 
 export interface Verdict {
-  readonly text: string;
-  readonly met: boolean;
+  readonly name: string;
+  readonly unit: string;
+  /** `at most 1.5` */
+  readonly limit: string;
+  readonly figure: number;
+  readonly isMet: boolean;
 }
 
-/** Undefined without a limit. */
-export function judge(measurement: Measurement): Verdict | undefined {
-  const bar = operationBars.find(({ op, inFlight }) => op === measurement.op && inFlight === measurement.inFlight);
-  if (bar === undefined) return undefined;
-  return bar.what === 'p50'
-    ? verdict(`p50 <= ${bar.limit}`, measurement.ratio <= bar.limit)
-    : verdict(`calls/s >= ${bar.limit}`, measurement.rpsRatio >= bar.limit);
+/** Returns the verdicts about everything that was measured. */
+export function judge(results: Results): Verdict[] {
+  return bars.flatMap(({ name, unit, limit, isLeast = false, figure: find }) => {
+    const figure = find(results);
+    if (figure === undefined) return [];
+    const isMet = isLeast ? figure >= limit : figure <= limit;
+    return [{ name, unit, limit: `${isLeast ? 'at least' : 'at most'} ${limit}`, figure, isMet }];
+  });
 }
-
-export function judgeResource(name: keyof typeof resourceBars, value: number): Verdict {
-  return verdict(`<= ${resourceBars[name]}`, value <= resourceBars[name]);
-}
-
-/** Undefined without a limit. */
-export function judgeWork({ work, unit, p50 }: WorkResult): Verdict | undefined {
-  const bar = workBars[work];
-  return bar === undefined ? undefined : verdict(`p50 <= ${bar} ${unit}`, p50 <= bar);
-}
-
-const verdict = (text: string, met: boolean): Verdict => ({ text: `${text}: ${met ? 'met' : 'NOT MET'}`, met });

@@ -1,18 +1,21 @@
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { operations } from './operations.ts';
+import { writePages } from './page/page.ts';
 import { allBarsMet, json, table } from './report.ts';
 import { run } from './run.ts';
 import { works } from './work/index.ts';
 
 /**
- * npm run bench: makes each call directly and through the shim in one run on this machine, and then measures the shim's
- * own work. Ratios are comparable between machines, but times are not. Slow results are a failure only with `--check`.
+ * npm run bench: makes each call directly, through the shim, a byte relay and a typed proxy in one run on this machine,
+ * and then measures the shim's own work. Ratios are comparable between machines, but times are not. Slow results are a
+ * failure only with `--check`.
  */
 
 interface Flags {
   readonly json?: true;
   readonly check?: true;
+  readonly write?: true;
   readonly seconds: number;
   readonly only?: string;
   readonly profile?: string;
@@ -28,12 +31,16 @@ function seconds(text: string): number {
 
 async function main(): Promise<number> {
   const flags = new Command('bench')
-    .description('Measures calls directly and through the shim, alternating in one run, and the own work of the shim.')
-    .option('--json', 'print an array of results')
+    .description(
+      'Measures calls directly, through the shim, through a byte relay and through a typed proxy in Go, alternating in ' +
+        'one run, and the own work of the shim.',
+    )
+    .option('--json', 'print the results as one JSON object')
     .option('--check', 'exit with 1 if a limit is exceeded')
+    .option('--write', 'replace the figures in docs/performance.md and README.md; not with --only')
     .option(
       '--seconds <number>',
-      'time for each work, and for each call and number in flight, both sides together',
+      'time for each work, and for each call, client and number in flight, all sides together',
       seconds,
       6,
     )
@@ -41,6 +48,7 @@ async function main(): Promise<number> {
     .option('--profile <folder>', 'write a CPU profile of each measured shim to this folder')
     .parse()
     .opts<Flags>();
+  if (flags.write && flags.only !== undefined) throw new Error('--write needs all figures, so it excludes --only');
   const prefix = (flags.only ?? '').toLowerCase();
   const isChosen = ({ name }: { readonly name: string }): boolean => name.toLowerCase().startsWith(prefix);
   const chosen = { operations: operations.filter(isChosen), works: works.filter(isChosen) };
@@ -49,6 +57,7 @@ async function main(): Promise<number> {
   const profile = flags.profile === undefined ? undefined : resolve(flags.profile);
   const results = await run({ ...chosen, seconds: flags.seconds, profile, progress });
   process.stdout.write(flags.json ? json(results) : table(results));
+  if (flags.write) await writePages(results);
   return flags.check && !allBarsMet(results) ? 1 : 0;
 }
 

@@ -1,70 +1,70 @@
-import { type Verdict, judge, judgeResource, judgeWork } from './bars.ts';
-import type { Measurement, Resources } from './measure.ts';
+import { type Verdict, judge } from './bars.ts';
+import type { SideResult } from './calls/load.ts';
+import type { Measurement } from './calls/measure.ts';
+import { sideNames } from './calls/sides.ts';
 import type { Results } from './run.ts';
 import type { WorkResult } from './work/index.ts';
 
-const headings = [
-  ['call', 'in', 'direct', '', '', 'shim', '', '', '', 'shim / direct', '', ''],
-  ['', 'flight', 'p50 us', 'p99 us', 'calls/s', 'p50 us', 'p99 us', 'calls/s', 'CPU us', 'p50', 'calls/s', 'bar'],
-];
+const headings = ['call', 'client', 'in flight', 'side', 'p50 us', 'p99 us', 'calls/s', 'CPU us', 'p50', 'calls/s'];
 /** Columns with text are left-aligned, and columns with numbers right-aligned. */
-const words = new Set([0, 11]);
+const words = new Set([0, 1, 3]);
 
-const workHeadings = ['work', 'p50', 'p99', '', 'bar'];
-const workWords = new Set([0, 3, 4]);
+const workHeadings = ['work', 'p50', 'p99', ''];
+const workWords = new Set([0, 3]);
 
-/** Returns the results as a table. */
-export function table({ measurements, resources, workResults }: Results): string {
+const barHeadings = ['limit of', '', 'this run', '', ''];
+const barWords = new Set([0, 1, 3, 4]);
+
+/** Returns the results as tables. The last two columns of calls are multiples of direct. */
+export function table(results: Results): string {
+  const { measurements, workResults } = results;
+  const verdicts = judge(results);
   const parts = [
-    ...(measurements.length === 0 ? [] : [aligned([...headings, ...measurements.map(callRow)], words)]),
-    ...(resources === undefined ? [] : [resourceLines(resources)]),
+    ...(measurements.length === 0 ? [] : [aligned([headings, ...measurements.flatMap(callRows)], words)]),
     ...(workResults.length === 0 ? [] : [aligned([workHeadings, ...workResults.map(workRow)], workWords)]),
+    ...(verdicts.length === 0 ? [] : [aligned([barHeadings, ...verdicts.map(verdictRow)], barWords)]),
   ];
   return parts.map((lines) => `${lines.join('\n')}\n`).join('\n');
 }
 
-/** Returns the results as one JSON array. */
-export function json({ measurements, resources, workResults }: Results): string {
-  return `${JSON.stringify([...measurements, ...workResults, ...(resources === undefined ? [] : [resources])], null, 2)}\n`;
+/** Returns the results as one JSON object. */
+export function json(results: Results): string {
+  const { versions, measurements, workResults } = results;
+  return `${JSON.stringify({ versions, calls: measurements, works: workResults, limits: judge(results) }, null, 2)}\n`;
 }
 
-function callRow(measurement: Measurement): string[] {
-  const { op, inFlight, direct, shim, ratio, rpsRatio } = measurement;
-  const numbers = [inFlight, direct.p50us, direct.p99us, direct.rps, shim.p50us, shim.p99us, shim.rps, shim.cpuUs];
-  const ratios = [ratio.toFixed(2), rpsRatio.toFixed(2)];
-  const places = [0, 0, 0, 0, 0, 0, 0, 1];
-  return [op, ...numbers.map((value, index) => value.toFixed(places[index])), ...ratios, textOf(judge(measurement))];
+export const allBarsMet = (results: Results): boolean => judge(results).every(({ isMet }) => isMet);
+
+function callRows({ op, client, inFlight, sides }: Measurement): string[][] {
+  return sideNames.flatMap((name) => {
+    const side = sides[name];
+    if (side === undefined) return [];
+    const first = name === 'direct' ? [op, client, String(inFlight)] : ['', '', ''];
+    return [[...first, name, ...numbersOf(side), ...ratiosOf(side, sides.direct)]];
+  });
 }
 
-function resourceLines({ rssMB, rssAtEndMB, startMs }: Resources): string[] {
-  return [
-    `memory under load  ${rssMB.toFixed(1)} MB   ${textOf(judgeResource('rssMB', rssMB))}`,
-    `with handled calls ${rssAtEndMB.toFixed(1)} MB`,
-    `first answer       ${startMs.toFixed(0)} ms   ${textOf(judgeResource('startMs', startMs))}`,
-  ];
+const numbersOf = ({ p50us, p99us, rps, cpuUs }: SideResult): string[] => [
+  p50us.toFixed(0),
+  p99us.toFixed(0),
+  rps.toFixed(0),
+  cpuUs?.toFixed(1) ?? '',
+];
+
+const ratiosOf = (side: SideResult, direct: SideResult): string[] =>
+  side === direct ? [] : [(side.p50us / direct.p50us).toFixed(2), (side.rps / direct.rps).toFixed(2)];
+
+function workRow({ work, unit, p50, p99, on }: WorkResult): string[] {
+  return [on === undefined ? work : `${work} (${on})`, p50.toFixed(2), p99?.toFixed(2) ?? '', unit];
 }
 
-function workRow(result: WorkResult): string[] {
-  const { work, unit, p50, p99, on } = result;
-  return [
-    on === undefined ? work : `${work} (${on})`,
-    p50.toFixed(2),
-    p99?.toFixed(2) ?? '',
-    unit,
-    textOf(judgeWork(result)),
-  ];
-}
-
-export function allBarsMet({ measurements, resources, workResults }: Results): boolean {
-  const ofResources =
-    resources === undefined
-      ? []
-      : [judgeResource('rssMB', resources.rssMB), judgeResource('startMs', resources.startMs)];
-  const verdicts = [...measurements.map(judge), ...ofResources, ...workResults.map(judgeWork)];
-  return verdicts.every((verdict) => verdict?.met !== false);
-}
-
-const textOf = (verdict: Verdict | undefined): string => verdict?.text ?? '';
+const verdictRow = ({ name, unit, limit, figure, isMet }: Verdict): string[] => [
+  name,
+  limit,
+  figure.toFixed(2),
+  unit,
+  isMet ? 'met' : 'NOT MET',
+];
 
 /** Aligns columns in `text` to the left, and columns of numbers to the right. */
 function aligned(rows: readonly (readonly string[])[], text: ReadonlySet<number>): string[] {

@@ -1,21 +1,21 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { prepareNode } from '../test/support/node/index.ts';
+import { type Measurement, compareAnswers, measure } from './calls/measure.ts';
+import { type Way, closeWay, openWay } from './calls/sides.ts';
 import { Children } from './children.ts';
-import { startFake } from './fake/start.ts';
+import type { ClientKind } from './client/client.ts';
 import { startEmpty, startFull } from './containerd/containerd.ts';
 import { writeCgroups } from './containerd/files.ts';
-import { type Measurement, type Resources, type Way, compareAnswers, measure } from './measure.ts';
+import { startFake } from './fake/start.ts';
+import { type GoPrograms, goClientName, obtainGoPrograms, typedProxyName } from './go/programs.ts';
 import type { BackendName, Operation } from './operations.ts';
-import { peakRssMB } from './process-use.ts';
-import { openWay, startTime } from './shim.ts';
-import { rounded } from './statistics.ts';
 import type { Work, WorkResult } from './work/index.ts';
 
 export interface RunOptions {
   readonly operations: readonly Operation[];
   readonly works: readonly Work[];
-  /** For each work, and for each call and number in flight, both sides together. */
+  /** For each work, and for each call, client and number in flight, all sides together. */
   readonly seconds: number;
   /** The folder for CPU profiles of the measured shims, if requested. */
   readonly profile?: string | undefined;
@@ -24,69 +24,63 @@ export interface RunOptions {
 
 export interface Results {
   readonly measurements: readonly Measurement[];
-  /** Undefined if no call was measured, because it is measured under their load. */
-  readonly resources: Resources | undefined;
   readonly workResults: readonly WorkResult[];
+  /** What took part, with versions: `Node` and `26.10.0`. */
+  readonly versions: Readonly<Record<string, string>>;
 }
-
-const IN_FLIGHT = [1, 16] as const;
 
 /** Starts everything, measures, and stops the shims. Other processes end with this one. */
 export async function run({ operations, works, ...options }: RunOptions): Promise<Results> {
   const children = new Children();
-  const ofCalls = operations.length === 0 ? noCalls : await measureCalls(children, operations, options);
+  const programs = await obtainGoPrograms(options.progress);
+  const { containerdVersion } = await prepareNode({ containerd: '2.1', runtime: 'runc' }, options.progress);
+  const measurements = await measureCalls(children, operations, programs, options);
   const workResults: WorkResult[] = [];
   for (const { name, measure: measureWork } of works) {
     options.progress(`${name} ...`);
-    workResults.push(...(await measureWork({ children, ...options })));
+    workResults.push(...(await measureWork({ children, programs, ...options })));
   }
-  return { ...ofCalls, workResults };
+  const ofGo = programs === undefined ? {} : { client: goClientName, 'typed proxy': typedProxyName };
+  return {
+    measurements,
+    workResults,
+    versions: { Node: process.versions.node, containerd: containerdVersion, ...ofGo },
+  };
 }
-
-type CallResults = Pick<Results, 'measurements' | 'resources'>;
-
-const noCalls: CallResults = { measurements: [], resources: undefined };
 
 async function measureCalls(
   children: Children,
   operations: readonly Operation[],
+  programs: GoPrograms | undefined,
   { seconds, profile, progress }: Omit<RunOptions, 'operations' | 'works'>,
-): Promise<CallResults> {
+): Promise<Measurement[]> {
   const sockets = await startBackends(children, new Set(operations.map(({ backend }) => backend)), progress);
   const cgroupRoot = children.path('cgroup');
   await writeCgroups(cgroupRoot);
-  await mkdir(children.path('kubelet'));
-
-  const [[, backend] = ['', '']] = sockets;
-  const startMs = await startTime(children, { backend, cgroupRoot });
-  progress(`first answer ${startMs} ms after the start`);
-
+  await mkdir(children.path('kubelet'), { recursive: true });
   const ways = new Map<BackendName, Way>();
-  for (const [name, socket] of sockets) {
-    ways.set(name, await openWay(children, `shim-${name}`, { backend: socket, cgroupRoot, profile }));
-  }
+  for (const [name, backend] of sockets)
+    ways.set(name, await openWay(children, name, { backend, cgroupRoot, profile }, programs));
   const measurements: Measurement[] = [];
-  const rssMB = (): number => rounded(Math.max(...[...ways.values()].map((way) => peakRssMB(way.process.pid))), 1);
-  let underLoad: number | undefined;
   for (const operation of operations) {
-    if (operation.forInformation) underLoad ??= rssMB();
     const way = ways.get(operation.backend);
     if (way === undefined) throw new Error(`no backend for ${operation.name}`);
-    await way.process.until(compareAnswers(operation, way));
-    for (const inFlight of IN_FLIGHT) {
-      progress(`${operation.name}, ${inFlight} in flight ...`);
-      measurements.push(await way.process.until(measure(operation, inFlight, seconds, way)));
-    }
+    await way.shim.until(compareAnswers(operation, way));
+    for (const client of clientsOf(operation, programs))
+      for (const inFlight of operation.inFlight) {
+        progress(`${operation.name}, ${client}, ${inFlight} in flight ...`);
+        const options = { children, programs, seconds };
+        measurements.push(await way.shim.until(measure(operation, client, inFlight, way, options)));
+      }
   }
-  const atEnd = rssMB();
-  for (const way of ways.values()) {
-    for (const { direct, shim } of Object.values(way.clients)) {
-      direct.close();
-      shim.close();
-    }
-    await way.process.stop();
-  }
-  return { measurements, resources: { rssMB: underLoad ?? atEnd, startMs, rssAtEndMB: atEnd } };
+  for (const way of ways.values()) await closeWay(way);
+  return measurements;
+}
+
+/** Without Go, the client of bare frames takes the place of kubelet's. */
+function clientsOf({ clients }: Operation, programs: GoPrograms | undefined): Set<ClientKind> {
+  const ofKubelet = programs === undefined ? 'frames' : 'grpc-go';
+  return new Set(clients.map((client) => (client === 'kubelet' ? ofKubelet : client)));
 }
 
 /** Starts the containerds that are needed. Returns their sockets. */

@@ -2,12 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { builtFile, repositoryFile } from './built-file.ts';
 import type { Child, Children } from './children.ts';
-import { Connection } from './client/connection.ts';
-import { GrpcClient } from './client/grpc.ts';
-import type { Way } from './measure.ts';
 import { version } from './operations.ts';
 import { connectWhenThere } from './sockets.ts';
-import { median, rounded } from './statistics.ts';
 
 export interface Shim {
   readonly child: Child;
@@ -24,10 +20,14 @@ export interface ShimPlaces {
   readonly profile?: string | undefined;
   /** The folder of the journal. Default: a separate one. */
   readonly stateFolder?: string;
+  /** Default: one that all shims of the run share. */
+  readonly kubeletRoot?: string;
   /** A module that is loaded before the shim. */
   readonly preload?: string;
   /** The folder of `npm run package` to run instead of this build. */
   readonly packaged?: string;
+  /** The single executable to run instead of this build. */
+  readonly executable?: string;
   /** Flags in addition to those for these places. */
   readonly flags?: readonly string[];
 }
@@ -48,22 +48,23 @@ export function spawnShim(
   places: ShimPlaces,
   environment: Readonly<Record<string, string>> = {},
 ): Shim {
-  const { backend, cgroupRoot, profile, preload, packaged, flags = [] } = places;
+  const { backend, cgroupRoot, profile, preload, packaged, executable, flags = [] } = places;
   const stateFolder = places.stateFolder ?? children.path(`${name}-state`);
   const socket = children.path(`${name}.sock`);
   const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${backend}`];
-  const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', children.path('kubelet')];
+  const folders = ['--cgroup-root', cgroupRoot, '--kubelet-root', places.kubeletRoot ?? children.path('kubelet')];
   const resizeSocket = `${socket}.resize`;
-  const own = ['--state-folder', stateFolder, '--resize-listen', `unix://${resizeSocket}`];
+  const state = ['--state-folder', stateFolder, '--resize-listen', `unix://${resizeSocket}`];
   const profiling = profile === undefined ? [] : ['--cpu-prof', '--cpu-prof-dir', profile];
   const preloading = preload === undefined ? [] : ['--import', preload];
   const program = packaged === undefined ? builtFile(PROGRAM) : join(packaged, 'dist', PROGRAM);
-  const child = children.spawn(
-    name,
-    process.execPath,
-    [...profiling, ...preloading, program, ...args, ...folders, ...own, ...flags],
-    { ...unitEnvironment(), ...environment },
-  );
+  const own = [...args, ...folders, ...state, ...flags];
+  const node = [...profiling, ...preloading, program];
+  const all = { ...unitEnvironment(), ...environment };
+  const child =
+    executable === undefined
+      ? children.spawn(name, process.execPath, [...node, ...own], all)
+      : children.spawn(name, executable, own, all);
   return { child, socket, resizeSocket };
 }
 
@@ -79,31 +80,4 @@ export async function startShim(
   await shim.child.until(connection.call(version));
   connection.close();
   return shim;
-}
-
-const STARTS = 9;
-
-/**
- * Returns the milliseconds from the start of the process to its first answer: the median of several starts, one after
- * the other.
- */
-export async function startTime(children: Children, places: ShimPlaces): Promise<number> {
-  const times: number[] = [];
-  for (let index = 0; index < STARTS; index += 1) {
-    const begin = performance.now();
-    const { child } = await startShim(children, `start-${index}`, places);
-    times.push(performance.now() - begin);
-    await child.stop();
-  }
-  return rounded(median(times), 1);
-}
-
-/** Starts a shim in front of a backend, and connects to both. */
-export async function openWay(children: Children, name: string, places: ShimPlaces): Promise<Way> {
-  const { child, socket } = await startShim(children, name, places);
-  const clients = {
-    'grpc-js': { direct: new GrpcClient(places.backend), shim: new GrpcClient(socket) },
-    frames: { direct: await Connection.open(places.backend), shim: await Connection.open(socket) },
-  };
-  return { clients, process: child };
 }

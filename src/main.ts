@@ -1,18 +1,18 @@
 #!/usr/bin/env node
 import { ConfigError, type Config, loadConfig, passThroughConfig } from './config/index.ts';
 import { messageOf } from './core/errors/index.ts';
-import { startDaemon } from './daemon/index.ts';
+import { type ProcessEnd, endProcess, failedWith, startDaemon } from './daemon/index.ts';
+import { errorLines } from './observe/index.ts';
 import { lastBypassTarget } from './systemd/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 
 // No top-level await: the single executable (src/executable.ts) is a script, not a module.
-main().then(
-  () => process.exit(Exit.done),
-  (error: unknown) => process.exit(printError(error)),
-);
+void main()
+  .catch((error: unknown) => failedWith(printError(error)))
+  .then(endProcess);
 
-async function main(): Promise<void> {
+async function main(): Promise<ProcessEnd> {
   const argv = process.argv.slice(2);
   const invocation = await loadConfig(argv).catch(async (error: unknown) => ({
     ask: 'run' as const,
@@ -20,11 +20,12 @@ async function main(): Promise<void> {
   }));
   if (invocation.ask === 'print') {
     process.stdout.write(invocation.text);
-    return;
+    return { exitCode: Exit.done, signal: 'SIGTERM' };
   }
   const daemon = await startDaemon(invocation.config, 'problems' in invocation ? invocation.problems : []);
   const signal = await daemon.stopSignal();
   await daemon.stop(signal);
+  return { exitCode: Exit.done, signal };
 }
 
 /**
@@ -42,11 +43,13 @@ async function withoutFile(
   return { config, problems: error.problems };
 }
 
-/** Writes the error to stderr. Returns the exit code. */
+/** Writes the error to stderr, in the journal with the priority of an error. Returns the exit code. */
 function printError(error: unknown): number {
   const lines = error instanceof ConfigError ? error.problems : [messageOf(error)];
-  for (const line of lines) process.stderr.write(`cri-resize-shim: ${line}\n`);
+  const say = (line: string): void =>
+    void process.stderr.write(errorLines(`cri-resize-shim: ${line}\n`, process.stderr.fd));
+  for (const line of lines) say(line);
   if (!(error instanceof ConfigError) || error.source !== 'usage') return Exit.failed;
-  process.stderr.write('cri-resize-shim: --help lists the flags\n');
+  say('--help lists the flags');
   return Exit.usage;
 }

@@ -1,4 +1,5 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { version } from '../src/config/index.ts';
@@ -36,6 +37,23 @@ describe('the command line', () => {
       ) as unknown,
       '',
     ]);
+  });
+
+  test.each([
+    ['a file that is the journal', 0n, '<3>'],
+    ['another file than the journal', 1n, ''],
+  ])('writes why it does not start to %s with the prefix of an error, if any', (_, more, prefix) => {
+    const [journal, config] = [join(daemon.folder, 'journal'), join(daemon.folder, 'config.yaml')];
+    writeFileSync(config, 'logLevel: loud\n');
+    const descriptor = openSync(journal, 'w');
+    const { dev, ino } = statSync(journal, { bigint: true });
+    const env = { ...process.env, JOURNAL_STREAM: `${dev}:${ino + more}` };
+    for (const flags of [['--config', config], ['--log-level=loud']])
+      spawnSync(process.execPath, [daemon.file, ...flags], { env, stdio: ['ignore', 'ignore', descriptor] });
+    closeSync(descriptor);
+    const lines = readFileSync(journal, 'utf8').trim().split('\n');
+    expect(lines).toHaveLength(3);
+    for (const line of lines) expect(line.startsWith(`${prefix}cri-resize-shim: `), line).toBe(true);
   });
 
   test('with a configuration file applies its settings', async () => {

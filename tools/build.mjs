@@ -20,6 +20,12 @@ const entries = {
   'tools/bench-fake': 'bench/fake/main.ts',
   'tools/bench-fake-pods': 'bench/fake/pods-main.ts',
   'tools/bench-inside': 'bench/inside/main.ts',
+  'tools/bench-relay': 'bench/relay/main.ts',
+  'tools/bench-first-status': 'bench/first-status/main.ts',
+  'tools/bench-load-runtime': 'bench/load/runtime-main.ts',
+  'tools/bench-load-inside': 'bench/load/inside-main.ts',
+  'tools/record-load': 'bench/record/main.ts',
+  'tools/record-load-inside': 'bench/record/inside.ts',
   'tools/bench-remount': 'bench/remount/main.ts',
   'tools/conformance': 'test/conformance/main.ts',
   'tools/test': 'test/runner/main.ts',
@@ -44,7 +50,7 @@ const entries = {
   'tools/k8s-e2e': 'test/k8s-e2e/main.ts',
   'tools/cri-integration': 'test/cri-integration/main.ts',
   'tools/watch': 'test/watch/main.ts',
-  'tools/stand-in-kubelet': 'test/support/e2e/stand-in-kubelet.ts',
+  'tools/fake-kubelet': 'test/support/e2e/fake-kubelet.ts',
   'tools/units': 'test/systemd-units/main.ts',
   'tools/chart': 'test/deploy/chart.ts',
   'tools/package': 'tools/packaging/main.ts',
@@ -93,6 +99,38 @@ const nativePartFromAsset = {
     }));
   },
 };
+/**
+ * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/observe), and Node's modules that
+ * these load at once (worker_threads, assert) take memory in each process.
+ */
+const withoutTransports = {
+  name: 'pino without transports',
+  setup({ onResolve, onLoad }) {
+    const from = /node_modules.(pino|pino.lib)$/;
+    onResolve({ filter: /^(thread-stream|sonic-boom|worker_threads)$/ }, ({ path, resolveDir }) =>
+      from.test(resolveDir) ? { path, namespace: 'left-out' } : undefined,
+    );
+    onLoad({ filter: /./, namespace: 'left-out' }, ({ path }) => ({
+      contents:
+        path === 'worker_threads'
+          ? 'exports.isMainThread = true;'
+          : `module.exports = function () { throw new Error('${path} is not part of the program: pass a stream to pino'); };`,
+    }));
+  },
+};
+/**
+ * commander with the global `process`. It imports the module, and an import reads all properties: lazy ones of `process` load what makes
+ * its reports.
+ */
+const globalProcess = {
+  name: 'commander with the global process',
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^node:process$/ }, ({ path, resolveDir }) =>
+      /node_modules.commander.lib$/.test(resolveDir) ? { path, namespace: 'global', sideEffects: false } : undefined,
+    );
+    onLoad({ filter: /./, namespace: 'global' }, () => ({ contents: 'export default process;' }));
+  },
+};
 await Promise.all([
   build({ ...common, entryPoints: others, external, define }),
   build({
@@ -111,6 +149,7 @@ await Promise.all([
     minifyWhitespace: true,
     minifySyntax: true,
     define,
+    plugins: [withoutTransports, globalProcess],
     // grpc-js loads it only for channelz, which is off.
     external: [...external, '@grpc/proto-loader'],
   }),
@@ -129,7 +168,7 @@ await Promise.all([
     minifySyntax: true,
     define,
     external: ['@grpc/proto-loader'],
-    plugins: [nativePartFromAsset],
+    plugins: [nativePartFromAsset, withoutTransports],
     // src/core/shipped reads its own path only outside the executable.
     logOverride: { 'empty-import-meta': 'silent' },
   }),

@@ -1,5 +1,6 @@
-// npm run check, check `language`: lists words that this project does not use, with their replacements. It checks comments and
-// strings of code, comments in proto and scripts, and the prose of Markdown pages, but no code, quotations or program output.
+// npm run check, check `language`: lists words that this project does not use, with their replacements. It checks
+// comments and strings of code, comments in proto and scripts, and the prose of Markdown pages, but no code, quotations
+// or program output. It also lists comments that are too long.
 import { readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,6 +21,19 @@ const words = [
   [/\bkeepers?\b|\b(?:the|a) kept\b|\bkept resizes?\b/i, 'store, stored'],
   [/\bbook of\b/i, 'store'],
   [/\bGives\b/, 'Returns'],
+  [/\bshall\b/i, 'must, is to, will'],
+  [/\bbesides\b/i, 'in addition to, more, other than'],
+  [/\bdraws? apart\b/i, 'wait for different times'],
+  [/\bspeaks? for\b/i, 'stand for, be taken for'],
+  [/\bfor ever\b/i, 'forever, until ... ends'],
+  [/\bof no use\b/i, 'useless, invalid'],
+  [/\b(?:com(?:es?|ing)|came|brings?|brought) about\b/i, 'occur, cause'],
+  [/\ball the same\b/i, 'nevertheless'],
+  [/(?<=\w )but for\b/i, 'except'],
+  [/\bthus\b/i, 'so, therefore'],
+  [/\bas (?:it|they) c[ao]mes?\b/i, 'unchanged, as received'],
+  [/\bwhose turn\b/i, 'that is next, that is being changed'],
+  [/\bh[eo]lds? up\b/i, 'delay, block'],
   // "something else" is allowed, also across two lines of a comment, and so is `else` in a script or as a file name.
   [
     /(?!(?<=^[ \t]*)else[ \t]*$|else \{)(?<![/'"])(?<!\b(?:(?:any|some|every|no)(?:thing|body|one|where)|no one|who|what|where|how|much|little|all)[\s*/]+)\belse\b(?! \w+=)/im,
@@ -63,8 +77,23 @@ export function findWords(file, text) {
       text: `"${word}": write ${instead}`,
     })),
   );
-  return found.sort((a, b) => a.line - b.line).map(({ line, text: hint }) => `${line}: ${hint}`);
+  const hints = found.sort((a, b) => a.line - b.line).map(({ line, text: hint }) => `${line}: ${hint}`);
+  return [...hints, ...findLongComments(file, text)];
 }
+
+/** Comments of code that are longer than a line may be, as `12: ...`. */
+function findLongComments(file, text) {
+  if (!/\.m?[jt]s$/.test(file)) return [];
+  return text
+    .split('\n')
+    .flatMap((line, index) =>
+      /^\s*(?:\/\/|\/?\*)/.test(line) && line.length > LONGEST_COMMENT
+        ? [`${index + 1}: comment of ${line.length} columns: wrap it at 120`]
+        : [],
+    );
+}
+
+const LONGEST_COMMENT = 140;
 
 /** Files that name the words themselves. */
 const own = ['tools/check-language.mjs', 'test/tools/check-language.test.ts'];
@@ -98,7 +127,7 @@ function main() {
   }
   for (const [folder, count] of counts) process.stdout.write(`language: ${folder}: ${count}\n`);
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
-  process.stdout.write(`language: ${total} words to replace\n`);
+  process.stdout.write(`language: ${total} places to change\n`);
   process.exitCode = total === 0 ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
-// npm run check: types, lint, format, language, systemd units, Helm chart, import directions. Runs all of them, so that
-// one run shows every failure.
+// npm run check: types, lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs all of
+// them, so that one run shows every failure.
 import { spawnSync } from 'node:child_process';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -18,6 +18,7 @@ const checks = [
     bin('depcruise'),
     ['src', 'test', 'bench', 'demo', 'tools', '--config', '.dependency-cruiser.cjs'],
   ],
+  ['unused exports', bin('knip'), ['--include', 'exports,types', '--no-progress']],
 ];
 
 let failed = 0;

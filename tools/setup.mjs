@@ -12,8 +12,15 @@ import { fileURLToPath } from 'node:url';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 /** The oldest Node that the programs run on: `engines` in package.json. */
 const OLDEST = 24;
+/**
+ * npm waits for a registry or a name server that does not answer for longer than a user, or CI, waits for the whole
+ * command. So it gets this time, and is started again, with what it has fetched by then in its cache.
+ */
+const INSTALL_ATTEMPTS = 3;
+const INSTALL_SECONDS = Number(process.env.CRI_RESIZE_SHIM_INSTALL_SECONDS ?? 300);
 const quiet = process.argv.includes('--quiet');
-const say = (text) => quiet || process.stderr.write(`setup: ${text}\n`);
+const warn = (text) => process.stderr.write(`setup: ${text}\n`);
+const say = (text) => quiet || warn(text);
 
 function run(what, command, args) {
   const result = spawnSync(command, args, { cwd: root, stdio: ['ignore', quiet ? 'ignore' : 2, 2] });
@@ -21,8 +28,27 @@ function run(what, command, args) {
     fail(`${what} failed: ${command} ${args.join(' ')}: ${result.error?.message ?? `exit code ${result.status}`}`);
 }
 
+function install() {
+  if (!(INSTALL_SECONDS > 0))
+    fail(`CRI_RESIZE_SHIM_INSTALL_SECONDS: expected seconds, got ${process.env.CRI_RESIZE_SHIM_INSTALL_SECONDS}`);
+  // Without engine-strict, because npm may run on an older Node here, and what it installs runs on the pinned one.
+  const args = ['ci', '--ignore-scripts', '--include=optional', '--engine-strict=false', '--prefer-offline'];
+  args.push('--no-audit', '--no-fund', '--loglevel=error', '--fetch-timeout=60000');
+  const options = { cwd: root, stdio: ['ignore', quiet ? 'ignore' : 2, 2], timeout: INSTALL_SECONDS * 1000 };
+  for (let attempt = 1; attempt <= INSTALL_ATTEMPTS; attempt++) {
+    const { status, error } = spawnSync('npm', args, { ...options, killSignal: 'SIGKILL' });
+    if (status === 0) return;
+    const reason =
+      error?.code === 'ETIMEDOUT'
+        ? `not finished after ${INSTALL_SECONDS} s`
+        : (error?.message ?? `exit code ${status}`);
+    warn(`installing dependencies: attempt ${attempt} of ${INSTALL_ATTEMPTS}: npm ci: ${reason}`);
+  }
+  fail('installing dependencies failed: check that this machine reaches its npm registry (npm config get registry)');
+}
+
 function fail(text) {
-  process.stderr.write(`setup: ${text.trim()}\n`);
+  warn(text.trim());
   process.exit(1);
 }
 
@@ -76,13 +102,7 @@ function once(what, stamp, print, action) {
   say(`${what}: done in ${((Date.now() - start) / 1000).toFixed(1)} s`);
 }
 
-once('installing dependencies', 'node_modules/.setup-stamp', fingerprint(['package-lock.json']), () =>
-  // Without engine-strict, because npm may run on an older Node here, and what it installs runs on the pinned one.
-  run('installing dependencies', 'npm', [
-    ...['ci', '--ignore-scripts', '--include=optional', '--engine-strict=false'],
-    ...['--no-audit', '--no-fund', '--loglevel=error'],
-  ]),
-);
+once('installing dependencies', 'node_modules/.setup-stamp', fingerprint(['package-lock.json']), install);
 const node = nodeProgram();
 once(
   'building',

@@ -4,8 +4,8 @@ export interface Call {
   readonly request: Uint8Array;
 }
 
-/** Called once for each call, with the error if it failed. */
-export type Done = (error: Error | undefined) => void;
+/** Called once for each call, with the error if it failed, and the length of the response where it is known. */
+export type Done = (error: Error | undefined, length?: number) => void;
 
 /** One connection to one server. */
 export interface BenchClient {
@@ -16,9 +16,9 @@ export interface BenchClient {
 }
 
 /**
- * The client that makes the calls. Its own cost is part of both sides of every ratio.
- * - `grpc-js`: an ordinary client, with the library that clients of the shim in Node use.
+ * The client that makes the calls. Its own cost is part of every side.
+ * - `grpc-go`: the library that kubelet has, with messages as bytes.
  * - `frames`: as little work as possible, so that nothing hides what the shim adds. No client in use is as fast.
- * kubelet's grpc-go is between the two.
+ * - `grpc-js`: the library that clients of the shim in Node use.
  */
-export type ClientKind = 'grpc-js' | 'frames';
+export type ClientKind = 'grpc-go' | 'frames' | 'grpc-js';

@@ -13,10 +13,21 @@ import {
   windowUpdate,
   writeFrameHeader,
 } from '../../src/server/http2/frame.ts';
-import { MESSAGE_PREFIX_SIZE } from '../../src/server/proxy/grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc/index.ts';
 import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
 import type { BenchClient, Call, Done } from './client.ts';
 import { RequestHeaders } from './request-headers.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
+
+/** A call that the server has ended with a status other than OK. */
+export class StatusError extends Error {
+  constructor(
+    readonly code: number,
+    message: string,
+  ) {
+    super(`ended with status ${code} ${message}`);
+  }
+}
 
 /**
  * Called once for each call, with the length of the response with gRPC's prefix (and its bytes if requested), or with
@@ -34,7 +45,7 @@ const SETTINGS_ENABLE_PUSH = 2;
 const SETTINGS_INITIAL_WINDOW_SIZE = 4;
 const DEFAULT_WINDOW = 65_535;
 /** The value that grpc-go's bandwidth estimate reaches within a few large messages. */
-const WINDOW = 1024 * 1024;
+const WINDOW = MiB;
 
 /**
  * A connection of a client that costs as little as possible, because its time is part of both sides of every ratio and
@@ -210,7 +221,8 @@ export class Connection implements BenchClient {
       return;
     }
     const message = fields.find(({ name }) => name === 'grpc-message')?.value ?? '';
-    this.#end(frame.streamId, new Error(`ended with status ${code ?? 'none'} ${message}`));
+    const error = code === undefined ? new Error('ended without a status') : new StatusError(Number(code), message);
+    this.#end(frame.streamId, error);
   }
 
   #end(id: number, error: Error | undefined): void {

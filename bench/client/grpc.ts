@@ -1,7 +1,8 @@
 import { Client, credentials } from '@grpc/grpc-js';
 import type { BenchClient, Call, Done } from './client.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
-const MAX_MESSAGE = 16 * 1024 * 1024;
+const MAX_MESSAGE = 16 * MiB;
 const same = (bytes: Buffer): Buffer => bytes;
 
 /** An ordinary gRPC client, with messages as bytes. */

@@ -1,8 +1,9 @@
 import { createServer } from 'node:net';
-import { duplexPair } from 'node:stream';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { localPair } from '../../src/server/proxy/index.ts';
 import { BackendTime } from './backend-time.ts';
 import type { Answer } from './pods-runtime.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 const identity = (content: Buffer): Buffer => content;
 const microseconds = (): number => Number(process.hrtime.bigint()) / 1000;
@@ -14,24 +15,31 @@ const microseconds = (): number => Number(process.hrtime.bigint()) / 1000;
  */
 export function serveTimed(socket: string, answers: ReadonlyMap<string, Answer>): void {
   const time = new BackendTime();
-  const server = new Server({ 'grpc.enable_channelz': 0, 'grpc.max_send_message_length': 16 * 1024 * 1024 });
+  const server = new Server({ 'grpc.enable_channelz': 0, 'grpc.max_send_message_length': 16 * MiB });
   for (const [method, answer] of answers) {
     const serve = ({ request }: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void => {
       time.begin();
-      try {
-        const response = answer(request);
+      const succeed = (response: Buffer): void => {
         time.answered();
         respond(null, response);
-      } catch (error) {
+      };
+      const fail = (error: unknown): void => {
         time.answered();
         respond({ code: status.NOT_FOUND, details: String(error) });
+      };
+      try {
+        const response = answer(request);
+        if (response instanceof Promise) response.then(succeed, fail);
+        else succeed(response);
+      } catch (error) {
+        fail(error);
       }
     };
     server.register(`/runtime.v1.RuntimeService/${method}`, serve, identity, identity, 'unary');
   }
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   const listener = createServer({ noDelay: true }, (client) => {
-    const [outside, inside] = duplexPair();
+    const [inside, outside] = localPair();
     injector.injectConnection(inside);
     client.on('data', (chunk: Buffer) => {
       time.arrived(microseconds());

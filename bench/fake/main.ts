@@ -3,6 +3,7 @@ import { loadSync } from '@grpc/proto-loader';
 import { repositoryFile } from '../built-file.ts';
 import { IMAGE_ID, annotationsOf, imageOf, labelsOf } from '../containerd/records.ts';
 import { containers } from '../containerd/stored-node.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 /**
  * A runtime that has only containers. It answers Version, and ListContainers from memory, by filter. It builds and
@@ -37,7 +38,7 @@ const loaded = loadPackageDefinition(
   loadSync(repositoryFile('bench/fake/runtime.proto'), { keepCase: true, longs: String, defaults: true }),
 );
 const runtime = loaded as unknown as { runtime: { v1: { RuntimeService: ServiceClientConstructor } } };
-const server = new Server({ 'grpc.max_send_message_length': 16 * 1024 * 1024 });
+const server = new Server({ 'grpc.max_send_message_length': 16 * MiB });
 server.addService(runtime.runtime.v1.RuntimeService.service, {
   Version: (_call: object, done: (error: null, answer: Readonly<Record<string, string>>) => void) =>
     done(null, { version: '0.1.0', runtime_name: 'fake', runtime_version: '0', runtime_api_version: 'v1' }),

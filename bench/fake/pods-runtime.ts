@@ -13,10 +13,13 @@ import type { StoredContainer } from '../containerd/stored-node.ts';
 import { type FakePod, amountsAtStart, bytesOf, cgroupOf, podShares, quotaOf, sharesOf } from './pods.ts';
 
 /**
- * Answers one call: maps the bytes of the request to those of the response. Throws if the pod or container does not
- * exist.
+ * Answers one call: maps the bytes of the request to those of the response. Throws or rejects if the pod or container
+ * does not exist.
  */
-export type Answer = (request: Buffer) => Buffer;
+export type Answer = (request: Buffer) => Buffer | Promise<Buffer>;
+
+/** Waits for a turn, and then as long as a runtime takes for an update. */
+export type Pace = () => Promise<void>;
 
 const RUNNING = 1;
 const PERIOD = 100_000;
@@ -27,8 +30,9 @@ type Stored = Partially<LinuxContainerResources>;
  * The methods of a runtime with these pods, whose containers all run. It stores requested values, and writes them to
  * the cgroups below `root` like runc. Each answer is built and encoded for each call, and verbose ones have as much
  * JSON as containerd's.
+ * @param pace of updates of containers; without it, they take as long as this process needs
  */
-export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap<string, Answer> {
+export function podsRuntime(root: string, pods: readonly FakePod[], pace?: Pace): ReadonlyMap<string, Answer> {
   const containers = pods.flatMap((pod) => pod.containers);
   const podById = new Map(pods.map((pod) => [pod.pod.id, pod]));
   const byId = new Map(containers.map((container) => [container.id, container]));
@@ -84,9 +88,13 @@ export function podsRuntime(root: string, pods: readonly FakePod[]): ReadonlyMap
       (request) => {
         const { container_id, linux } = decode('UpdateContainerResourcesRequest', request);
         const given = linux === null ? {} : givenOf(linux);
-        writeGiven(join(root, cgroupOf(known(byId, container_id))), given);
-        stored.set(container_id, { ...stored.get(container_id), ...given });
-        return encode('UpdateContainerResourcesResponse', {});
+        const cgroup = cgroupOf(known(byId, container_id));
+        const update = (): Buffer => {
+          writeGiven(join(root, cgroup), given);
+          stored.set(container_id, { ...stored.get(container_id), ...given });
+          return encode('UpdateContainerResourcesResponse', {});
+        };
+        return pace === undefined ? update() : pace().then(update);
       },
     ],
   ]);

@@ -57,10 +57,13 @@ export function podFiles(containers: readonly Amounts[]): LimitFiles {
 export const podShares = (containers: readonly Amounts[]): number =>
   containers.reduce((sum, { milliCpu }) => sum + sharesOf(milliCpu), 0);
 
-/** Files that do not change: little usage, and no kills. */
+/** Files that do not change: little usage, and no kills. A kernel with memory and swap accounting has all of them. */
 const otherFiles: Readonly<Record<string, string>> = {
   'memory.current': String(20 * MiB),
   'memory.high': 'max',
+  'memory.low': '0',
+  'memory.min': '0',
+  'memory.swap.current': '0',
   'memory.swap.max': '0',
   'memory.stat': [`anon ${8 * MiB}`, `file ${12 * MiB}`, 'shmem 0', 'unevictable 0', `active_anon ${8 * MiB}`].join(
     '\n',
@@ -98,8 +101,13 @@ async function writeCgroup(root: string, cgroup: string, limits: LimitFiles): Pr
 }
 
 /** Throws unless the files of a pod and its containers have these amounts. */
-export function assertFiles(root: string, { pod, containers }: FakePod, amounts: readonly Amounts[]): void {
-  assertCgroup(root, pod.cgroupParent, podFiles(amounts));
+export function assertFiles(root: string, pod: FakePod, amounts: readonly Amounts[]): void {
+  assertCgroup(root, pod.pod.cgroupParent, podFiles(amounts));
+  assertContainerFiles(root, pod, amounts);
+}
+
+/** Throws unless the files of a pod's containers have these amounts. */
+export function assertContainerFiles(root: string, { containers }: FakePod, amounts: readonly Amounts[]): void {
   containers.forEach((container, index) => {
     const wanted = amounts[index];
     if (wanted !== undefined) assertCgroup(root, cgroupOf(container), containerFiles(wanted));

@@ -22,17 +22,29 @@ export interface FakePods {
   stop(): Promise<void>;
 }
 
+export interface FakeNode {
+  readonly pods: number;
+  /** Of each pod. */
+  readonly containers: number;
+  /** How long the runtime takes for an update of a container, and how many run at the same time. */
+  readonly updates?: { readonly milliseconds: number; readonly atOnce: number };
+}
+
 /** Starts a node with this many pods and containers of each pod. */
 export async function startFakePods(
   children: Children,
   name: string,
-  { pods, containers }: { readonly pods: number; readonly containers: number },
+  { pods, containers, updates }: FakeNode,
 ): Promise<FakePods> {
   const [backend, cgroupRoot] = [children.path(`${name}.sock`), children.folderInMemory()];
   const all = makeNode(pods, containers);
   await writePods(cgroupRoot, all);
   const program = builtFile('tools/bench-fake-pods.js');
-  const child = children.spawn(name, process.execPath, [program, backend, cgroupRoot, `${pods}`, `${containers}`]);
+  const pace = updates === undefined ? [] : [`${updates.milliseconds}`, `${updates.atOnce}`];
+  const child = children.spawn(name, process.execPath, [
+    ...[program, backend, cgroupRoot, `${pods}`, `${containers}`],
+    ...pace,
+  ]);
   await answers(child, backend);
   return {
     backend,

@@ -1,42 +1,38 @@
 import { writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import http2, { type ClientHttp2Session } from 'node:http2';
+import { recordBackendCalls } from './backend-calls.ts';
+import { serveLoopReports } from './loop.ts';
 import type { Notes, Span } from './notes.ts';
 
 /**
- * Loaded into a measured shim before its own code (`--import`). Records when the shim was in an fsync, and when it
- * waited for an answer of the backend. Writes this to the file in CRI_BENCH_NOTES at the end of the process.
+ * Loaded into a measured shim before its own code (`--import`). Variables of the environment say what it does:
+ * - CRI_BENCH_NOTES: records when the shim was in an fsync, and when it waited for an answer of the backend at
+ *   CRI_BENCH_BACKEND. Writes this to the file at the end of the process.
+ * - CRI_BENCH_LOOP: serves reports about the event loop and the heap at this socket.
  */
-const file = process.env['CRI_BENCH_NOTES'] ?? '';
-const fsyncs: Span[] = [];
-const backend: Span[] = [];
+const { CRI_BENCH_NOTES: file, CRI_BENCH_BACKEND: backend = '', CRI_BENCH_LOOP: loop } = process.env;
+
 const now = (): number => Number(process.hrtime.bigint()) / 1000;
 
-const any = await open('/dev/null');
-const handles = Object.getPrototypeOf(any) as { sync: () => Promise<void> };
-await any.close();
-const { sync } = handles;
-handles.sync = async function (this: unknown): Promise<void> {
-  const begin = now();
-  try {
-    await sync.call(this);
-  } finally {
-    fsyncs.push([begin, now()]);
-  }
-};
-
-const { connect } = http2;
-http2.connect = ((...given: Parameters<typeof connect>): ClientHttp2Session => {
-  const session = connect(...given);
-  const request = session.request.bind(session);
-  session.request = (...asked): ReturnType<typeof request> => {
+async function recordFsyncs(spans: Span[]): Promise<void> {
+  const any = await open('/dev/null');
+  const handles = Object.getPrototypeOf(any) as { sync: () => Promise<void> };
+  await any.close();
+  const { sync } = handles;
+  handles.sync = async function (this: unknown): Promise<void> {
     const begin = now();
-    const stream = request(...asked);
-    // The trailers are the end of an answer.
-    stream.once('trailers', () => backend.push([begin, now()]));
-    return stream;
+    try {
+      await sync.call(this);
+    } finally {
+      spans.push([begin, now()]);
+    }
   };
-  return session;
-}) as typeof connect;
+}
 
-process.on('exit', () => writeFileSync(file, JSON.stringify({ fsyncs, backend } satisfies Notes)));
+if (file !== undefined) {
+  const notes = { fsyncs: [] as Span[], backend: [] as Span[] };
+  await recordFsyncs(notes.fsyncs);
+  recordBackendCalls(backend, now, notes.backend);
+  process.on('exit', () => writeFileSync(file, JSON.stringify(notes satisfies Notes)));
+}
+if (loop !== undefined) serveLoopReports(loop);

@@ -1,34 +1,28 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
 import { configurationExample } from '../../src/config/documentation.ts';
 import { NotifySocket } from '../../test/support/daemon/notify-socket.ts';
 import { prepareNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';
-import type { Child, Children } from '../children.ts';
+import type { Children } from '../children.ts';
 import { startEmpty } from '../containerd/containerd.ts';
 import { writeCgroups } from '../containerd/files.ts';
 import { version } from '../operations.ts';
-import { type Resident, cpuMicroseconds, residentMB } from '../process-use.ts';
+import { cpuMicroseconds } from '../process-use.ts';
 import { type Shim, type ShimPlaces, spawnShim } from '../shim.ts';
 import { connectWhenThere } from '../sockets.ts';
-import { median, rounded } from '../statistics.ts';
-import { type WorkResult, resultOf } from './result.ts';
+import { median } from '../statistics.ts';
+import { type WorkResult, part, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
 
 /** Enough for a 99th percentile. */
 const STARTS = 100;
-const IDLE_DAEMONS = 3;
-/** Kubelet's first calls. */
-const CALLS = 5;
-/** V8 waits for 8 s without work, and once more after a collection, before it returns memory. */
-const IDLE_MS = 20_000;
 const NODE = `Node ${process.versions.node}`;
 
 /** How the daemon is started. */
-interface Started {
-  readonly places: ShimPlaces;
+export interface Started {
+  readonly places: ShimPlaces & { readonly packaged: string };
   readonly environment: Readonly<Record<string, string>>;
 }
 
@@ -40,16 +34,11 @@ export async function measurePackagedStart(options: WorkOptions): Promise<WorkRe
   return whereInstalled('packaged-start', options, (...given) => measureStarts(options.children, ...given));
 }
 
-/** Measures the idle memory of the daemon, and that of the same Node without a program. */
-export async function measurePackagedMemory(options: WorkOptions): Promise<WorkResult[]> {
-  return whereInstalled('packaged-idle', options, (started) => measureIdle(options.children, started));
-}
-
 /**
  * Runs a measurement with the folder of `npm run package`, started as its unit starts it: with the unit's environment,
  * the installed configuration, a systemd that receives notifications, and a containerd.
  */
-async function whereInstalled(
+export async function whereInstalled(
   name: string,
   { children, progress }: WorkOptions,
   measure: (started: Started, systemd: NotifySocket) => Promise<WorkResult[]>,
@@ -122,52 +111,11 @@ async function startBare(
   return { milliseconds: performance.now() - begin, cpuMilliseconds };
 }
 
-async function measureIdle(children: Children, { places, environment }: Started): Promise<WorkResult[]> {
-  const idle: Child[] = [];
-  for (let index = 0; index < IDLE_DAEMONS; index += 1) {
-    const shim = spawnShim(children, `idle-${index}`, places, environment);
-    await answer(shim, CALLS);
-    idle.push(shim.child);
-  }
-  const bare = children.spawn('idle-bare', process.execPath, ['-e', 'setInterval(() => undefined, 1_000_000)']);
-  await bare.until(delay(IDLE_MS));
-  const resident = idle.map(({ pid }) => residentMB(pid));
-  const ofBare = residentMB(bare.pid);
-  await Promise.all([...idle, bare].map((child) => child.stop()));
-  const values = (of: (one: Resident) => number): number => median(resident.map(of));
-  const all = values((one) => one.all);
-  return [
-    { ...part('Packaged daemon, memory when idle', 'MB', all, IDLE_DAEMONS), on: NODE },
-    part(
-      '  its own (RssAnon)',
-      'MB',
-      values((one) => one.anonymous),
-      IDLE_DAEMONS,
-    ),
-    part(
-      '  pages of files (RssFile)',
-      'MB',
-      values((one) => one.ofFiles),
-      IDLE_DAEMONS,
-    ),
-    part('  of bare Node', 'MB', ofBare.all, 1),
-    part('    its own', 'MB', ofBare.anonymous, 1),
-    part('    pages of files', 'MB', ofBare.ofFiles, 1),
-    part('  as a multiple of bare Node', 'times', all / ofBare.all, IDLE_DAEMONS),
-  ];
-}
-
-async function answer({ child, socket }: Shim, calls: number): Promise<void> {
+/** Resolves when the shim has answered this many calls. */
+export async function answer({ child, socket }: Shim, calls: number): Promise<void> {
   const connection = await child.until(connectWhenThere(socket));
   for (let call = 0; call < calls; call += 1) await child.until(connection.call(version));
   connection.close();
 }
 
 const mean = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0) / values.length;
-
-const part = (work: string, unit: WorkResult['unit'], value: number, samples: number): WorkResult => ({
-  work,
-  unit,
-  p50: rounded(value, 2),
-  samples,
-});

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { bytes } from '../../src/core/quantities/index.ts';
 import { type FakePod, amountsAtStart, assertFiles, bytesOf, writePods } from '../fake/pods.ts';
 import { type FakePods, startFakePods } from '../fake/start.ts';
+import type { Children } from '../children.ts';
 import { LogReader } from '../log-reader.ts';
 import { spawnShim } from '../shim.ts';
 import { type WorkResult, resultOf } from './result.ts';
@@ -10,11 +11,21 @@ import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodRecord } from '../../src/resize/journal/record.ts';
 import type { WorkOptions } from './options.ts';
 
-const PODS = 250;
+const PODS = 1000;
 const CONTAINERS = 2;
 /** Unfinished resizes of the previous shim: as many as a node has when a whole deployment is resized. */
 const UNFINISHED = 10;
 const STARTS = 7;
+
+/** Milliseconds from the start of the process. */
+export interface Recovered {
+  /** Until all pods and containers are known. */
+  readonly compared: number;
+  /** Until the unfinished resizes are rolled back too. */
+  readonly recovered: number;
+  /** How long calls were with the fake runtime meanwhile. */
+  readonly inBackend: number;
+}
 
 /**
  * Measures a start on a node full of pods after the previous shim was killed: from the start of the process until all
@@ -22,37 +33,61 @@ const STARTS = 7;
  */
 export async function measureRecovery({ children, profile }: WorkOptions): Promise<WorkResult[]> {
   const fake = await startFakePods(children, 'fake-recovered', { pods: PODS, containers: CONTAINERS });
-  const compared: number[] = [];
-  const recovered: number[] = [];
-  for (let index = 0; index < STARTS; index += 1) {
-    const stateFolder = join(children.folderOnDisk(), 'state');
-    const unfinished = fake.pods.slice(0, UNFINISHED);
-    await writeUnfinished(fake, unfinished, stateFolder);
-    const begin = performance.now();
-    const { child } = spawnShim(children, `recovered-${index}`, { ...fake, profile, stateFolder });
-    const log = new LogReader(child.logFile);
-    const known = await child.until(log.line('registry compared with the backend'));
-    compared.push(performance.now() - begin);
-    for (let count = 0; count < unfinished.length; count += 1)
-      await child.until(log.line('unfinished resize recovered'));
-    recovered.push(performance.now() - begin);
-    log.close();
-    await child.stop();
-    if (known.pods !== PODS || known.containers !== PODS * CONTAINERS)
-      throw new Error(`${String(known.pods)} pods and ${String(known.containers)} containers were found`);
-    for (const pod of unfinished)
-      assertFiles(
-        fake.cgroupRoot,
-        pod,
-        pod.containers.map((_, order) => amountsAtStart(order)),
-      );
-    if (readdirSync(stateFolder).length > 0) throw new Error('the journal has records left');
-  }
+  const all: Recovered[] = [];
+  for (let index = 0; index < STARTS; index += 1)
+    all.push(await recoverOnce(children, fake, `recovered-${index}`, profile));
   await fake.stop();
   return [
-    resultOf('Recovery of 250 pods', 'ms', recovered),
-    resultOf('  until the registry is compared', 'ms', compared),
+    resultOf(
+      'Recovery of 1,000 pods',
+      'ms',
+      all.map(({ recovered }) => recovered),
+    ),
+    resultOf(
+      '  until the registry is compared',
+      'ms',
+      all.map(({ compared }) => compared),
+    ),
+    resultOf(
+      '  of all, in the backend',
+      'ms',
+      all.map(({ inBackend }) => inBackend),
+    ),
   ];
+}
+
+/** Starts a shim on a node with unfinished resizes, and stops it. Rejects if it has not recovered all of them. */
+export async function recoverOnce(
+  children: Children,
+  fake: FakePods,
+  name: string,
+  profile?: string,
+): Promise<Recovered> {
+  const stateFolder = join(children.folderOnDisk(), 'state');
+  const unfinished = fake.pods.slice(0, UNFINISHED);
+  await writeUnfinished(fake, unfinished, stateFolder);
+  const before = await fake.backendTime();
+  const begin = performance.now();
+  const { child } = spawnShim(children, name, { ...fake, profile, stateFolder });
+  const log = new LogReader(child.logFile);
+  const known = await child.until(log.line('registry compared with the backend'));
+  const compared = performance.now() - begin;
+  for (let count = 0; count < unfinished.length; count += 1) await child.until(log.line('unfinished resize recovered'));
+  const recovered = performance.now() - begin;
+  const inBackend = ((await fake.backendTime()) - before) / 1000;
+  log.close();
+  await child.stop();
+  const containers = fake.pods.reduce((sum, pod) => sum + pod.containers.length, 0);
+  if (known.pods !== fake.pods.length || known.containers !== containers)
+    throw new Error(`${String(known.pods)} pods and ${String(known.containers)} containers were found`);
+  for (const pod of unfinished)
+    assertFiles(
+      fake.cgroupRoot,
+      pod,
+      pod.containers.map((_, order) => amountsAtStart(order)),
+    );
+  if (readdirSync(stateFolder).length > 0) throw new Error('the journal has records left');
+  return { compared, recovered, inBackend };
 }
 
 /**

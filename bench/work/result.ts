@@ -5,7 +5,7 @@ export interface WorkResult {
   /** What was measured: the work itself, or a part of it for information. */
   readonly work: string;
   /** `times`: a multiple of another value. */
-  readonly unit: 'us' | 'ms' | 'MB' | 'times';
+  readonly unit: 'us' | 'ms' | 'KiB' | 'MB' | 'times';
   readonly p50: number;
   /** Absent for few samples. */
   readonly p99?: number;
@@ -25,3 +25,11 @@ export function resultOf(work: string, unit: WorkResult['unit'], values: readonl
     ? { work, unit, p50, samples }
     : { work, unit, p50, p99: rounded(percentile(sorted, 0.99), 3), samples };
 }
+
+/** One value for several samples. */
+export const part = (work: string, unit: WorkResult['unit'], value: number, samples: number): WorkResult => ({
+  work,
+  unit,
+  p50: rounded(value, 2),
+  samples,
+});

@@ -1,7 +1,7 @@
 /** The resize API: the gRPC service criresize.v1alpha1.ResizeService and health checks on a socket of its own. */
 import type { Socket } from 'node:net';
-import { loggableError } from '../core/errors/index.ts';
-import type { Counters, Log } from '../observe/index.ts';
+import { Lazy } from '../core/concurrency/index.ts';
+import { type Counters, FailureLog, type Log } from '../observe/index.ts';
 import type { ResizeServer } from './server.ts';
 import type { ServiceParts } from './service.ts';
 
@@ -37,18 +37,22 @@ export interface ResizeApi {
  */
 export async function openResizeApi({ path, listen, peerOf, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
   const { log } = parts;
-  let loading: Promise<ResizeServer> | undefined;
+  const lazy = new Lazy<ResizeServer>(async () => {
+    const { createResizeServer } = await import('./server.ts');
+    return createResizeServer({ ...parts, path });
+  });
+  const failed = 'resize API failed to load; its connections end';
+  const failures = new FailureLog(log, { failed, over: 'resize API loaded after failures' });
   const serve = async (connection: Socket): Promise<void> => {
     const peer = peerOf(connection);
     // The client may disconnect before the server is loaded.
     connection.on('error', () => undefined);
     try {
-      loading ??= import('./server.ts').then(({ createResizeServer }) => createResizeServer({ ...parts, path }));
-      const server = await loading;
+      const server = await lazy.get();
+      failures.succeeded();
       if (!connection.destroyed) server.accept(connection, peer);
     } catch (error) {
-      loading = undefined;
-      log.error({ listen: path, ...loggableError(error) }, 'resize API failed to load; connection closed');
+      failures.failed(error, { listen: path });
       connection.destroy();
     }
   };
@@ -57,7 +61,8 @@ export async function openResizeApi({ path, listen, peerOf, ...parts }: ResizeAp
     failure: listener.failure,
     async close(graceMs) {
       await listener.close();
-      await (await loading)?.close(graceMs);
+      const server = await lazy.ifUsed();
+      await server?.close(graceMs);
     },
   };
 }

@@ -17,6 +17,7 @@ import {
   type KnownValues,
   type PendingKubeletResize,
   type ActualValues,
+  type DryRun,
   type HistoryEntry,
   type MemoryRequests,
   type PodDirectory,
@@ -25,15 +26,13 @@ import {
   type Resize,
   type ResizeEvent,
   type ResizeState,
-  type Resizes,
   type StepRecord,
   amountTexts,
   describeStep,
   excessWarning,
-  formatCpuMax,
+  formatCpuLimit,
   formatMemory,
   formatShares,
-  historyEntry,
   policyText,
 } from '../resize/index.ts';
 import type { DeclaredPod, PodIdentity, PodState } from '../sandbox/index.ts';
@@ -52,6 +51,7 @@ const states: Readonly<Record<ResizeState, WireState>> = {
 /** Returns a container's name by its id. */
 export type NameOf = PodDirectory['containerName'];
 
+/** Returns a resize as a message of the resize API. */
 export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
   const {
     id,
@@ -86,33 +86,29 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
     ...(nextTryAt === undefined ? {} : { next_try: spanOf(nextTryAt) }),
     requester: requesterReport(requester),
     changes: [...changes],
-    rolled_back: historyEntry(resize).isRolledBack,
+    rolled_back: resize.isRolledBack,
   };
 }
 
-/** Reports a dry run: it has no id, and its state is PROPOSED. */
-export function dryRunReport(
-  pod: PodIdentity,
-  { steps, before, after, memoryRequests }: Awaited<ReturnType<Resizes['dryRun']>>,
-  now: number,
-  nameOf: NameOf,
-): WireResize {
+/** Reports a dry run: it has no id, and its state is PROPOSED, or DEFERRED if the resize would be. */
+export function dryRunReport(pod: PodIdentity, result: DryRun, now: number, nameOf: NameOf): WireResize {
+  const times = { created: spanOf(now), changed: spanOf(now) };
+  const about = { id: '', pod: identityReport(pod), tries: 0, ...times };
+  if ('deferred' in result) return { ...about, state: 'DEFERRED', ...result.deferred, steps: [] };
+  const { steps, before, after, memoryRequests } = result;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
   return {
-    id: '',
-    pod: identityReport(pod),
+    ...about,
     state: 'PROPOSED',
     reason: '',
     message: '',
-    tries: 0,
     steps: steps.map((record) => stepReport(record, name)),
-    created: spanOf(now),
-    changed: spanOf(now),
     before: stateReport(before, memoryRequests.before, name),
     after: stateReport(after, memoryRequests.after, name),
   };
 }
 
+/** Returns an event of a resize as a message of the resize API. */
 export function eventReport(event: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
   const { resize, pod, requester, at, what } = event;
   const about = {
@@ -139,6 +135,7 @@ export interface PodReportParts {
   readonly nameOf: NameOf;
 }
 
+/** Returns a pod as a message of the resize API. */
 export function podReport({ pod, view, history, memory, nameOf }: PodReportParts): WirePod {
   const summaries = history.map(summaryOf);
   const [newest] = summaries;
@@ -224,13 +221,16 @@ function knownReport<Size>(
 
 const sizeReport = (size: Bytes) => ({ size_bytes: size, policy: '' });
 
-function knownLimits({ memory, cpu, weight, shares }: PodLimits): WireValues {
+function knownLimits({ memory, cpu, weight, shares, memoryRequest }: PodLimits): WireValues {
   return {
     limits: {
-      cpu: cpu === undefined ? '' : formatCpuMax(cpu),
+      cpu: cpu === undefined ? '' : formatCpuLimit(cpu),
       memory: memory === undefined ? '' : formatMemory(memory),
     },
-    requests: { cpu: shares === undefined ? '' : formatShares(shares), memory: '' },
+    requests: {
+      cpu: shares === undefined ? '' : formatShares(shares),
+      memory: memoryRequest === undefined ? '' : formatMemory(memoryRequest),
+    },
     cpu_max: cpu === undefined ? '' : `${cpu.quota} ${cpu.period}`,
     memory_max: memory === undefined ? '' : String(memory),
     cpu_shares: shares ?? 0,
@@ -294,7 +294,7 @@ function valuesOf(
   memoryRequest: Bytes | undefined,
 ): WireValues {
   return {
-    limits: { cpu: formatCpuMax(cpu), memory: formatMemory(memory) },
+    limits: { cpu: formatCpuLimit(cpu), memory: formatMemory(memory) },
     requests: {
       cpu: shares === undefined ? '' : formatShares(shares),
       memory: memoryRequest === undefined ? '' : formatMemory(memoryRequest),

@@ -16,11 +16,12 @@ const LONGEST_TIMEOUT_MS = 600_000;
 /**
  * Fits a pod with hundreds of containers ten times. Decoding blocks the event loop, so larger requests are rejected.
  */
-const MAX_REQUEST_BYTES = 256 * 1024;
+export const LONGEST_REQUEST = 256 * 1024;
 
+/** Decodes a request of the resize API. Throws INVALID_VALUE if it is too long or cannot be decoded. */
 export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buffer): Requests[Name] {
-  if (bytes.length > MAX_REQUEST_BYTES) {
-    throw invalid(name, `${bytes.length} bytes`, `a request has at most ${MAX_REQUEST_BYTES} bytes`);
+  if (bytes.length > LONGEST_REQUEST) {
+    throw invalid(name, `${bytes.length} bytes`, `a request has at most ${LONGEST_REQUEST} bytes`);
   }
   try {
     return decodeRequest(name, bytes);
@@ -35,6 +36,7 @@ export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buff
   }
 }
 
+/** Returns how a request names its pod. Throws INVALID_VALUE if it does not. */
 export function readPodRef(pod: WirePodRef | null): PodRef {
   switch (pod?.ref) {
     case 'sandbox_id':
@@ -48,6 +50,7 @@ export function readPodRef(pod: WirePodRef | null): PodRef {
   }
 }
 
+/** Returns the limits, requests and volume sizes that ResizePod asks for, as texts. */
 export function readRequestedPod({ resources, containers, volumes }: Requests['ResizePodRequest']): RequestedPod {
   const asked = Object.entries(containers).map(([name, one]) => [name, readResources(one)] as const);
   return { pod: readResources(resources), containers: Object.fromEntries(asked), volumes };
@@ -68,8 +71,8 @@ export interface Terms {
   readonly timeoutMs: number;
 }
 
+/** Returns the terms of a ResizePod. Throws INVALID_VALUE for a timeout out of range. */
 export function readTerms({ dry_run, defer, timeout }: Requests['ResizePodRequest']): Terms {
-  if (dry_run && defer) throw invalid('defer', 'true', 'cannot be combined with dry_run');
   return { dryRun: dry_run, defer, timeoutMs: readTimeout(timeout) };
 }
 

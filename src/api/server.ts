@@ -7,27 +7,23 @@ import {
   type ServerUnaryCall,
   type ServerWritableStream,
   type sendUnaryData,
-  status,
 } from '@grpc/grpc-js';
 import type { Counters, Log } from '../observe/index.ts';
 import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
+import { API_LIMITS, type CallTrace, type EndedCall, callFields, hasLeft, tooManyConnections } from '../grpc/index.ts';
 import {
-  API_LIMITS,
-  type CallTrace,
-  type EndedCall,
   type RawServer,
   SessionLimit,
+  ServedCall,
   SessionPeers,
-  callFields,
   codeFor,
   createRawServer,
-  failureOf,
+  jsFailureOf,
   ownerOf,
   rawMessage,
   serveUnary,
-  tooManyConnections,
   withinBudget,
-} from '../grpc/index.ts';
+} from '../grpc/grpc-js/index.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */
@@ -63,7 +59,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   for (const [path, handler] of unaryHandlers(parts)) {
     const ended = endedOf(path);
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
-      void serveUnary(path, handler, call, respond, { log, budget, ended });
+      void serveUnary(handler, call, respond, { log, budget, ended });
     server.register(path, serve, rawMessage, rawMessage, 'unary');
   }
   const watchPath = methodPath('WatchResizes');
@@ -96,14 +92,15 @@ async function serveWatch(
 ): Promise<void> {
   const start = performance.now();
   const trace: CallTrace = { fields: {}, backendMs: 0 };
-  let code: number = status.OK;
+  const served = new ServedCall(call);
+  let code = 0;
   try {
-    await withinBudget(call, parts.budget, () => stream(parts, call, trace));
+    await withinBudget(call, parts.budget, () => stream(parts, call, served, trace));
     call.end();
   } catch (error) {
-    const failure = failureOf(error, call.getPath(), parts.log);
-    code = failure.code;
-    call.emit('error', failure);
+    const failure = hasLeft(served, error) ? undefined : jsFailureOf(error, call.getPath(), parts.log);
+    code = failure?.code ?? code;
+    if (failure !== undefined) call.emit('error', failure);
   }
   ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
 }
@@ -112,9 +109,10 @@ async function serveWatch(
 async function stream(
   parts: ResizeServerParts,
   call: ServerWritableStream<Buffer, Buffer>,
+  served: ServedCall,
   trace: CallTrace,
 ): Promise<void> {
-  const watch = await watchResizes(parts, call.request, ownerOf(call), trace);
+  const watch = await watchResizes(parts, served, ownerOf(call), trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
   // Sends headers at once: they tell the client that it misses no event from now on.

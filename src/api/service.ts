@@ -1,12 +1,11 @@
-import type { ServerUnaryCall } from '@grpc/grpc-js';
-import { ShimError, messageOf } from '../core/errors/index.ts';
+import { ShimError } from '../core/errors/index.ts';
 import type { ReadinessReport } from '../observe/index.ts';
 import { healthCheck, healthPath } from './health.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
 import { readRequestedPod, readPodRef, readRequest, readTerms } from './requests.ts';
-import { type CallTrace, type RawUnaryHandler, clientOf, deadlineOf } from '../grpc/index.ts';
+import type { CallTrace, HandlerCall, RawUnaryHandler } from '../grpc/index.ts';
 import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './wire/index.ts';
-import type { Clock } from '../core/concurrency/index.ts';
+import { type Clock, untilAborted } from '../core/concurrency/index.ts';
 import {
   type PodDirectory,
   type Resize,
@@ -14,6 +13,7 @@ import {
   type ResizeWatch,
   type Resizes,
   apiRequester,
+  viewsOf,
 } from '../resize/index.ts';
 import type { PodIdentity } from '../sandbox/index.ts';
 
@@ -28,10 +28,10 @@ export interface ServiceParts {
 /** Returns `/criresize.v1alpha1.ResizeService/<method>`. */
 export const methodPath = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
 
-type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
+type Method = 'ResizePod' | 'GetPod' | 'GetResize' | 'CancelResize';
 type Answer<Name extends Method> = (
   request: Requests[`${Name}Request`],
-  call: ServerUnaryCall<Buffer, Buffer>,
+  call: HandlerCall,
   trace: CallTrace,
 ) => Promise<Responses[`${Name}Response`]>;
 
@@ -41,15 +41,16 @@ export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnary
   return new Map([
     [healthPath, healthCheck(parts.readiness)],
     handler('ResizePod', (request, call, trace) => resizePod(parts, request, call, trace)),
-    handler('GetPod', ({ pod }, _, trace) => getPod(parts, pod, trace)),
-    handler('ListPods', () => listPods(parts)),
+    handler('GetPod', ({ pod }, call, trace) => getPod(parts, pod, call, trace)),
+    [methodPath('ListPods'), (call) => listPods(parts, call)],
     handler('GetResize', ({ id }, _, trace) => {
       trace.fields.resize = id.slice(0, 64);
       return Promise.resolve({ resize: reportOf(parts, resizes.get(id)) });
     }),
-    handler('CancelResize', async ({ id }, _, trace) => {
+    handler('CancelResize', async ({ id }, { signal }, trace) => {
       trace.fields.resize = id.slice(0, 64);
-      return { resize: reportOf(parts, await resizes.cancel(id)) };
+      // It waits for an attempt in progress, and is cancelled also if its client does not.
+      return { resize: reportOf(parts, await untilAborted(resizes.cancel(id), signal)) };
     }),
   ]);
 }
@@ -65,16 +66,18 @@ function handler<Name extends Method>(name: Name, answer: Answer<Name>): [string
 async function resizePod(
   parts: ServiceParts,
   request: Requests['ResizePodRequest'],
-  call: ServerUnaryCall<Buffer, Buffer>,
+  call: HandlerCall,
   trace: CallTrace,
 ): Promise<Responses['ResizePodResponse']> {
   const { resizes, pods, clock } = parts;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
-  const pod = await findPod(pods, request.pod, trace);
-  const deadline = Math.min(deadlineOf(call), clock.now() + timeoutMs);
+  // Without the client's signal: a resize is carried out also if its client has gone.
+  const pod = await findPod(pods, request.pod, undefined, trace);
+  const deadline = Math.min(call.deadline, clock.now() + timeoutMs);
   if (dryRun) {
-    const outcome = await resizes.dryRun(pod, asked, deadline);
+    // It waits for its turn, and changes nothing.
+    const outcome = await untilAborted(resizes.dryRun(pod, asked, { deadline, defer }), call.signal);
     return { resize: dryRunReport(pod, outcome, clock.wallTime(), pods.containerName) };
   }
   try {
@@ -82,7 +85,7 @@ async function resizePod(
       defer,
       timeoutMs,
       deadline,
-      requester: apiRequester(clientOf(call)),
+      requester: apiRequester(call.client),
     });
     Object.assign(trace.fields, { resize: resize.id, state: resize.state });
     return { resize: reportOf(parts, resize) };
@@ -95,29 +98,31 @@ async function resizePod(
 async function getPod(
   parts: ServiceParts,
   ref: Requests['GetPodRequest']['pod'],
+  { signal }: HandlerCall,
   trace: CallTrace,
 ): Promise<Responses['GetPodResponse']> {
-  const pod = await findPod(parts.pods, ref, trace);
-  return { pod: await reportPod(parts, pod) };
+  const pod = await findPod(parts.pods, ref, signal, trace);
+  return { pod: await reportPod(parts, pod, signal) };
 }
 
-/** Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. */
-async function listPods(parts: ServiceParts): Promise<Responses['ListPodsResponse']> {
-  const reports: WirePod[] = [];
-  // One by one: latency does not matter to people and agents, and this keeps the load on the node low.
-  for (const pod of await parts.pods.list()) {
-    try {
-      reports.push(await reportPod(parts, pod));
-    } catch (error) {
-      if (!(error instanceof ShimError)) throw error;
-      reports.push(podReport({ ...storedOf(parts, pod), view: { reason: error.reason, message: messageOf(error) } }));
-    }
+/**
+ * Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once it is read: to
+ * encode all of them at the end would hold the event loop. Encoded messages one after the other are one message with the pods of all
+ * (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+ */
+async function listPods(parts: ServiceParts, { request, signal }: HandlerCall): Promise<Buffer> {
+  readRequest('ListPodsRequest', request);
+  const encoded: Uint8Array[] = [];
+  for await (const { at, pod, view } of viewsOf(parts.pods, await parts.pods.list(signal), signal)) {
+    const report = podReport({ ...storedOf(parts, pod), view });
+    // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it does.
+    encoded[at] = new Uint8Array(encodeResponse('ListPodsResponse', { pods: [report] }));
   }
-  return { pods: reports };
+  return Buffer.concat(encoded);
 }
 
-async function reportPod(parts: ServiceParts, pod: PodIdentity): Promise<WirePod> {
-  const view = await parts.pods.describe(pod.sandboxId);
+async function reportPod(parts: ServiceParts, pod: PodIdentity, signal: AbortSignal): Promise<WirePod> {
+  const view = await parts.pods.describe(pod.sandboxId, undefined, signal);
   return podReport({ ...storedOf(parts, pod), view });
 }
 
@@ -135,9 +140,10 @@ function reportOf({ pods }: ServiceParts, resize: Resize): WireResize {
 async function findPod(
   pods: PodDirectory,
   ref: Requests['GetPodRequest']['pod'],
+  signal: AbortSignal | undefined,
   trace: CallTrace,
 ): Promise<PodIdentity> {
-  const pod = await pods.find(readPodRef(ref));
+  const pod = await pods.find(readPodRef(ref), signal);
   trace.fields.pod = pod.sandboxId;
   return pod;
 }
@@ -148,13 +154,13 @@ async function findPod(
  */
 export async function watchResizes(
   parts: ServiceParts,
-  request: Buffer,
+  { request, signal }: Pick<HandlerCall, 'request' | 'signal'>,
   owner: string | undefined,
   trace: CallTrace,
 ): Promise<ResizeWatch> {
-  const { pod, history } = readRequest('WatchResizesRequest', request);
-  const sandboxId = pod === null ? undefined : (await findPod(parts.pods, pod, trace)).sandboxId;
-  return parts.resizes.watch(sandboxId, { owner, withHistory: history });
+  const { pod: ref, history } = readRequest('WatchResizesRequest', request);
+  const pod = ref === null ? undefined : await findPod(parts.pods, ref, signal, trace);
+  return parts.resizes.watch(pod, { owner, withHistory: history });
 }
 
 /** Encodes an event for WatchResizes. */

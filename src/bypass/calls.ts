@@ -13,6 +13,8 @@ export interface ProcessCalls {
   open(pid: number): number;
   /** Returns a duplicate of a descriptor of that process (pidfd_getfd(2), Linux 5.6). */
   duplicate(processDescriptor: number, descriptor: number): number;
+  /** Returns the path of the socket to which a unix socket has connected, as its process has bound it; empty if it has none. */
+  peerPath(descriptor: number): string;
   /** Returns how many bytes can be read from a socket or a pipe. */
   pending(descriptor: number): number;
   /** Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before. */
@@ -22,6 +24,7 @@ export interface ProcessCalls {
 type PidfdOpen = (number: number, pid: number, flags: number) => number;
 type PidfdGetfd = (number: number, pidfd: number, descriptor: number, flags: number) => number;
 type Ioctl = (descriptor: number, request: number, value: Buffer) => number;
+type Getpeername = (descriptor: number, address: Buffer, length: Buffer) => number;
 type Prlimit = (pid: number, resource: number, fresh: Buffer | null, old: Buffer | null) => number;
 
 /** Rejects without koffi. */
@@ -31,6 +34,7 @@ export async function loadProcessCalls(): Promise<ProcessCalls> {
   const pidfdOpen = libc.func('syscall', 'long', ['long', 'int', 'uint']) as PidfdOpen;
   const pidfdGetfd = libc.func('syscall', 'long', ['long', 'int', 'int', 'uint']) as PidfdGetfd;
   const ioctl = libc.func('ioctl', 'int', ['int', 'ulong', 'void *']) as Ioctl;
+  const getpeername = libc.func('getpeername', 'int', ['int', 'void *', 'void *']) as Getpeername;
   const prlimit = libc.func('prlimit', 'int', ['int', 'int', 'void *', 'void *']) as Prlimit;
   const checked = (call: string, result: number): number => {
     if (result >= 0) return result;
@@ -39,6 +43,8 @@ export async function loadProcessCalls(): Promise<ProcessCalls> {
   return {
     open: (pid) => checked('pidfd_open', pidfdOpen(SYS_PIDFD_OPEN, pid, 0)),
     duplicate: (process, descriptor) => checked('pidfd_getfd', pidfdGetfd(SYS_PIDFD_GETFD, process, descriptor, 0)),
+    peerPath: (descriptor) =>
+      pathOf((address, length) => checked('getpeername', getpeername(descriptor, address, length))),
     pending(descriptor) {
       const value = Buffer.alloc(4);
       checked('ioctl FIONREAD', ioctl(descriptor, FIONREAD, value));
@@ -55,4 +61,18 @@ export async function loadProcessCalls(): Promise<ProcessCalls> {
       return before;
     },
   };
+}
+
+/** struct sockaddr_un: the family, then the path. */
+const ADDRESS_BYTES = 110;
+const FAMILY_BYTES = 2;
+
+function pathOf(read: (address: Buffer, length: Buffer) => number): string {
+  const [address, length] = [Buffer.alloc(ADDRESS_BYTES), Buffer.alloc(4)];
+  const size = new Uint32Array(length.buffer, length.byteOffset, 1);
+  size[0] = ADDRESS_BYTES;
+  read(address, length);
+  const path = address.subarray(FAMILY_BYTES, size[0]);
+  const end = path.indexOf(0);
+  return path.toString('utf8', 0, end === -1 ? path.length : end);
 }

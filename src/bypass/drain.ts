@@ -20,13 +20,15 @@ export interface DrainOptions {
   readonly timeoutMs: number;
   /** Ends this early, as the timeout does. */
   readonly signal?: AbortSignal;
+  /** Ends this early: the proxy accepts clients again. */
+  readonly interrupt?: AbortSignal;
   /** Whether the other process still serves. If not, the proxy accepts clients again. */
   readonly isReplaced: () => Promise<boolean>;
   readonly say: (line: string) => void;
 }
 
-/** `drained`: every client has moved. `timed out`: calls still run. `not replaced`: the proxy continues. */
-export type DrainResult = 'drained' | 'timed out' | 'not replaced';
+/** `drained`: every client has moved. `timed out`: calls still run. `not replaced`, `interrupted`: the proxy continues. */
+export type DrainResult = 'drained' | 'timed out' | 'not replaced' | 'interrupted';
 
 /**
  * GOAWAY of RFC 9113 with the highest stream id and NO_ERROR: the server takes no new streams on this connection, and
@@ -40,6 +42,12 @@ const GOAWAY = Buffer.from('0000080700000000007fffffff00000000', 'hex');
  * it: where a frame ends is only known to those who have read the connection from its beginning.
  */
 const SILENCE_MS = 25;
+/**
+ * How long the backend has had every connection before its client gets a GOAWAY. The first frame of a connection has to be the SETTINGS of
+ * the backend (RFC 9113 3.4), which it sends when it accepts; a client that gets a GOAWAY first fails its calls. The descriptors do not
+ * show which frames have passed.
+ */
+const SETTINGS_MS = 250;
 /** The proxy runs for this long between two attempts, so that calls proceed. */
 const RETRY_MS = 100;
 /**
@@ -54,31 +62,40 @@ const STOP_MS = 1;
  * Moves the clients of a proxy that knows no HTTP/2 (systemd-socket-proxyd) without losing a call:
  *
  * 1. The proxy can open no further descriptors: from now on only the other process accepts clients.
- * 2. In a moment in which nothing comes from the backend, each client gets a GOAWAY over a duplicate of the proxy's
+ * 2. The backend accepts the connections that are new, and sends its SETTINGS.
+ * 3. In a moment in which nothing comes from the backend, each client gets a GOAWAY over a duplicate of the proxy's
  *    descriptor. The proxy is stopped for these milliseconds, so that nothing comes between.
- * 3. Each client goes when its last call is answered.
+ * 4. Each client goes when its last call is answered.
  *
  * Rejects if the kernel does not allow it: before Linux 5.6, or without CAP_SYS_PTRACE.
  */
-export async function drain(proxy: Proxy, { timeoutMs, signal, isReplaced, say }: DrainOptions): Promise<DrainResult> {
+export async function drain(proxy: Proxy, options: DrainOptions): Promise<DrainResult> {
+  const { timeoutMs, signal, interrupt, isReplaced, say } = options;
   const calls = await loadProcessCalls();
   const { pid } = proxy;
   const deadline = performance.now() + timeoutMs;
   const before = calls.limitDescriptors(pid, 0n);
   const over = async (): Promise<DrainResult | undefined> => {
-    if (!(await isReplaced())) {
+    const isEnded = interrupt?.aborted === true;
+    if (isEnded || !(await isReplaced())) {
       calls.limitDescriptors(pid, before);
-      return 'not replaced';
+      return isEnded ? 'interrupted' : 'not replaced';
     }
     return signal?.aborted === true || performance.now() > deadline ? 'timed out' : undefined;
   };
+  const ending = AbortSignal.any([signal, interrupt].filter((one) => one !== undefined));
   const pause = (milliseconds: number): Promise<void> =>
-    delay(milliseconds, undefined, { signal }).catch(() => undefined);
+    delay(milliseconds, undefined, { signal: ending }).catch(() => undefined);
   try {
-    for (let attempt = 1; !(await sendGoaways(proxy, calls)); attempt += 1) {
+    const goaways = new Goaways(proxy, calls);
+    const said = new Set<string>();
+    for (;;) {
+      const obstacle = await goaways.send();
+      if (obstacle === undefined) break;
       const result = await over();
       if (result !== undefined) return result;
-      if (attempt === 1) say('waiting for a moment without traffic');
+      if (!said.has(obstacle) && obstacle !== 'new connections') say(`waiting for ${obstacle}`);
+      said.add(obstacle);
       await pause(RETRY_MS);
     }
     for (let left = -1; ; ) {
@@ -93,27 +110,55 @@ export async function drain(proxy: Proxy, { timeoutMs, signal, isReplaced, say }
   } catch (error) {
     if (!isRunning(proxy)) return 'drained';
     calls.limitDescriptors(pid, before);
+    // Ctrl-C also reaches the program that looks whether the other process serves.
+    if (interrupt?.aborted === true) return 'interrupted';
     throw new Error(`cannot move the clients of process ${pid}: ${messageOf(error)}`, { cause: error });
   }
 }
 
 const clientsOf = ({ procRoot, pid, listen }: Proxy): readonly number[] => descriptorsOf(procRoot, pid, listen).clients;
 
-/** Returns whether all clients have got it. If bytes came from the backend meanwhile, none gets it. */
-async function sendGoaways(proxy: Proxy, calls: ProcessCalls): Promise<boolean> {
-  const { procRoot, pid, listen, ignored = [] } = proxy;
-  const proxyProcess = calls.open(pid);
-  process.kill(pid, 'SIGSTOP');
-  try {
-    while (stateOf(proxy) !== 'T') await delay(STOP_MS);
-    await delay(SILENCE_MS);
-    const { clients, fromBackend } = descriptorsOf(procRoot, pid, listen);
-    const watched = fromBackend.filter((descriptor) => !ignored.includes(descriptor));
-    if (!isSilent(watched, proxyProcess, calls)) return false;
-    return clients.every((descriptor) => withDuplicate(proxyProcess, descriptor, calls, isTold));
-  } finally {
-    process.kill(pid, 'SIGCONT');
-    closeSync(proxyProcess);
+/** Why the clients cannot get a GOAWAY now. */
+type Obstacle = 'a moment without traffic' | 'the runtime to accept its connections' | 'new connections';
+
+/** Sends a GOAWAY to all clients of a proxy that accepts no more. */
+class Goaways {
+  /** Since when no connection to the backend waits to be accepted. */
+  #acceptedSince: number | undefined;
+  readonly #proxy: Proxy;
+  readonly #calls: ProcessCalls;
+
+  constructor(proxy: Proxy, calls: ProcessCalls) {
+    this.#proxy = proxy;
+    this.#calls = calls;
+  }
+
+  /** Returns undefined once all clients have got it. If bytes came from the backend meanwhile, none gets it. */
+  async send(): Promise<Obstacle | undefined> {
+    const { procRoot, pid, listen, ignored = [] } = this.#proxy;
+    const calls = this.#calls;
+    const proxyProcess = calls.open(pid);
+    process.kill(pid, 'SIGSTOP');
+    try {
+      while (stateOf(this.#proxy) !== 'T') await delay(STOP_MS);
+      await delay(SILENCE_MS);
+      const { clients, fromBackend, backends, unaccepted } = descriptorsOf(procRoot, pid, listen);
+      const isOurs = (descriptor: number): boolean => !ignored.includes(descriptor);
+      const pathOf = (descriptor: number): string =>
+        withDuplicate(proxyProcess, descriptor, calls, (own) => calls.peerPath(own));
+      if (unaccepted.size > 0 && backends.filter(isOurs).some((descriptor) => unaccepted.has(pathOf(descriptor)))) {
+        this.#acceptedSince = undefined;
+        return 'the runtime to accept its connections';
+      }
+      this.#acceptedSince ??= performance.now();
+      if (performance.now() - this.#acceptedSince < SETTINGS_MS) return 'new connections';
+      if (!isSilent(fromBackend.filter(isOurs), proxyProcess, calls)) return 'a moment without traffic';
+      const areTold = clients.map((descriptor) => withDuplicate(proxyProcess, descriptor, calls, isTold));
+      return areTold.includes(false) ? 'a moment without traffic' : undefined;
+    } finally {
+      process.kill(pid, 'SIGCONT');
+      closeSync(proxyProcess);
+    }
   }
 }
 

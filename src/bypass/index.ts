@@ -1,2 +1,3 @@
 /** The bypass: systemd's socket proxy serves the CRI socket while the shim cannot. Moves its clients back to the shim. */
-export { type DrainOptions, type DrainResult, type Proxy, drain } from './drain.ts';
+export { drain } from './drain.ts';
+export type { DrainResult } from './drain.ts';

@@ -15,7 +15,10 @@ export interface CgroupDriver {
    * cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
    */
   podCgroup(cgroupParent: string): CgroupPath | undefined;
-  /** Returns a container's cgroup for the pod's cgroup_parent and the full container ID. Returns undefined and throws like {@link podCgroup}. */
+  /**
+   * Returns a container's cgroup for the pod's cgroup_parent and the full container ID. Returns undefined and throws
+   * like {@link podCgroup}.
+   */
   containerCgroup(cgroupParent: string, containerId: string): CgroupPath | undefined;
 }
 
@@ -78,6 +81,25 @@ export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
   /(?:^|\/)(?:kubepods(?:\/(?:burstable|besteffort))?|(?:[^/]+-)?kubepods(?:-(?:burstable|besteffort))?\.slice)$/.test(
     cgroup,
   );
+
+const QOS_CLASSES = ['', 'burstable', 'besteffort'] as const;
+
+/**
+ * Returns the cgroups that kubelet may give a pod, one for each QoS class, where it has given another pod the cgroup `other` (kubelet
+ * pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). Undefined if that one is not kubelet's, and for a uid that no
+ * cgroup can have.
+ */
+export function kubeletPodCgroups(other: CgroupPath, uid: string): readonly CgroupPath[] | undefined {
+  const parent = posix.dirname(other);
+  if (!/^[A-Za-z0-9-]+$/.test(uid) || !isKubeletCgroup(parent)) return undefined;
+  const [, slice] = /([^/]*kubepods)(?:-(?:burstable|besteffort))?\.slice$/.exec(parent) ?? [];
+  if (slice !== undefined) {
+    const pod = `pod${uid.replaceAll('-', '_')}`;
+    return QOS_CLASSES.map((qos) => expandSlice(`${[slice, qos, pod].filter((part) => part !== '').join('-')}.slice`));
+  }
+  const root = parent.replace(/\/(?:burstable|besteffort)$/, '');
+  return QOS_CLASSES.map((qos) => posix.join(root, qos, `pod${uid}`));
+}
 
 /** Whether a pod's QoS class is BestEffort, by the parent of its cgroup. */
 export const isBestEffort = (podCgroup: CgroupPath): boolean => qosClassOf(podCgroup) === 'BestEffort';

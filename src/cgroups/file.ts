@@ -5,6 +5,7 @@
 import {
   closeSync,
   constants,
+  fstatSync,
   ftruncateSync,
   openSync,
   read,
@@ -17,12 +18,13 @@ import {
   write,
   writeSync,
 } from 'node:fs';
+import { release } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import { bytes } from '../core/quantities/index.ts';
+import { type Bytes, PAGE_SIZE } from '../core/quantities/index.ts';
+import { OpenFiles } from './open-files.ts';
 import { lastNumber } from './values/index.ts';
-import type { Bytes } from '../core/quantities/index.ts';
 
 /** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */
 export type CgroupPath = string;
@@ -77,21 +79,49 @@ const MOST_KNOWN_INSIDE = 4096;
 /** Larger than any file that is read synchronously: these contain one or two numbers. */
 const scratch = Buffer.alloc(4096);
 
+/** CGROUP2_SUPER_MAGIC of linux/magic.h. */
+const CGROUP2 = 0x63677270;
+/** What {@link CgroupFiles.readNow} has read: the process has one limit on its descriptors. */
+const openFiles = new OpenFiles();
+
+/** Opens a file. If the process has no free descriptor, closes those that stay open. */
+function openCgroupFile(path: string, access: number): number {
+  const flags = access | O_NOFOLLOW | O_NONBLOCK;
+  try {
+    return openSync(path, flags);
+  } catch (error) {
+    if (errnoOf(error) !== 'EMFILE' || openFiles.size === 0) throw error;
+    openFiles.clear();
+    return openSync(path, flags);
+  }
+}
+
+/**
+ * Whether a write that lowers a memory limit reclaims before it returns, although its file is open with O_NONBLOCK: kernels before 6.16
+ * ignore the flag.
+ * @param release of the kernel, as uname(2) returns it: `6.18.5-cloud`
+ */
+export function reclaimsOnWrite(release: string): boolean {
+  const [major = 0, minor = 0] = release.split('.').map((part) => Number.parseInt(part, 10));
+  // A release of an unknown form is compared as NaN, which is not above anything.
+  return !(major > 6 || (major === 6 && minor >= 16));
+}
+
 export class CgroupFiles {
   #rootLink: string | undefined;
-  #pageSize: Bytes | undefined;
   readonly #lastPossible = new Map<'cpu' | 'node', number | undefined>();
   /** Cgroups whose path was verified. */
   readonly #inside = new Set<CgroupPath>();
+  #isCgroup2: boolean | undefined;
 
   /** @param root mount point of cgroup v2 */
   constructor(readonly root: string = CGROUP_ROOT) {}
 
-  /** The page size of this machine: the block size of cgroup2. */
-  get pageSize(): Bytes {
-    this.#pageSize ??= bytes(statfsSync(this.root).bsize);
-    return this.#pageSize;
-  }
+  /** See {@link reclaimsOnWrite}. */
+  readonly reclaimsOnWrite = reclaimsOnWrite(release());
+
+  /** The page size of this machine, to which the kernel rounds limits. */
+  readonly pageSize: Bytes = PAGE_SIZE;
 
   /** The last CPU or memory node that this machine may have. Undefined if the kernel does not tell. */
   readonly lastPossible = (kind: 'cpu' | 'node'): number | undefined => {
@@ -123,18 +153,46 @@ export class CgroupFiles {
    * CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
    */
   readNow(cgroup: CgroupPath, file: string): string {
+    // A file that is open has a valid path, which need not be verified again.
+    const known = this.#readOpen(`${cgroup === '/' ? this.root : `${this.root}${cgroup}`}/${file}`);
+    if (known !== undefined) return known;
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
     try {
-      descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+      descriptor = openCgroupFile(path, O_RDONLY);
       this.#assertInsideOnce(descriptor, path, cgroup);
-      return readText(descriptor);
+      const text = readText(descriptor);
+      openFiles.keep(path, descriptor);
+      descriptor = undefined;
+      return text;
     } catch (error) {
       this.#inside.delete(cgroup);
       throw this.#readError(error, cgroup, path);
     } finally {
       if (descriptor !== undefined) closeSync(descriptor);
     }
+  }
+
+  /** Reads a file that is open. Undefined if it has to be opened: the cgroup may have been removed, and created again since. */
+  #readOpen(path: string): string | undefined {
+    const descriptor = openFiles.get(path);
+    if (descriptor === undefined) return undefined;
+    try {
+      if (!this.#isRemoved(descriptor)) return readText(descriptor);
+    } catch {
+      // Opening it again tells what is wrong.
+    }
+    openFiles.drop(path);
+    return undefined;
+  }
+
+  /**
+   * Whether an open file was removed or replaced. cgroup2 reports that at the read: ENODEV if the cgroup no longer exists (kernel
+   * fs/kernfs/file.c, kernfs_get_active). Other file systems, which take its place in tests, do not.
+   */
+  #isRemoved(descriptor: number): boolean {
+    this.#isCgroup2 ??= statfsSync(this.root).type === CGROUP2;
+    return !this.#isCgroup2 && fstatSync(descriptor).nlink === 0;
   }
 
   /**
@@ -145,7 +203,7 @@ export class CgroupFiles {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
     try {
-      descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+      descriptor = openCgroupFile(path, O_RDONLY);
       this.#assertInside(descriptor, path);
       return await readTextInPool(descriptor);
     } catch (error) {
@@ -179,7 +237,7 @@ export class CgroupFiles {
     }
   }
 
-  /** Writes a value synchronously. For values that cost the kernel nothing: a round trip through the pool takes longer. */
+  /** Writes a value synchronously. For values that cost the kernel nothing: a round trip through the pool takes far longer. */
   writeNow(cgroup: CgroupPath, file: string, value: string): void {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
@@ -194,7 +252,7 @@ export class CgroupFiles {
   }
 
   #openToWrite(path: string): number {
-    const descriptor = openSync(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+    const descriptor = openCgroupFile(path, O_WRONLY);
     try {
       this.#assertInside(descriptor, path);
       // Truncates like a shell's `>`. No effect on cgroupfs; makes plain files in tests behave the same.
@@ -310,9 +368,19 @@ async function readTextInPool(descriptor: number): Promise<string> {
   return text.replace(/\n$/, '');
 }
 
-/** Returns the content of a short file without the last newline. */
+/** Returns the content of a short file without the last newline. Reads at positions, since the file may stay open. */
 function readText(descriptor: number): string {
   const size = readSync(descriptor, scratch, 0, scratch.length, 0);
-  if (size === scratch.length) return readFileSync(descriptor, 'utf8').replace(/\n$/, '');
+  if (size === scratch.length) return readLong(descriptor).replace(/\n$/, '');
   return scratch.toString('utf8', 0, size > 0 && scratch[size - 1] === 0x0a ? size - 1 : size);
+}
+
+function readLong(descriptor: number): string {
+  const chunks: Buffer[] = [];
+  for (let at = 0; ; ) {
+    const size = readSync(descriptor, scratch, 0, scratch.length, at);
+    if (size === 0) return Buffer.concat(chunks).toString();
+    chunks.push(Buffer.from(scratch.subarray(0, size)));
+    at += size;
+  }
 }

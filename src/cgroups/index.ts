@@ -3,7 +3,7 @@
  * folder opens a file under /sys/fs/cgroup.
  */
 export { CgroupTree } from './tree.ts';
-export type { CgroupLimits, CgroupReader, CgroupWriter, Reclaimed, Written } from './tree.ts';
+export type { CgroupLimits, Reclaimed, Written } from './tree.ts';
 export { readLoad } from './load.ts';
 export type { CgroupLoad } from './load.ts';
 export { usageText } from './memory-use.ts';
@@ -14,17 +14,13 @@ export {
   MAX_CPU_PERIOD,
   MAX_CPU_QUOTA,
   MAX_CPU_SHARES,
-  MAX_CPU_WEIGHT,
-  MIN_CPU_PERIOD,
   MIN_CPU_QUOTA,
   MIN_CPU_SHARES,
-  MIN_CPU_WEIGHT,
   MIN_MEMORY_LIMIT,
   NO_HUGE_PAGE_LIMIT,
   UNLIMITED_MEMORY,
   assertCpuMax,
   assertUnified,
-  assertUnifiedKey,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
@@ -35,6 +31,7 @@ export {
   wholePages,
   isSameUnified,
   isUnifiedKey,
+  sizeInBytes,
   memoryMaxOfCri,
   restoringSetting,
   sharesOfWeight,
@@ -43,7 +40,7 @@ export {
   weightMatchesShares,
   weightOfShares,
 } from './values/index.ts';
-export type { CgroupWrite, MemoryLimitFile, WeightFormula } from './values/index.ts';
+export type { CgroupWrite, WeightFormula } from './values/index.ts';
 export {
   cgroupDrivers,
   containerCgroupIn,
@@ -52,9 +49,10 @@ export {
   expandSlice,
   isBestEffort,
   isKubeletCgroup,
+  kubeletPodCgroups,
   qosClassOf,
 } from './drivers.ts';
-export type { CgroupDriver, CgroupDriverName } from './drivers.ts';
+export type { CgroupDriverName } from './drivers.ts';
 export { CGROUP_ROOT, CgroupVanished, isCgroupVanished, isFileMissing } from './file.ts';
 export type { CgroupPath } from './file.ts';
 export { isRoundedInUnit, isSystemdUnit } from './systemd-units.ts';
@@ -64,7 +62,6 @@ export { Busctl } from './systemd/index.ts';
 export type { Systemd } from './systemd/index.ts';
 export type { UnitState } from './systemd/index.ts';
 export { DriverCgroupTree } from './systemd/index.ts';
-export type { DriverTreeOptions } from './systemd/index.ts';
 export { isMarkedHigh, lowerUsage, markedHigh, restoreMarkedHigh } from './reclaim/index.ts';
 export type { LowerUsageResult } from './reclaim/index.ts';
 export type { LowerUsageOptions } from './reclaim/index.ts';

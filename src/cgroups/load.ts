@@ -12,7 +12,7 @@ export interface CgroupLoad {
   readonly cpuTime: Microseconds | undefined;
   /** Share of the last 10 s in which at least one task waited for memory, in percent (kernel Documentation/accounting/psi.rst). */
   readonly memoryStalled: number | undefined;
-  /** The same for CPU. A task that its own quota throttles waits, too. */
+  /** Share of the last 10 s in which at least one task waited for a CPU, in percent. A task that its own quota throttles waits, too. */
   readonly cpuStalled: number | undefined;
 }
 

@@ -115,7 +115,7 @@ function unifiedProperties(key: string, value: string): ReturnType<typeof proper
     return { file: key, properties: quotaProperties({ quota: limit, period: microseconds(Number(period)) }) };
   }
   const number = text === 'max' ? UNSET : sizeInBytes(text);
-  return number === undefined ? undefined : one(key, number);
+  return number === undefined || number > UNSET ? undefined : one(key, number);
 }
 
 /** Whether a unit's property has the requested value. An unset period is the default period. */

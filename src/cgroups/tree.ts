@@ -12,6 +12,7 @@ import {
   type CgroupWrite,
   encodeWrite,
   holdsSetting,
+  isQuickWrite,
   isSameCpuMax,
   isSameLimit,
   parseCpuMax,
@@ -20,7 +21,6 @@ import {
   parseMemoryStat,
   parseOomKills,
   parseSize,
-  raisesLimit,
   unreclaimableOf,
 } from './values/index.ts';
 
@@ -89,6 +89,14 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** Returns the names of the child cgroups. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
   children(cgroup: CgroupPath): string[] {
     return this.#files.children(cgroup);
+  }
+
+  /**
+   * Whether a cgroup has a process, itself or in one below it (cgroup.events, `populated`). True if the kernel does not tell. Throws
+   * `CgroupVanished` if the cgroup no longer exists.
+   */
+  isPopulated(cgroup: CgroupPath): boolean {
+    return this.#optional(cgroup, 'cgroup.events', (text) => !/^populated 0$/m.test(text)) ?? true;
   }
 
   /**
@@ -179,7 +187,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     const { file, text, isThere } = encodeWrite(step, this.#files.pageSize);
     const before = this.#files.readNow(cgroup, file);
     if (isThere(before)) return { outcome: 'unchanged', found: before };
-    await this.#write(cgroup, file, text, raisesLimit(step, before));
+    await this.#write(cgroup, file, text, isQuickWrite(step, before, this.#files.reclaimsOnWrite));
     const found = this.#files.readNow(cgroup, file);
     if (step.file !== 'unified' && !isThere(found)) {
       const path = cgroupFilePath(this.#files.root, cgroup, file);

@@ -24,7 +24,8 @@ config.yaml:3:1: logLevl: unknown key (did you mean logLevel?); allowed keys: ap
 config.yaml:7:1: intercept: "nope" must be true or false
 \`\`\`
 
-Without FILE it checks the flags of the service in \`/etc/default/cri-resize-shim\` and the file that they name.
+Without FILE it checks the flags of the service in \`/etc/default/cri-resize-shim\` and the file that they name, or,
+before an installation, \`/etc/cri-resize-shim/config.yaml\`.
 \`resizectl config show\` prints every setting with its value and where it comes from: the default, a line of the file,
 or a flag. Both print JSON with \`-o json\`. The values of the Helm chart have a JSON schema that is made from these
 settings, so an invalid \`config\` is not rendered.
@@ -48,14 +49,18 @@ const servingText = `## Who may connect
 
 On SIGTERM or SIGINT the shim accepts no more connections, sends every client GOAWAY, and lets running calls finish
 for up to \`shutdownTimeout\`. It then cuts off the calls that still run, with a warning that says how many. It ends
-watches (GetContainerEvents) once nothing else runs.
+watches (GetContainerEvents) once nothing else runs, and connections that containerd has not answered after 3 s.
 
-| exit code | meaning |
+A disk that hangs, for example in an fsync of the journal, does not prevent the stop: the shim closes everything else,
+waits at most 5 s for the disk, and then ends by a signal, because Node cannot exit while a thread hangs.
+
+| ends with | meaning |
 |---|---|
-| 0 | stopped by a signal |
-| 1 | could not start, or could not continue to serve |
-| 2 | invalid command line |
-| 130, 143 | stopped at once by a second SIGINT or SIGTERM |
+| exit code 0 | stopped by a signal |
+| exit code 1 | could not start, or could not continue to serve |
+| exit code 2 | invalid command line |
+| SIGINT, SIGTERM (130, 143 in a shell) | stopped at once by a second signal, or by the first one while a disk hangs |
+| SIGKILL (137 in a shell) | could not start, or could not continue to serve, while a disk hangs |
 `;
 
 /** Returns the text of docs/configuration.md, generated from the schema. A test compares it with the file. */

@@ -1,6 +1,6 @@
 import { ConfigError } from './errors.ts';
 import { readSettings } from './file.ts';
-import { readFlags } from './flags.ts';
+import { type CommandLine, readFlags } from './flags.ts';
 import { configOf } from './load.ts';
 import { type ConfigKey, configKeys, settingOf } from './schema.ts';
 import { version } from './version.ts';
@@ -23,9 +23,7 @@ export interface EffectiveSettings {
 
 /** Returns every setting that applies with this command line (without the program name). Throws ConfigError like {@link loadConfig}. */
 export async function effectiveSettings(argv: readonly string[]): Promise<EffectiveSettings> {
-  const commandLine = readFlags(argv, version);
-  if (commandLine.ask === 'print') throw new ConfigError('usage', ['the flags only print a text']);
-  const { configFile, settings: flags } = commandLine;
+  const { configFile, settings: flags } = runFlags(argv);
   const file = configFile === undefined ? undefined : await readSettings(configFile);
   if (file !== undefined) configOf({ configFile, file, flags });
   const settings = configKeys.map((key): EffectiveSetting => {
@@ -36,4 +34,15 @@ export async function effectiveSettings(argv: readonly string[]): Promise<Effect
     return { key, value: isBoolean ? fallback === 'true' : fallback, from: 'default', line: undefined };
   });
   return { configFile, settings };
+}
+
+/** Returns the configuration file that a command line names, if any, without reading it. Throws ConfigError for invalid flags. */
+export function configFileIn(argv: readonly string[]): string | undefined {
+  return runFlags(argv).configFile;
+}
+
+function runFlags(argv: readonly string[]): Extract<CommandLine, { ask: 'run' }> {
+  const commandLine = readFlags(argv, version);
+  if (commandLine.ask === 'print') throw new ConfigError('usage', ['the flags only print a text']);
+  return commandLine;
 }

@@ -1,4 +1,5 @@
 import type * as z from 'zod/mini';
+import { nearest } from '../core/errors/index.ts';
 import { type ConfigKey, alternatives, configKeys, settingOf } from './schema.ts';
 
 /** An invalid setting. */
@@ -49,29 +50,8 @@ function shown(value: unknown): string {
   return text.length > 120 ? `${text.slice(0, 117)}...` : text;
 }
 
-/** ` (did you mean kubeletRoot?)` if a known word differs in case, `-` and `_`, or in at most two other characters. */
+/** Returns ` (did you mean kubeletRoot?)` for the known word that is most similar; case, `-` and `_` do not matter. */
 function suggestion(word: string, known: readonly string[]): string {
-  const simple = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
-  // Long input is not compared: the time grows with the product of both lengths.
-  if (word.length > LONGEST_SUGGESTED) return '';
-  const distances = known.map((name) => ({ name, distance: editDistance(simple(word), simple(name)) }));
-  const [near] = distances.toSorted((a, b) => a.distance - b.distance);
-  const isNear = near !== undefined && near.distance <= 2 && near.distance * 3 <= near.name.length;
-  return isNear ? ` (did you mean ${near.name}?)` : '';
-}
-
-const LONGEST_SUGGESTED = 64;
-
-/** The number of characters to insert, remove or replace to make one word of another (Levenshtein distance). */
-function editDistance(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, index) => index);
-  for (let index = 0; index < one.length; index += 1) {
-    const next = [index + 1];
-    for (let at = 0; at < other.length; at += 1) {
-      const replaced = (row[at] ?? 0) + (one[index] === other[at] ? 0 : 1);
-      next.push(Math.min(replaced, (row[at + 1] ?? 0) + 1, (next[at] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row.at(-1) ?? 0;
+  const near = nearest(word, known, (name) => name.toLowerCase().replace(/[-_]/g, ''));
+  return near === undefined ? '' : ` (did you mean ${near}?)`;
 }

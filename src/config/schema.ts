@@ -27,7 +27,6 @@ export const apiVersion = 'cri-resize-shim.io/v1alpha1';
 export const kind = 'ShimConfiguration';
 
 export const logLevels = ['trace', 'debug', 'info', 'warn', 'error'] as const;
-export type LogLevel = (typeof logLevels)[number];
 
 export const volumesFollow = ['auto', 'never'] as const;
 
@@ -102,7 +101,7 @@ export const schema = z.strictObject({
     placeholder: 'FOLDER',
     allowed: pathForm,
     description:
-      'Folder of the journal, from which a restart finishes or rolls back unfinished resizes. Must be on a disk and used by nothing else.',
+      'Folder of the journal, from which a restart recovers unfinished resizes. Must be on a disk and used by nothing else.',
   }),
   intercept: setting(z.boolean(), true, {
     placeholder: 'BOOL',
@@ -201,6 +200,7 @@ export interface Setting extends SettingText {
   readonly isBoolean: boolean;
 }
 
+/** Returns the texts and the default value of a setting. */
 export function settingOf(key: ConfigKey): Setting {
   const type = schema.shape[key];
   const fallback = type.def.defaultValue;

@@ -20,8 +20,9 @@ export interface AnnotationsParts {
 }
 
 /**
- * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, `specs` knows their specs and
- * `allocatable` the node's allocatable from then on. Call it after the resizes of an earlier process are restored. Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
+ * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, `specs` knows
+ * their specs and `allocatable` the node's allocatable from then on. Call it after the resizes of an earlier process
+ * are restored. Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
  */
 export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
@@ -49,8 +50,6 @@ export async function watchKubernetes(
   allocatable.use(watch.allocatable);
   registry.watch({
     podAdded: ({ metadata }) => watch.podAdded(metadata),
-    podRemoved: () => undefined,
-    containerRemoved: () => undefined,
   });
   context.decreaseReclaimer.watch((uid, { message }) => {
     const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);

@@ -63,7 +63,7 @@ export function createCriSocket(
     refuse: (client) => refuseConnection(client, shared),
     peerOf: (client) => peerOf(client),
     tooMany: tooManyConnections(passed?.path ?? config.listen, log, counters),
-    connectLocal: (peer) => local.connect(peer),
+    local,
     interception: interceptionOf(interceptors, { log, counters, debug: ['debug', 'trace'].includes(logLevel) }),
     onBackend: () => listener?.mirrorBackend(),
   });

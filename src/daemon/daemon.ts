@@ -18,7 +18,7 @@ import { EndpointDrift } from './endpoint/index.ts';
 import { useLittleMemory } from './heap.ts';
 import { type RunningMetrics, serveMetrics } from './metrics.ts';
 import { type Outside, type Resizing, createResizing, noResizing } from './resizing.ts';
-import { type StopSignal, stopSignal } from './stop-signal.ts';
+import { type StopSignal, endProcessNow, failedWith, stopSignal } from './process/index.ts';
 
 /** The running daemon. */
 export interface Daemon {
@@ -80,7 +80,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   await writeBypassTarget(target, config.containerRuntimeEndpoint, log);
   await supervisor.ready(statusText(cri.path, resizing.passThrough));
   if (variables !== undefined) void bypass.run();
-  void drift.run();
+  drift.begin();
 
   return {
     async stopSignal() {
@@ -106,7 +106,7 @@ const monitored = ({
   refused: (budget) => counters.refused(budget),
   readiness: () => resizing.readiness(),
   node: () => resizing.readings(),
-  overview: () => resizing.overview(),
+  overview: (signal) => resizing.overview(signal),
   watchResizes: (onResize) => resizing.watchResizes(onResize),
   bypass: () => bypass.times,
   endpoint: () => drift.state,
@@ -161,6 +161,6 @@ async function stop(
 function exitOnUncaughtException(log: Log): void {
   process.on('uncaughtException', (error) => {
     log.error(loggableError(error), 'uncaught exception');
-    process.exit(1);
+    endProcessNow(failedWith(1));
   });
 }

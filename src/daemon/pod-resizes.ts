@@ -1,7 +1,9 @@
 import type { Counters, Log } from '../observe/index.ts';
-import type { Backend } from '../runtime/index.ts';
+import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
+import type { MemoryVolumes } from '../tmpfs/index.ts';
+import { type Backend, SandboxState } from '../runtime/index.ts';
 import {
-  type DescribePod,
+  type ReadPodView,
   type NewestValues,
   type PodDirectory,
   type PodRank,
@@ -11,17 +13,27 @@ import {
   Resizes,
   podDirectory,
 } from '../resize/index.ts';
-import { type PodIdentity, type PodSpecs, type Registry, qosOfCgroup } from '../sandbox/index.ts';
+import {
+  type PodIdentity,
+  type PodSpecs,
+  type Registry,
+  identityOf,
+  newestSandbox,
+  qosOfCgroup,
+} from '../sandbox/index.ts';
 import { systemClock } from '../core/concurrency/index.ts';
 
 export interface PodResizesParts {
   readonly registry: Registry;
   readonly backend: Backend;
+  readonly volumes: MemoryVolumes;
   readonly resizePod: ResizePod;
-  readonly describePod: DescribePod;
+  readonly readPodView: ReadPodView;
   readonly store: ResizeStore;
   /** The specs of the pods, for the order of retries. */
   readonly specs: PodSpecs;
+  /** kubelet's checkpoints. */
+  readonly kubelet: KubeletState;
   /** The order of all requests, those of the CRI included. */
   readonly newest: NewestValues;
   /** All resizes, those of the CRI included. */
@@ -42,8 +54,6 @@ export interface PodResizes {
   close(graceMs: number): Promise<void>;
 }
 
-const SANDBOX_READY = 0;
-
 /** Returns the rank of a pod: its priority and its QoS class, by the spec; without that the class of its cgroup. */
 export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 'specs'>, pod: PodIdentity): PodRank {
   const spec = specs.of(pod);
@@ -52,26 +62,52 @@ export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 
   return { priority: spec?.priority ?? 0, isGuaranteed: qosClass === 'Guaranteed' };
 }
 
+function newestIdentity(registry: Registry, podUid: string): PodIdentity | undefined {
+  const newest = newestSandbox(registry, podUid);
+  return newest && identityOf(newest);
+}
+
+/** Returns the requests that kubelet has admitted for a pod. Undefined: not known. */
+function admittedRequests(kubelet: KubeletState, podUid: string): EntryRequests | undefined {
+  kubelet.refresh();
+  return kubelet.allocated(podUid)?.requests;
+}
+
+function followRegistry(registry: Registry, resizes: Resizes): void {
+  registry.watch({
+    podAdded: ({ metadata }) => resizes.sandboxAdded(metadata.uid),
+    podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),
+    containerStarted: ({ sandboxId }) => resizes.containerStarted(sandboxId),
+  });
+}
+
+/** Returns the resizes of all pods, connected to the registry. */
 export function createPodResizes(parts: PodResizesParts): PodResizes {
-  const { registry, backend, resizePod, describePod, store, newest, history, log, counters } = parts;
+  const { registry, backend, volumes, resizePod, readPodView, store, newest, history, log, counters } = parts;
   const rankOf = (pod: PodIdentity): PodRank => podRank(parts, pod);
   const random = Math.random;
-  const order = { newest, history, rankOf };
-  const resizes = new Resizes({ resizePod, store, ...order, clock: systemClock, random, log, counters });
-  registry.watch({
-    podAdded: () => undefined,
-    podRemoved: ({ sandboxId }) => resizes.podRemoved(sandboxId),
-    containerRemoved: () => undefined,
+  const kubeletRequests = (podUid: string): EntryRequests | undefined => admittedRequests(parts.kubelet, podUid);
+  const order = { newest, history, rankOf, newestSandbox: (uid: string) => newestIdentity(registry, uid) };
+  const resizes = new Resizes({
+    resizePod,
+    store,
+    kubeletRequests,
+    ...order,
+    clock: systemClock,
+    random,
+    log,
+    counters,
   });
+  followRegistry(registry, resizes);
   const isReady = async (sandboxId: string): Promise<boolean> => {
     const { status } = await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
-    return status?.state === SANDBOX_READY;
+    return status?.state === SandboxState.READY;
   };
   const exists = async (sandboxId: string): Promise<boolean> => (await registry.pod(sandboxId)) !== undefined;
   let isRestored = false;
   return {
     resizes,
-    pods: podDirectory({ registry, isReady, describePod }),
+    pods: podDirectory({ registry, volumes, isReady, readPodView }),
     restore() {
       isRestored = true;
       return resizes.restore(exists);

@@ -1,8 +1,9 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
 import type { Config } from '../config/index.ts';
-import { systemClock } from '../core/concurrency/index.ts';
+import { TimeLimit, steadyNow, systemClock } from '../core/concurrency/index.ts';
+import { messageOf } from '../core/errors/index.ts';
 import { KubeletFiles, ManagerFiles } from '../kubelet/index.ts';
-import type { Counters, Log } from '../observe/index.ts';
+import { type Counters, FailureLog, type Log } from '../observe/index.ts';
 import {
   Journal,
   PodJournal,
@@ -10,7 +11,7 @@ import {
   type ResizeContext,
   type ResizeStore,
   createResizeContext,
-  describePod,
+  readPodView,
   resizePod,
 } from '../resize/index.ts';
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
@@ -35,11 +36,21 @@ export interface ResizeCore {
   readonly specs: LatePodSpecs;
   /** The node's allocatable, known once the API server is watched. */
   readonly allocatable: LateAllocatable;
+  /** Waits at most {@link JOURNAL_CLOSE_MS}: on a disk that hangs, the journal does not close. Never rejects. */
   closeJournal(): Promise<void>;
 }
 
+/** How long the end of the shim waits for the journal, in milliseconds. */
+const JOURNAL_CLOSE_MS = 1000;
+
+const streamLoads = {
+  failed: 'client for streams failed to load; its calls fail',
+  over: 'client for streams loaded after failures',
+};
+
+/** Returns the state and the clients that resizes need. */
 export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
-  const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
+  const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`, new FailureLog(log, streamLoads));
   const registry = new Registry(backend, log);
   const volumes = new MemoryVolumes(placeOfVolumes(config));
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
@@ -69,7 +80,7 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     ...(kubelet && { kubelet }),
   });
   const podResizes = podResizesOf(context, { journal, log, counters });
-  const closeJournal = async (): Promise<void> => (await opened).close();
+  const closeJournal = (): Promise<void> => closeInTime(opened, config.stateFolder, log);
   const core = {
     backend,
     backendDriver,
@@ -85,22 +96,37 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
   return core;
 }
 
+async function closeInTime(opened: Promise<Journal>, folder: string, log: Log): Promise<void> {
+  const limit = new TimeLimit(steadyNow() + JOURNAL_CLOSE_MS);
+  const closed = opened.then((journal) => journal.close()).then(() => true);
+  try {
+    if ((await limit.orOver(closed)) === undefined)
+      log.warn({ folder, timeoutMs: JOURNAL_CLOSE_MS }, 'journal not closed: its disk does not answer');
+  } catch (error) {
+    log.warn({ folder, error: messageOf(error) }, 'journal not closed');
+  } finally {
+    limit.close();
+  }
+}
+
 function podResizesOf(
   context: ResizeContext,
   { journal, log, counters }: { readonly journal: PodJournal; readonly log: Log; readonly counters: Counters },
 ): PodResizes {
-  const { registry, backend, newest, history, specs } = context;
+  const { registry, backend, volumes, newest, history, specs, kubelet } = context;
   return createPodResizes({
     registry,
     backend,
+    volumes,
     store: storeIn(journal),
     newest,
     history,
     specs,
+    kubelet,
     log,
     counters,
     resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
-    describePod: (sandboxId) => describePod(context, sandboxId),
+    readPodView: (sandboxId, listed, signal) => readPodView(context, sandboxId, listed, signal),
   });
 }
 

@@ -28,7 +28,7 @@ export interface ResizeRequestsOptions {
 /** When the bypass has served, in milliseconds since the epoch. */
 type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
 
-/** The sources of pod resizes besides the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
+/** The sources of pod resizes other than the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
 export class ResizeRequests {
   readonly #options: ResizeRequestsOptions;
   #api: RunningResizeApi | undefined;

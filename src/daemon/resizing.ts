@@ -1,5 +1,5 @@
 import { type Config, version } from '../config/index.ts';
-import { systemClock } from '../core/concurrency/index.ts';
+import { SharedCall, systemClock } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
@@ -31,8 +31,8 @@ export interface Resizing {
   /** Whether the shim can resize. Never rejects. */
   readiness(): Promise<ReadinessReport>;
   readings(): NodeReadings;
-  /** Rejects with BACKEND_UNAVAILABLE. */
-  overview(): Promise<Overview>;
+  /** Rejects with BACKEND_UNAVAILABLE, or with the signal's reason once it aborts. */
+  overview(signal?: AbortSignal): Promise<Overview>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   watchResizes(onResize: () => void): () => void;
   /** Lets calls through that wait for memory to be reclaimed: they do not delay the end of the process. */
@@ -119,6 +119,8 @@ export function createResizing(
   const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
   const interceptors = createInterceptors(context, backend, { version, readiness, connections });
   const recovery = new Recovery(() => recover(context), systemClock);
+  // Many views of the status page cost no more than one.
+  const overview = new SharedCall((signal) => overviewOf(context, podResizes.pods, signal));
   context.journal.onUnfinished(() => recovery.retry());
   context.journal.onLate(lateRecords(recovery, podResizes, log));
   return {
@@ -126,7 +128,7 @@ export function createResizing(
     handlers: localHandlers(interceptors, backend),
     readiness,
     readings: () => readingsOf(core),
-    overview: oneAtATime(() => overviewOf(context, podResizes.pods)),
+    overview: (signal) => overview.run(signal),
     watchResizes: (onResize) => watchResizes(podResizes, onResize, log),
     async begin() {
       kubelet?.begin();
@@ -160,7 +162,8 @@ const withChecks = (
 const lateRecords =
   (recovery: Recovery, podResizes: PodResizes, log: Log) =>
   (pods: readonly { readonly podUid: string }[]): void => {
-    void recovery.begin();
+    // Once for all of them: each record comes as soon as it is read.
+    recovery.retry();
     podResizes.restoreLate(new Set(pods.map(({ podUid }) => podUid))).catch((error: unknown) => {
       log.error({ error: messageOf(error) }, 'deferred resizes of late records not restored');
     });
@@ -193,12 +196,3 @@ const readingsOf = ({
   unfinished: podResizes.resizes.unfinished,
   foresight: kubelet?.isPresent ?? false,
 });
-
-/** Shares one running call among all callers, so that many page views cost no more than one. */
-function oneAtATime<Result>(make: () => Promise<Result>): () => Promise<Result> {
-  let making: Promise<Result> | undefined;
-  return () => {
-    making ??= make().finally(() => (making = undefined));
-    return making;
-  };
-}

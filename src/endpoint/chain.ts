@@ -1,8 +1,9 @@
 import { basename, dirname, join } from 'node:path';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
+import { errnoOf } from '../core/errors/index.ts';
 import { ENDPOINT_FLAG, type EndpointFlags } from './command-line.ts';
 import { DEFAULT_ENDPOINT, type FileForm, writtenIn } from './configuration.ts';
-import { dropInsIn, readSmall } from './files.ts';
+import { type Problem, dropInsIn, problemOf, readSmall } from './files.ts';
+import { type ProcessView, seenBy } from './view.ts';
 
 /** One place that may set the endpoint of kubelet. */
 export interface Layer {
@@ -13,6 +14,8 @@ export interface Layer {
   readonly endpoint?: string;
   /** Why kubelet cannot read it. kubelet does not start with it. */
   readonly problem?: string;
+  /** The problem is our own: we have no permission to read it. */
+  readonly isDenied?: true;
 }
 
 /** Where the endpoint of a kubelet comes from. */
@@ -39,20 +42,12 @@ export interface KubeadmPatch {
   readonly problem?: string;
 }
 
-/** Where to read the files of a kubelet: it may have another root, and a relative path starts in its own folder. */
-export interface KubeletView {
-  /** Prefix of absolute paths: `/proc/42/root`, or empty for our own root. */
-  readonly root: string;
-  /** Where relative paths start: `/proc/42/cwd`. */
-  readonly cwd: string;
-}
-
 /**
  * Reads where the endpoint comes from, as NewKubeletCommand in cmd/kubelet/app/server.go merges it (Kubernetes 1.36): loadConfigFile
  * reads `--config` or takes the defaults, mergeKubeletConfigurations applies the drop-ins of `--config-dir` as JSON merge patches and then
  * the defaults again, and kubeletConfigFlagPrecedence parses the flags over the result. Never rejects: what cannot be read has a `problem`.
  */
-export async function readEndpointChain(flags: EndpointFlags, view: KubeletView): Promise<EndpointChain> {
+export async function readEndpointChain(flags: EndpointFlags, view: ProcessView): Promise<EndpointChain> {
   const { config, configDir, endpoint: flag } = flags;
   const base = config === undefined ? [] : [await layerOf('config', config, view)];
   const { dropIns, folder } = configDir === undefined ? noDropIns : await dropInLayers(configDir, view);
@@ -80,24 +75,25 @@ interface DropIns {
 
 const noDropIns: DropIns = { dropIns: [], folder: undefined };
 
-async function dropInLayers(configDir: string, view: KubeletView): Promise<DropIns> {
+async function dropInLayers(configDir: string, view: ProcessView): Promise<DropIns> {
   try {
-    const names = await dropInsIn(seenBy(view, configDir));
+    // WalkDir begins with Lstat, which follows a link only with a slash at its end.
+    const names = await dropInsIn(await seenBy(view, configDir, configDir.endsWith('/')));
     if (names === undefined) return noDropIns;
     const dropIns: Layer[] = [];
     for (const name of names) dropIns.push(await layerOf('drop-in', join(configDir, name), view));
     return { dropIns, folder: configDir };
   } catch (error) {
-    return { dropIns: [{ kind: 'drop-in', file: configDir, problem: messageOf(error) }], folder: undefined };
+    return { dropIns: [{ kind: 'drop-in', file: configDir, ...problemOf(error, configDir) }], folder: undefined };
   }
 }
 
-async function layerOf(kind: 'config' | 'drop-in', file: string, view: KubeletView): Promise<Layer> {
+async function layerOf(kind: 'config' | 'drop-in', file: string, view: ProcessView): Promise<Layer> {
   const read = await fileSays(file, kind, view);
   return { kind, file, ...read };
 }
 
-async function kubeadmPatch(config: string, view: KubeletView): Promise<KubeadmPatch | undefined> {
+async function kubeadmPatch(config: string, view: ProcessView): Promise<KubeadmPatch | undefined> {
   // kubeadm's folder has fixed names (KubeletConfigurationFileName in cmd/kubeadm/app/constants).
   if (basename(config) !== 'config.yaml') return undefined;
   const file = join(dirname(config), 'instance-config.yaml');
@@ -105,21 +101,18 @@ async function kubeadmPatch(config: string, view: KubeletView): Promise<KubeadmP
   return 'isMissing' in read ? undefined : { file, ...read };
 }
 
-type Said = { readonly endpoint?: string } | { readonly problem: string; readonly isMissing?: true };
+type Said = { readonly endpoint?: string } | (Problem & { readonly isMissing?: true });
 
-async function fileSays(file: string, form: FileForm, view: KubeletView): Promise<Said> {
+async function fileSays(file: string, form: FileForm, view: ProcessView): Promise<Said> {
   try {
-    const written = writtenIn(await readSmall(seenBy(view, file), file), file, form);
+    const written = writtenIn(await readSmall(await seenBy(view, file), file), file, form);
     if (written === 'nothing' || (written === 'reset' && form !== 'drop-in')) return {};
     return { endpoint: written === 'reset' ? DEFAULT_ENDPOINT : written.endpoint };
   } catch (error) {
-    const problem = messageOf(error);
-    return form === 'patch' && errnoOf(error) === 'ENOENT' ? { problem, isMissing: true } : { problem };
+    const problem = problemOf(error, file);
+    return form === 'patch' && errnoOf(error) === 'ENOENT' ? { ...problem, isMissing: true } : problem;
   }
 }
-
-const seenBy = ({ root, cwd }: KubeletView, file: string): string =>
-  file.startsWith('/') ? `${root}${file}` : `${cwd}/${file}`;
 
 /** The name of a layer in messages: its file, the flag, or the default. */
 export const layerName = ({ kind, file }: Layer): string =>

@@ -1,20 +1,49 @@
 import { lstat, open, readdir } from 'node:fs/promises';
 import type { Dirent } from 'node:fs';
 import { constants } from 'node:fs';
+import { MiB } from '../core/quantities/index.ts';
+import { errnoOf, messageOf } from '../core/errors/index.ts';
 
 /** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
-export const LONGEST_FILE = 1024 * 1024;
+export const LONGEST_FILE = MiB;
 /** Files and folders below `--config-dir`. */
 export const MOST_ENTRIES = 4096;
 
-/** Reads a small regular file. Rejects for anything else: a FIFO would never end. @param path where to read it @param file for errors */
-export async function readSmall(path: string, file: string): Promise<string> {
+/** Why a file cannot be read. */
+export interface Problem {
+  readonly problem: string;
+  /** We have no permission. It says nothing about the file: kubelet and systemd run as root. */
+  readonly isDenied?: true;
+}
+
+/** Describes why a file cannot be read. @param file its name for users, which is not always where it was read */
+export function problemOf(error: unknown, file: string): Problem {
+  const code = errnoOf(error);
+  if (code === 'ENOENT') return { problem: `${file} does not exist` };
+  if (code === 'EACCES' || code === 'EPERM')
+    return { problem: `${file} cannot be read: permission denied`, isDenied: true };
+  return { problem: messageOf(error) };
+}
+
+/** Reads the text of a small regular file. Rejects as {@link readBytes}. @param path where to read it @param file for errors */
+export const readSmall = async (path: string, file: string): Promise<string> =>
+  (await readBytes(path, file)).toString('utf8');
+
+/** `/dev/null`: major 1, minor 3 (Documentation/admin-guide/devices.txt of Linux). A link to it makes a file empty. */
+const NULL_DEVICE = 0x103;
+
+/**
+ * Reads a small regular file, or nothing from `/dev/null`. Rejects for anything else: a FIFO would never end.
+ * @param path where to read it @param file for errors
+ */
+export async function readBytes(path: string, file: string): Promise<Buffer> {
   const opened = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stat = await opened.stat();
+    if (stat.isCharacterDevice() && stat.rdev === NULL_DEVICE) return Buffer.alloc(0);
     if (!stat.isFile()) throw new Error(`${file} is not a regular file`);
     if (stat.size > LONGEST_FILE) throw new Error(`${file} is longer than ${LONGEST_FILE} bytes`);
-    return await opened.readFile('utf8');
+    return await opened.readFile();
   } finally {
     await opened.close();
   }

@@ -1,8 +1,8 @@
 import { readFile, readdir, readlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errnoOf } from '../core/errors/index.ts';
-import type { KubeletView } from './chain.ts';
 import { type EndpointFlags, endpointFlagsOf } from './command-line.ts';
+import type { ProcessView } from './view.ts';
 
 /** A kubelet that runs. */
 export interface KubeletProcess {
@@ -10,7 +10,7 @@ export interface KubeletProcess {
   /** Differs between two processes that have the same pid one after the other. */
   readonly startTime: string;
   readonly flags: EndpointFlags;
-  readonly view: KubeletView;
+  readonly view: ProcessView;
 }
 
 /**
@@ -25,14 +25,23 @@ const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
 /** The process of MicroK8s that has kubelet inside. Its flags are in the file of `--kubelet-args-file`, so its endpoint is unknown. */
 const KUBELITE = 'kubelite';
 
+/** The name of a main process that systemd has not made the program of the unit yet (exec_spawn in src/core/execute.c). */
+const BEFORE_EXEC = /^(?:\(.*\)|systemd|systemd-executo)$/;
+
+/** The process does not have the command line of kubelet yet, or has ended and is not removed yet: that takes moments. */
+export class NotStartedYet extends Error {
+  override readonly name = 'NotStartedYet';
+}
+
 /**
  * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet themselves, below
- * their own unit. Rejects if the process has ended, or hides the flags of kubelet.
+ * their own unit. Rejects if the process has ended, or hides the flags of kubelet, and with NotStartedYet.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
   const name = await nameOf(procRoot, mainPid);
   if (name === KUBELITE) throw new Error(`${KUBELITE} has the flags of kubelet in its --kubelet-args-file`);
+  if (BEFORE_EXEC.test(name)) throw new NotStartedYet(`process ${mainPid} has not started its program yet`);
   if (KUBELET.test(name)) return processOf(procRoot, mainPid);
   const child = await childCalledKubelet(procRoot, mainPid);
   return processOf(procRoot, child ?? mainPid);
@@ -43,13 +52,33 @@ export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<
  * kubelet in a container, do not count.
  * @param procRoot mount point of procfs
  */
-export async function findKubeletProcess(procRoot: string): Promise<KubeletProcess | undefined> {
+export const findKubeletProcess = (procRoot: string): Promise<KubeletProcess | undefined> =>
+  firstOf(procRoot, async (pid) =>
+    KUBELET.test(await nameOf(procRoot, pid)) && (await isOfOurNamespace(procRoot, pid))
+      ? processOf(procRoot, pid)
+      : undefined,
+  );
+
+/** Whether a process of this node is a kubelet or has one inside, also if its flags cannot be seen. */
+export async function runsKubelet(procRoot: string): Promise<boolean> {
+  const found = await firstOf(procRoot, async (pid) => {
+    const name = await nameOf(procRoot, pid);
+    return (KUBELET.test(name) || name === KUBELITE) && (await isOfOurNamespace(procRoot, pid)) ? pid : undefined;
+  });
+  return found !== undefined;
+}
+
+/** Returns the first result for a process. Processes that have ended, or do not have their program yet, have none. */
+async function firstOf<Result>(
+  procRoot: string,
+  look: (pid: number) => Promise<Result | undefined>,
+): Promise<Result | undefined> {
   for (const pid of await pidsIn(procRoot)) {
     try {
-      if (!KUBELET.test(await nameOf(procRoot, pid)) || !(await isOfOurNamespace(procRoot, pid))) continue;
-      return await processOf(procRoot, pid);
+      const result = await look(pid);
+      if (result !== undefined) return result;
     } catch (error) {
-      if (!hasEnded(error)) throw error;
+      if (!hasEnded(error) && !(error instanceof NotStartedYet)) throw error;
     }
   }
   return undefined;
@@ -68,6 +97,8 @@ export async function stillRuns(procRoot: string, { pid, startTime }: KubeletPro
 async function processOf(procRoot: string, pid: number): Promise<KubeletProcess> {
   const startTime = await startTimeOf(procRoot, pid);
   const words = (await readFile(`${procRoot}/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
+  // Empty for a moment during exec, and once the process has ended.
+  if (words.length === 0) throw new NotStartedYet(`process ${pid} has no command line`);
   const flags = endpointFlagsOf(words);
   const isEmbedded = K3S.test(basename(words[0]?.split(' ', 1)[0] ?? '')) && flags.configDir === undefined;
   return {
@@ -78,7 +109,10 @@ async function processOf(procRoot: string, pid: number): Promise<KubeletProcess>
   };
 }
 
-/** The path of a process's root, or our own root where the kernel does not let us look (ptrace(2), access mode checking): the shim's unit lacks CAP_SYS_PTRACE. */
+/**
+ * The path of a process's root, or our own root where the kernel does not let us look (ptrace(2), access mode
+ * checking): the shim's unit lacks CAP_SYS_PTRACE.
+ */
 async function rootOf(procRoot: string, pid: number): Promise<string> {
   const root = `${procRoot}/${pid}/root`;
   try {
@@ -108,17 +142,11 @@ const START_TIME = 19;
 const startTimeOf = async (procRoot: string, pid: number): Promise<string> =>
   (await statOf(procRoot, pid))[START_TIME] ?? '';
 
-async function childCalledKubelet(procRoot: string, parent: number): Promise<number | undefined> {
-  for (const pid of await pidsIn(procRoot)) {
-    try {
-      if ((await nameOf(procRoot, pid)) !== 'kubelet') continue;
-      if (Number((await statOf(procRoot, pid))[PARENT]) === parent) return pid;
-    } catch (error) {
-      if (!hasEnded(error)) throw error;
-    }
-  }
-  return undefined;
-}
+const childCalledKubelet = (procRoot: string, parent: number): Promise<number | undefined> =>
+  firstOf(procRoot, async (pid) => {
+    if ((await nameOf(procRoot, pid)) !== 'kubelet') return undefined;
+    return Number((await statOf(procRoot, pid))[PARENT]) === parent ? pid : undefined;
+  });
 
 /** NSpid has one number for each PID namespace from that of procfs to that of the process (proc_pid_status(5)). */
 async function isOfOurNamespace(procRoot: string, pid: number): Promise<boolean> {

@@ -1,4 +1,4 @@
-import { status } from '@grpc/grpc-js';
+import { grpcCodeName } from '../core/grpc/index.ts';
 import type { CallTrace } from './call.ts';
 
 /**
@@ -13,7 +13,7 @@ export function callFields(
   return {
     ...trace.fields,
     method,
-    code: status[code] ?? code,
+    code: grpcCodeName(code),
     shimMs: rounded(Math.max(0, shimMs)),
     backendMs: rounded(trace.backendMs),
   };

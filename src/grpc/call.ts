@@ -1,5 +1,5 @@
-import type { ServerUnaryCall, ServerWritableStream } from '@grpc/grpc-js';
-import { steadyDeadline } from '../core/concurrency/index.ts';
+import type { Writable } from 'node:stream';
+import type { ClientProcess, Metadata } from '../core/grpc/index.ts';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
@@ -13,18 +13,34 @@ export interface CallTrace {
   backendMs: number;
 }
 
+/** A call as its handler sees it, whichever server received it. */
+export interface HandlerCall {
+  /** For example `/runtime.v1.RuntimeService/UpdateContainerResources`. */
+  readonly path: string;
+  /** The request message, decompressed and without its gRPC prefix. */
+  readonly request: Buffer;
+  /** The client's metadata, without the headers of gRPC itself. */
+  readonly metadata: Metadata;
+  /** When the call has to have ended, by {@link steadyNow}; Infinity without a deadline. */
+  readonly deadline: number;
+  /** Aborted when the call ends without an answer: the client cancels it, its connection ends, or its deadline passes. */
+  readonly signal: AbortSignal;
+  /** The process of the client, if it is known. */
+  readonly client: ClientProcess | undefined;
+}
+
 /**
  * Handles one unary call, from the bytes of the request to the bytes of the response. A rejection becomes the call's
  * status (see status.ts): a ShimError with its reason, a backend's ServiceError unchanged, anything else INTERNAL.
  * Pass {@link onBehalfOf} to calls made for this one, so that they get its metadata, deadline and cancellation.
  */
-export type RawUnaryHandler = (call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace) => Promise<Buffer>;
+export type RawUnaryHandler = (call: HandlerCall, trace: CallTrace) => Promise<Buffer>;
 
 /**
- * Handles one call with a stream of responses: writes them to the call, and resolves at the end of the stream. A
+ * Handles one call with a stream of responses: writes them to `responses`, and resolves at the end of the stream. A
  * rejection becomes the call's status, as for {@link RawUnaryHandler}.
  */
-export type RawStreamHandler = (call: ServerWritableStream<Buffer, Buffer>) => Promise<void>;
+export type RawStreamHandler = (call: HandlerCall, responses: Writable) => Promise<void>;
 
 /** Runs one call to the backend and adds its duration to the trace, even if it fails. */
 export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Result>): Promise<Result> {
@@ -36,26 +52,13 @@ export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Res
   }
 }
 
-const deadlines = new WeakMap<object, number>();
-
-/**
- * Returns the deadline of a call, by {@link steadyNow}; Infinity if it has none. grpc-js has it in the system's time. It is converted
- * once, when the call begins: later the system's time may have changed.
- */
-export function deadlineOf(call: { getDeadline(): Date | number }): number {
-  const known = deadlines.get(call);
-  if (known !== undefined) return known;
-  const deadline = steadyDeadline(Number(call.getDeadline()));
-  deadlines.set(call, deadline);
-  return deadline;
-}
-
 /** Returns the options of a call to the backend on behalf of another call: its metadata, deadline and cancellation. */
-export function onBehalfOf(
-  call: ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>,
-): CallOptions & { readonly signal: AbortSignal } {
-  const abort = new AbortController();
-  if (call.cancelled) abort.abort();
-  else call.once('cancelled', () => abort.abort());
-  return { metadata: call.metadata, deadline: deadlineOf(call), signal: abort.signal };
-}
+export const onBehalfOf = ({
+  metadata,
+  deadline,
+  signal,
+}: Pick<HandlerCall, 'metadata' | 'deadline' | 'signal'>): CallOptions & { readonly signal: AbortSignal } => ({
+  metadata,
+  deadline,
+  signal,
+});

@@ -32,10 +32,11 @@ export const crowdOf = (limit: number): number => limit / 4;
 export const FEW_CALLS = 10;
 
 /**
- * Returns which connection ends for a new one, because all of a limit are open. A process with {@link crowdOf} connections makes room for
- * the others, also with running calls: it leaks them, and must not shut kubelet out. Itself, it gets a new one only for one of its own
- * without running calls. Without such a process, only connections without running calls end: if {@link crowdOf} or more are hardly used, of these.
- * A program whose process is unknown and that leaks connections has more of them than kubelet, which makes many calls on few.
+ * Returns which connection ends for a new one, because all of a limit are open. A process with {@link crowdOf}
+ * connections makes room for the others, also with running calls: it leaks them, and must not shut kubelet out. Itself,
+ * it gets a new one only for one of its own without running calls. Without such a process, only connections without
+ * running calls end: if {@link crowdOf} or more are hardly used, of these. A program whose process is unknown and that
+ * leaks connections has more of them than kubelet, which makes many calls on few.
  * @param peer the process of the new connection
  * @param all the oldest first
  */

@@ -1,17 +1,15 @@
-/** What the shim's gRPC servers share: serving unary calls, mapping errors to statuses, error details, log fields. */
+/** What handled calls share, without a server: their interface, budgets, statuses, error details and log fields. */
 export { callFields } from './call-fields.ts';
-export { deadlineOf, inBackend, onBehalfOf } from './call.ts';
-export type { CallTrace, RawStreamHandler, RawUnaryHandler } from './call.ts';
-export { SessionPeers, clientOf } from './session-owner.ts';
-export type { ClientProcess } from './session-owner.ts';
+export { inBackend, onBehalfOf } from './call.ts';
+export type { CallTrace, HandlerCall, RawStreamHandler, RawUnaryHandler } from './call.ts';
+export { processOf } from './client-process.ts';
 export { type Crowd, crowdOf, roomFor, tooManyConnections } from './connection-room.ts';
 export { decodeStatusDetails } from './error-details.ts';
 export type { ErrorInfo } from './error-details.ts';
 export { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from './limits.ts';
-export { createRawServer, rawMessage } from './raw-server.ts';
-export type { RawServer } from './raw-server.ts';
-export { codeFor, failureOf, serveStream, serveUnary, withinBudget } from './serve.ts';
-export type { EndedCall } from './serve.ts';
-export { SessionLimit } from './session-limit.ts';
-export { ownerOf } from './session-owner.ts';
+export { metadataOf } from './metadata.ts';
+export { hasLeft, serveReceived } from './serve.ts';
+export type { EndedCall, ReceivedCall } from './serve.ts';
+export { ServerBudget } from './server-budget.ts';
 export { loggableError } from './status.ts';
+export type { CallStatus } from './status.ts';

@@ -1,11 +1,9 @@
-import { type ServerUnaryCall, type ServerWritableStream, type sendUnaryData, status } from '@grpc/grpc-js';
 import { steadyNow } from '../core/concurrency/index.ts';
+import { Code } from '../core/grpc/index.ts';
 import type { Log } from '../observe/index.ts';
-import { type CallTrace, type RawStreamHandler, type RawUnaryHandler, deadlineOf } from './call.ts';
-import { takePeer } from './session-owner.ts';
-import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
+import type { CallTrace, HandlerCall, RawUnaryHandler } from './call.ts';
 import type { ServerBudget } from './server-budget.ts';
-import { type CallStatus, isUnexpected, statusOf, loggableError } from './status.ts';
+import { type CallStatus, isUnexpected, loggableError, statusOf } from './status.ts';
 
 /** A call that has ended, for its log line. */
 export interface EndedCall {
@@ -22,67 +20,59 @@ export interface ServeOptions {
   readonly ended: (call: EndedCall) => void;
 }
 
-/** Serves one unary call. Never rejects: every error becomes the call's status. */
-export async function serveUnary(
-  path: string,
+/** A complete call, and whether it has ended without an answer. */
+export type ReceivedCall = HandlerCall & { readonly cancelled: boolean };
+
+/**
+ * Serves one unary call whose request is complete. Never rejects: every error becomes the call's status.
+ * @param respond called once, and not before this function has returned
+ */
+export const serveReceived = (
   handler: RawUnaryHandler,
-  call: ServerUnaryCall<Buffer, Buffer>,
-  respond: sendUnaryData<Buffer>,
-  { log, budget, ended }: ServeOptions,
+  call: ReceivedCall,
+  respond: (answer: Buffer | CallStatus) => void,
+  options: ServeOptions,
+): Promise<void> => {
+  const { budget } = options;
+  return serveWithin(
+    (handle) => budget.run(() => budget.holding(call.request.length, handle)),
+    handler,
+    call,
+    respond,
+    options,
+  );
+};
+
+/**
+ * Serves one unary call as {@link serveReceived} does.
+ * @param within runs the handler within the budget of the call's server
+ */
+export async function serveWithin(
+  within: (handle: () => Promise<Buffer>) => Promise<Buffer>,
+  handler: RawUnaryHandler,
+  call: ReceivedCall,
+  respond: (answer: Buffer | CallStatus) => void,
+  { log, ended }: Pick<ServeOptions, 'log' | 'ended'>,
 ): Promise<void> {
   const start = performance.now();
   const trace: CallTrace = { fields: {}, backendMs: 0 };
-  let code: number = status.OK;
+  let code: number = Code.OK;
   try {
-    respond(null, await withinBudget(call, budget, () => handler(call, trace)));
+    respond(await within(() => handler(call, trace)));
   } catch (error) {
-    const failure = failureOf(error, path, log);
+    const failure = hasLeft(call, error) ? CLIENT_LEFT : failureOf(error, call.path, log);
     code = failure.code;
     respond(failure);
   }
-  ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
+  ended({ trace, code: endedCode(call.cancelled, call.deadline, code), elapsedMs: performance.now() - start });
 }
 
-/** Serves one call with a stream of responses. Never rejects. Resolves with the status code that the client got. */
-export async function serveStream(
-  path: string,
-  handler: RawStreamHandler,
-  call: ServerWritableStream<Buffer, Buffer>,
-  { log, budget }: Pick<ServeOptions, 'log' | 'budget'>,
-): Promise<number> {
-  try {
-    await withinBudget(call, budget, () => handler(call));
-    call.end();
-    return codeFor(call, status.OK);
-  } catch (error) {
-    // The backend's stream ends with an error when the client has cancelled it: that is no failure.
-    if (call.cancelled) return codeFor(call, status.CANCELLED);
-    const failure = failureOf(error, path, log);
-    call.emit('error', failure);
-    return failure.code;
-  }
-}
+/** Whether a handler has stopped because its client has gone: that is no failure. */
+export const hasLeft = ({ cancelled, signal }: Pick<ReceivedCall, 'cancelled' | 'signal'>, error: unknown): boolean =>
+  cancelled && error === signal.reason;
 
-/** Runs a call's handler with its decompressed request. Rejects with OVERLOADED if the call does not fit into the budget. */
-export function withinBudget<Result>(
-  call: ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>,
-  budget: ServerBudget,
-  handle: () => Promise<Result>,
-): Promise<Result> {
-  // Noted now: the system's time may change while the call waits.
-  deadlineOf(call);
-  takePeer(call);
-  const [encoding] = call.metadata.get(ENCODING_HEADER);
-  return budget.run(() =>
-    budget.holding(call.request.length, async () => {
-      if (!isEncoding(encoding)) return handle();
-      call.metadata.remove(ENCODING_HEADER);
-      const received = call.request;
-      call.request = await decompressed(encoding, received, budget);
-      return budget.holding(call.request.length, handle);
-    }),
-  );
-}
+/** The status of a call whose client has gone. Nobody receives it. */
+export const CLIENT_LEFT: CallStatus = { code: Code.CANCELLED, details: 'the client has ended the call', trailers: [] };
 
 /** Returns the status for an error. Logs an internal error with its stack. */
 export function failureOf(error: unknown, path: string, log: Log): CallStatus {
@@ -90,11 +80,14 @@ export function failureOf(error: unknown, path: string, log: Log): CallStatus {
   return statusOf(error);
 }
 
-/** grpc-js ends a call by a timer, which counts whole milliseconds. */
+/** Timers end a call, and count whole milliseconds. */
 const TIMER_SLACK_MS = 2;
 
-/** Returns the code that a call ended with: the client's cancellation or expired deadline, otherwise `answered`. */
-export function codeFor(call: { readonly cancelled: boolean; getDeadline(): Date | number }, answered: number): number {
-  if (!call.cancelled) return answered;
-  return deadlineOf(call) - TIMER_SLACK_MS <= steadyNow() ? status.DEADLINE_EXCEEDED : status.CANCELLED;
+/**
+ * Returns the code that a call ended with: the client's cancellation or expired deadline, otherwise `answered`.
+ * @param deadline by {@link steadyNow}
+ */
+export function endedCode(cancelled: boolean, deadline: number, answered: number): number {
+  if (!cancelled) return answered;
+  return deadline - TIMER_SLACK_MS <= steadyNow() ? Code.DEADLINE_EXCEEDED : Code.CANCELLED;
 }

@@ -1,15 +1,17 @@
-import { Metadata } from '@grpc/grpc-js';
-import { Code, type ErrorContext, Reason, ShimError, isServiceError } from '../core/errors/index.ts';
+import { Code, type ErrorContext, Reason, type ServiceError, ShimError, isServiceError } from '../core/errors/index.ts';
 import { encodeStatusDetails } from './error-details.ts';
 
 export { loggableError } from '../core/errors/index.ts';
+
+/** A trailer with its value; a name ending in `-bin` has bytes, in base64. */
+export type Trailer = readonly [name: string, value: string];
 
 /** The status of a failed call, as sent. */
 export interface CallStatus {
   readonly code: number;
   readonly details: string;
-  /** The trailers. */
-  readonly metadata: Metadata;
+  /** In addition to grpc-status and grpc-message. A name may be repeated. */
+  readonly trailers: readonly Trailer[];
 }
 
 /**
@@ -28,22 +30,26 @@ export const isUnexpected = (error: unknown): boolean => !(error instanceof Shim
 
 function ownStatus(code: Code, reason: Reason, message: string, context: ErrorContext): CallStatus {
   const details = wellFormed(message);
-  const metadata = new Metadata();
   const about = Object.entries(context as Record<string, string | undefined>).flatMap(([key, value]) =>
     value === undefined ? [] : [[key, wellFormed(value)] as const],
   );
   const info = { reason, metadata: Object.fromEntries(about) };
-  metadata.set('grpc-status-details-bin', encodeStatusDetails(code, details, info));
-  return { code, details, metadata };
+  const encoded = encodeStatusDetails(code, details, info).toString('base64');
+  return { code, details, trailers: [['grpc-status-details-bin', encoded]] };
 }
 
 /** HTTP/2 headers of the backend's response. grpc-js reports them among the trailers of a Trailers-Only response. */
-const transportHeaders = ['content-type', 'grpc-encoding', 'grpc-accept-encoding', 'accept-encoding', 'date'];
+const transportHeaders: ReadonlySet<string> = new Set([
+  'content-type',
+  'grpc-encoding',
+  'grpc-accept-encoding',
+  'accept-encoding',
+  'date',
+]);
 
-function backendStatus(error: { code: number; details: string; metadata: Metadata }): CallStatus {
-  const metadata = error.metadata.clone();
-  for (const header of transportHeaders) metadata.remove(header);
-  return { code: error.code, details: wellFormed(error.details), metadata };
+function backendStatus({ code, details, metadata }: ServiceError): CallStatus {
+  const trailers = metadata.fields().filter(([name]) => !transportHeaders.has(name));
+  return { code, details: wellFormed(details), trailers };
 }
 
 /** Replaces lone surrogates: grpc-js throws on them, and a protobuf string would not be UTF-8. */

@@ -1,3 +1,4 @@
+import { MiB } from '../core/quantities/index.ts';
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
 import { steadyNow } from '../core/concurrency/index.ts';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
@@ -10,7 +11,7 @@ export type ReadResult =
   | { readonly kind: 'unreadable'; readonly why: string };
 
 /** Maximum size in bytes: fifty times the checkpoint of a node with 110 pods. */
-const LARGEST = 16 * 1024 * 1024;
+const LARGEST = 16 * MiB;
 /**
  * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata. So a file
  * is read again the next time unless its metadata has been the same for this time, in milliseconds. Its own times are no measure: the
@@ -39,18 +40,26 @@ export class CheckpointFile {
    */
   result(): ReadResult {
     try {
+      // One system call for what is usual: the file has not changed. Without an exception where kubelet does not write it.
+      const named = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
+      if (named === undefined) return this.#failed({ isAbsent: true, why: '' });
+      if (metadataOf(named) === this.#seen) return { kind: 'unchanged' };
       const look = this.#read();
       this.#fault = undefined;
       return look;
     } catch (error) {
       const isAbsent = errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR';
-      const wasThere = this.#content !== undefined || this.#fault !== undefined;
-      const isKnown = isAbsent ? !wasThere : this.#fault === messageOf(error);
-      this.#seen = this.#content = undefined;
-      this.#fault = isAbsent ? undefined : messageOf(error);
-      if (isKnown) return { kind: 'unchanged' };
-      return isAbsent ? { kind: 'absent' } : { kind: 'unreadable', why: messageOf(error) };
+      return this.#failed({ isAbsent, why: messageOf(error) });
     }
+  }
+
+  #failed({ isAbsent, why }: { readonly isAbsent: boolean; readonly why: string }): ReadResult {
+    const wasThere = this.#content !== undefined || this.#fault !== undefined;
+    const isKnown = isAbsent ? !wasThere : this.#fault === why;
+    this.#seen = this.#content = undefined;
+    this.#fault = isAbsent ? undefined : why;
+    if (isKnown) return { kind: 'unchanged' };
+    return isAbsent ? { kind: 'absent' } : { kind: 'unreadable', why };
   }
 
   /** Whether the file may have changed since it was read last. Fast: does not read it. Never throws. */
@@ -60,6 +69,11 @@ export class CheckpointFile {
     } catch {
       return this.#content !== undefined;
     }
+  }
+
+  /** Whether both files had the same content when they were read last. */
+  isSameAs(other: CheckpointFile): boolean {
+    return this.#content !== undefined && other.#content?.equals(this.#content) === true;
   }
 
   #read(): ReadResult {

@@ -20,7 +20,10 @@ export interface KubeletState {
   allocated(podUid: string): PodEntry | undefined;
   /** Returns the limits that kubelet has applied to a pod. */
   actuated(podUid: string): PodEntry | undefined;
-  /** Returns what kubelet has admitted for all pods, by uid. */
+  /**
+   * Returns what kubelet has admitted for all pods, by uid. While the checkpoint cannot be read, the entries that were read last: what
+   * kubelet has given to pods is not free then.
+   */
   allocatedPods(): ReadonlyMap<string, PodEntry>;
 }
 
@@ -52,6 +55,10 @@ interface OneFile {
   readonly name: Name;
   readonly file: CheckpointFile;
   pods: Checkpoint['pods'];
+  /** The pods that were read last. None when the file is absent. */
+  lastPods: Checkpoint['pods'];
+  /** As {@link Checkpoint}; undefined if the file is not a checkpoint. */
+  unrecognized: number | undefined;
   isFaulty: boolean;
   exists: boolean;
 }
@@ -59,7 +66,7 @@ interface OneFile {
 /**
  * kubelet's two checkpoints, kept up to date and never written. They are read when kubelet replaces them, and before the shim
  * handles a CRI call, because kubelet writes before it calls. Reading takes at most a tenth of the process's time; beyond that it
- * is delayed. An unreadable file counts as missing.
+ * is delayed. An unreadable file counts as missing, except for {@link allocatedPods}.
  */
 export class KubeletFiles implements KubeletState {
   readonly #parts: KubeletStateParts;
@@ -67,6 +74,8 @@ export class KubeletFiles implements KubeletState {
   readonly #watch: FolderWatch;
   readonly #budget: WorkBudget;
   #stopTimer: (() => void) | undefined;
+  /** Stops the rest of a look that has begun. */
+  #stopLook: (() => void) | undefined;
   #isClosed = false;
   /** What to call after the next read. */
   readonly #waiting: (() => void)[] = [];
@@ -81,6 +90,8 @@ export class KubeletFiles implements KubeletState {
       name,
       file: new CheckpointFile(join(kubeletRoot, name)),
       pods: new Map(),
+      lastPods: new Map(),
+      unrecognized: undefined,
       isFaulty: false,
       exists: false,
     });
@@ -100,12 +111,15 @@ export class KubeletFiles implements KubeletState {
 
   /** Reads the files, and watches them from now on. */
   begin(): void {
-    this.#look();
+    this.#watch.arm();
+    this.#read();
+    this.#report();
   }
 
   close(): void {
     this.#isClosed = true;
     this.#stopTimer?.();
+    this.#stopLook?.();
     this.#watch.close();
     this.#wake();
   }
@@ -124,7 +138,7 @@ export class KubeletFiles implements KubeletState {
   }
 
   allocatedPods(): ReadonlyMap<string, PodEntry> {
-    return this.#files.allocated_pods_state.pods;
+    return this.#files.allocated_pods_state.lastPods;
   }
 
   refresh(): void {
@@ -164,48 +178,91 @@ export class KubeletFiles implements KubeletState {
 
   #look(): void {
     this.#stopTimer = undefined;
+    this.#stopLook?.();
+    this.#stopLook = undefined;
     if (this.#isClosed) return;
     // A call may have used up the time for reading since this was scheduled.
-    if (this.#budget.waitAt(this.#parts.clock.now()) > 0) this.#later(0);
-    else {
-      // Watch before reading, so that a change in between is reported.
-      this.#watch.arm();
-      this.#read();
+    if (this.#budget.waitAt(this.#parts.clock.now()) > 0) {
+      this.#later(0);
+      this.#report();
+      return;
     }
+    // Watch before reading, so that a change in between is reported.
+    this.#watch.arm();
+    this.#readFrom(0);
+  }
+
+  /**
+   * Reads the files one by one, each that has changed in a turn of its own, and then reports: on a node with many pods, a file takes
+   * milliseconds.
+   */
+  #readFrom(first: number): void {
+    this.#stopLook = undefined;
+    for (const [at, name] of NAMES.entries()) {
+      if (at < first || !this.#timed(() => this.#readOne(this.#files[name]))) continue;
+      this.#stopLook = this.#parts.clock.after(0, () => this.#readFrom(at + 1));
+      return;
+    }
+    this.#wake();
+    this.#report();
+  }
+
+  #report(): void {
     if (!this.#isNew) return;
     this.#isNew = false;
     this.#parts.onChange();
   }
 
   #read(): void {
-    const start = performance.now();
-    for (const name of NAMES) this.#readOne(this.#files[name]);
-    this.#budget.spend(performance.now() - start, this.#parts.clock.now());
+    this.#timed(() => {
+      for (const name of NAMES) this.#readOne(this.#files[name]);
+    });
     this.#wake();
+  }
+
+  #timed<Result>(read: () => Result): Result {
+    const start = performance.now();
+    const result = read();
+    this.#budget.spend(performance.now() - start, this.#parts.clock.now());
+    return result;
   }
 
   #wake(): void {
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  #readOne(one: OneFile): void {
+  /** Returns whether the file has changed. */
+  #readOne(one: OneFile): boolean {
     const result = one.file.result();
-    if (result.kind === 'unchanged') return;
+    if (result.kind === 'unchanged') return false;
     this.#isNew = true;
     const { log, counters } = this.#parts;
     one.exists = result.kind !== 'absent';
-    const read = result.kind === 'text' ? readCheckpoint(result.text) : result;
-    one.pods = read.kind === 'read' ? withEqualEntries(one.pods, read.pods) : new Map();
+    const read = result.kind === 'text' ? this.#parsed(one, result.text) : result;
+    one.pods = read.kind === 'read' ? withEqualEntries(one.lastPods, read.pods) : new Map();
+    if (read.kind !== 'unreadable') one.lastPods = one.pods;
+    one.unrecognized = read.kind === 'read' ? read.unrecognized : undefined;
     const fault = faultOf(read);
     if (fault === undefined) {
       if (one.isFaulty) log.info({ file: one.name }, 'kubelet checkpoint readable again');
       one.isFaulty = false;
-      return;
+      return true;
     }
     counters.foresight('unreadable');
     // Logged once: the file is read again whenever kubelet replaces it.
     if (!one.isFaulty) log.warn({ file: one.name, error: fault }, 'kubelet checkpoint not understood');
     one.isFaulty = true;
+    return true;
+  }
+
+  /** Parses one of the files. Once kubelet has applied what it has admitted, both have the same content, which is parsed once. */
+  #parsed(one: OneFile, text: string): ReturnType<typeof readCheckpoint> {
+    const twin = NAMES.map((name) => this.#files[name]).find(
+      ({ file }) => file !== one.file && file.isSameAs(one.file),
+    );
+    return twin?.unrecognized === undefined
+      ? readCheckpoint(text)
+      : { kind: 'read', pods: twin.pods, unrecognized: twin.unrecognized };
   }
 
   #unwatchable(error: unknown): void {

@@ -7,6 +7,7 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** Returns an answer in plain text, with a line end. */
 export const plain = (status: number, body: string, headers: Answer['headers'] = {}): Answer => ({
   status,
   type: 'text/plain; charset=utf-8',

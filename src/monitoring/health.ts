@@ -38,5 +38,6 @@ function lineOf({ name, ready, says, isOptional }: ReadinessCheck, isExcluded: b
   return isOptional === true ? `[-]${name} failed (optional): ${says}` : `[-]${name} failed: ${says}`;
 }
 
+/** Returns the answer of a liveness check: it is healthy once it answers. */
 export const livenessAnswer = (name: string, query: URLSearchParams): Answer =>
   healthAnswer(name, { ready: true, checks: [] }, query);

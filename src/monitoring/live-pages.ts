@@ -3,15 +3,15 @@ import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promi
 import { ShimError, loggableError } from '../core/errors/index.ts';
 import type { Budget, Log } from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
-import type { ConnectionLimits } from './connections.ts';
+import type { ConnectionLimits } from '../core/http/index.ts';
 import type { MonitoringLimits } from './limits.ts';
 import { type NodePage, type Sections, failureSection } from './page/index.ts';
 
-export interface LivePagesParts extends ConnectionLimits {
-  /** Reads what the page shows. Rejects with ShimError. */
-  readonly read: () => Promise<NodePage>;
-  /** The same, as another page has read it a moment before. */
-  readonly readCached: () => Promise<NodePage>;
+export interface LivePagesParts extends Pick<ConnectionLimits, 'admit' | 'release'> {
+  /** Reads what the page shows. Rejects with ShimError, or with the signal's reason once it aborts. */
+  readonly read: (signal: AbortSignal) => Promise<NodePage>;
+  /** Returns what the page shows as another page has read it a moment before, or reads it. Rejects like `read`. */
+  readonly readCached: (signal: AbortSignal) => Promise<NodePage>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   readonly watchResizes: (onResize: () => void) => () => void;
   readonly refused: (budget: Budget) => void;
@@ -26,6 +26,8 @@ interface LivePage {
   /** What it has, by section. */
   readonly has: Map<string, string>;
   readonly openedAt: number;
+  /** Aborts when it is closed. */
+  readonly closed: AbortController;
   /** Bytes that it has been sent. */
   sent: number;
   /** Of these, those that its client had taken at the time `movedAt`. */
@@ -45,6 +47,8 @@ export class LivePages {
   #isUpdating = false;
   /** Resolves when the pages have to be updated, or the last one is closed. */
   #due = Promise.withResolvers<undefined>();
+  /** Aborts when the last page is closed: nobody waits for the reading of all pages any more. */
+  #unread = new AbortController();
 
   constructor(parts: LivePagesParts, limits: MonitoringLimits) {
     this.#parts = parts;
@@ -77,6 +81,7 @@ export class LivePages {
       pod,
       has: new Map<string, string>(),
       openedAt: now,
+      closed: new AbortController(),
       sent: 0,
       taken: 0,
       movedAt: now,
@@ -84,13 +89,16 @@ export class LivePages {
     this.#pages.add(page);
     this.#parts.release(socket);
     response.once('close', () => this.#remove(page));
-    void this.#update([page], this.#parts.readCached);
+    void this.#update([page], this.#parts.readCached, page.closed.signal);
     if (!this.#isUpdating) void this.#updateUntilClosed();
   }
 
   #remove(page: LivePage): void {
     this.#pages.delete(page);
-    if (this.#pages.size === 0) this.#due.resolve(undefined);
+    page.closed.abort();
+    if (this.#pages.size > 0) return;
+    this.#unread.abort();
+    this.#due.resolve(undefined);
   }
 
   /** Ends a stream. Its browser connects again. */
@@ -127,7 +135,8 @@ export class LivePages {
         this.#due = Promise.withResolvers();
         if (this.#pages.size === 0) break;
         const begun = performance.now();
-        await this.#update([...this.#pages], this.#parts.read);
+        this.#unread = new AbortController();
+        await this.#update([...this.#pages], this.#parts.read, this.#unread.signal);
         // A node with many pods is read half of the time at most.
         await this.#pause(Math.max(streamPauseMs, performance.now() - begun));
       }
@@ -148,8 +157,8 @@ export class LivePages {
   }
 
   /** Never rejects: a failure is shown by the page. */
-  async #update(pages: readonly LivePage[], read: () => Promise<NodePage>): Promise<void> {
-    const sections = await this.#sections(read);
+  async #update(pages: readonly LivePage[], read: LivePagesParts['read'], signal: AbortSignal): Promise<void> {
+    const sections = await this.#sections(read, signal);
     for (const page of pages) {
       this.#send(page, sections(page.pod));
       // Others have their turn: pages may show different pods.
@@ -158,14 +167,15 @@ export class LivePages {
   }
 
   /** Never rejects, and the function that it returns never throws. */
-  async #sections(read: () => Promise<NodePage>): Promise<(pod: string) => Partial<Sections>> {
+  async #sections(read: LivePagesParts['read'], signal: AbortSignal): Promise<(pod: string) => Partial<Sections>> {
     const failed = (error: unknown): Partial<Sections> => {
+      if (signal.aborted && error === signal.reason) return {};
       if (error instanceof ShimError) return { state: failureSection(`${error.reason}: ${error.message}`) };
       this.#logError(error);
       return { state: failureSection('internal error; see the log') };
     };
     try {
-      const rendered = await read();
+      const rendered = await read(signal);
       return (pod) => {
         try {
           return rendered.sections(pod);

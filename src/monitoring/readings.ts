@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import {
-  type BypassReadings,
+  type BypassTimes,
   type EndpointState,
   type Family,
   type NodeReadings,
@@ -16,7 +16,7 @@ export interface Readings {
   readonly connections: number;
   readonly readiness: ReadinessReport;
   readonly node: NodeReadings;
-  readonly bypass: BypassReadings;
+  readonly bypass: BypassTimes;
   readonly endpoint: EndpointState;
 }
 

@@ -2,8 +2,9 @@ import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
 import { wallTime } from '../core/concurrency/index.ts';
 import { ShimError, loggableError } from '../core/errors/index.ts';
+import { type ConnectionLimits, limitConnections, oneRequestEach } from '../core/http/index.ts';
 import {
-  type BypassReadings,
+  type BypassTimes,
   type Budget,
   type EndpointState,
   type Family,
@@ -14,7 +15,6 @@ import {
 import { type Answer, plain } from './answer.ts';
 import { measureEventLoop } from './event-loop.ts';
 import { cached } from './cached.ts';
-import { limitConnections, oneRequestEach } from './connections.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
 import { healthAnswer, livenessAnswer } from './health.ts';
 import { isLoopbackHost } from './host.ts';
@@ -31,10 +31,10 @@ export interface MonitoringParts {
   /** Must not reject. */
   readonly readiness: () => Promise<ReadinessReport>;
   readonly node: () => NodeReadings;
-  readonly bypass: () => BypassReadings;
+  readonly bypass: () => BypassTimes;
   readonly endpoint: () => EndpointState;
-  /** What the page shows. */
-  readonly overview: () => Promise<Overview>;
+  /** What the page shows. The signal aborts when nobody waits for it any more. */
+  readonly overview: (signal?: AbortSignal) => Promise<Overview>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   readonly watchResizes: (onResize: () => void) => () => void;
   /** Connections of CRI clients that are open. */
@@ -51,7 +51,8 @@ export interface MonitoringServer {
   close(): void;
 }
 
-type Route = (query: URLSearchParams) => Answer | Promise<Answer>;
+/** The signal aborts when the client has gone. */
+type Route = (query: URLSearchParams, signal: AbortSignal) => Answer | Promise<Answer>;
 
 /** Who may read. */
 export interface MonitoringAccess {
@@ -61,12 +62,13 @@ export interface MonitoringAccess {
   readonly tokenFile?: string;
 }
 
+/** Returns the HTTP server of metrics, health checks and the status page. */
 export function createMonitoringServer(
   parts: MonitoringParts,
   { isTcp, tokenFile }: MonitoringAccess,
   limits: MonitoringLimits = MONITORING_LIMITS,
 ): MonitoringServer {
-  const read = (): Promise<NodePage> => readPage(parts);
+  const read = (signal?: AbortSignal): Promise<NodePage> => readPage(parts, signal);
   const readCached = cached(read, limits.pageMs);
   const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, parts.log, limits.tokenMs);
   const lag = measureEventLoop();
@@ -76,20 +78,22 @@ export function createMonitoringServer(
       type: expositionType,
       body: expositionOf(await allFamilies(parts, lag.family)),
     }),
-    '/': (query) => pageOf(isTcp ? readCached : read, query),
+    '/': (query, signal) => pageOf(() => (isTcp ? readCached : read)(signal), query),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
     '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
   };
-  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<Answer | undefined> =>
+  const answer: AnswerOf = async (request, response, signal) =>
     (isTcp ? whyWrongHost(request) : undefined) ??
     (await whyNotAdmitted(token, request)) ??
-    (await answerTo(routes, live, request, response));
+    (await answerTo({ routes, live }, request, response, signal));
   const isFirst = oneRequestEach();
   const http = createServer((request, response) => {
-    if (isFirst(request)) void serve(answer, request, response, parts.log);
+    if (isFirst(request))
+      void serve(answer, request, response, { signal: goneSignal(response, ended), log: parts.log });
   });
-  const live = new LivePages({ ...parts, ...limitConnections(http, limits), read, readCached }, limits);
+  const { ended, ...connections } = limitConnections(http, limits);
+  const live = new LivePages({ ...parts, ...connections, read, readCached }, limits);
   return {
     http,
     close() {
@@ -101,8 +105,26 @@ export function createMonitoringServer(
   };
 }
 
-const readPage = async ({ version, readiness, overview }: MonitoringParts): Promise<NodePage> =>
-  NodePage.of({ version, readiness: await readiness(), overview: await overview(), now: new Date(wallTime()) });
+async function readPage(
+  { version, readiness, overview }: MonitoringParts,
+  signal: AbortSignal | undefined,
+): Promise<NodePage> {
+  const shown = { version, readiness: await readiness(), overview: await overview(signal) };
+  return NodePage.of({ ...shown, now: new Date(wallTime()) });
+}
+
+/**
+ * Returns a signal that aborts when the client has gone. A client whose connection has ended because of its limits asks again: what is
+ * read for it by then is read to its end, so that the next answer is there at once.
+ */
+function goneSignal(response: ServerResponse, ended: ConnectionLimits['ended']): AbortSignal {
+  const gone = new AbortController();
+  const { socket } = response;
+  response.once('close', () => {
+    if (socket === null || !ended.has(socket)) gone.abort();
+  });
+  return gone.signal;
+}
 
 async function pageOf(read: () => Promise<NodePage>, query: URLSearchParams): Promise<Answer> {
   try {
@@ -127,20 +149,25 @@ async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonl
   return [...read, ...counted, lag, ...processFamilies()];
 }
 
-/**
- * Never rejects: an error becomes a response with status 500.
- * @param answerOf returns undefined if it answers by itself
- */
-async function serve(
-  answerOf: (request: IncomingMessage, response: ServerResponse) => Promise<Answer | undefined>,
+/** Returns undefined if it answers by itself. The signal aborts when the client has gone. */
+type AnswerOf = (
   request: IncomingMessage,
   response: ServerResponse,
-  log: Log,
+  signal: AbortSignal,
+) => Promise<Answer | undefined>;
+
+/** Never rejects: an error becomes a response with status 500. */
+async function serve(
+  answerOf: AnswerOf,
+  request: IncomingMessage,
+  response: ServerResponse,
+  { signal, log }: { readonly signal: AbortSignal; readonly log: Log },
 ): Promise<void> {
   let answer: Answer | undefined;
   try {
-    answer = await answerOf(request, response);
+    answer = await answerOf(request, response, signal);
   } catch (error) {
+    if (signal.aborted && error === signal.reason) return;
     log.error(
       { path: request.url?.slice(0, 128), ...loggableError(error) },
       'metrics or health request failed with an internal error',
@@ -177,10 +204,10 @@ async function whyNotAdmitted(token: TokenFile | undefined, { headers }: Incomin
 const LIVE = '/live';
 
 function answerTo(
-  routes: Readonly<Record<string, Route>>,
-  live: LivePages,
+  { routes, live }: { readonly routes: Readonly<Record<string, Route>>; readonly live: LivePages },
   request: IncomingMessage,
   response: ServerResponse,
+  signal: AbortSignal,
 ): Answer | Promise<Answer> | undefined {
   const [path = '', query = ''] = (request.url ?? '').split('?', 2);
   const route = Object.hasOwn(routes, path) ? routes[path] : undefined;
@@ -189,5 +216,5 @@ function answerTo(
   if (request.method !== 'GET' && request.method !== 'HEAD')
     return plain(405, 'only GET and HEAD', { allow: 'GET, HEAD' });
   if (route === undefined) return live.open(request, response, new URLSearchParams(query).get('pod') ?? '');
-  return route(new URLSearchParams(query));
+  return route(new URLSearchParams(query), signal);
 }

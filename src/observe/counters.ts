@@ -1,6 +1,6 @@
 import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
-import { grpcCodeName } from './grpc-code.ts';
+import { grpcCodeName } from '../core/grpc/index.ts';
 import type {
   Budget,
   Counters,
@@ -10,6 +10,8 @@ import type {
   JournalFault,
   LogDrop,
   LogFields,
+  ProtocolErrorCode,
+  ReclaimOutcome,
   RecoveryOutcome,
   UndoOutcome,
 } from './interfaces.ts';
@@ -46,7 +48,7 @@ const seconds = (milliseconds: number): number => milliseconds / 1000;
 
 /**
  * The label values whose series start at 0. Prometheus does not see the first event of a series that starts with it
- * (`increase` has no earlier sample), so this covers every counter that alerts use. A record, so that the compiler reports
+ * (`increase` has no earlier sample), so this covers every counter whose increase alerts use. A record, so that the compiler reports
  * missing values.
  */
 const fromStart = <Value extends string>(values: Readonly<Record<Value, true>>): readonly (readonly [Value])[] =>
@@ -58,6 +60,17 @@ const failOpenReasons = fromStart<FailOpenReason>({
   undecodable: true,
   amend_failed: true,
 });
+const protocolErrorCodes = fromStart<ProtocolErrorCode>({
+  PROTOCOL_ERROR: true,
+  INTERNAL_ERROR: true,
+  FLOW_CONTROL_ERROR: true,
+  STREAM_CLOSED: true,
+  FRAME_SIZE_ERROR: true,
+  COMPRESSION_ERROR: true,
+  ENHANCE_YOUR_CALM: true,
+  UNKNOWN: true,
+});
+const reclaimOutcomes = fromStart<ReclaimOutcome>({ done: true, not_reclaimable: true, timeout: true, failed: true });
 const undoOutcomes = fromStart<UndoOutcome>({ undone: true, failed: true });
 const recoveryOutcomes = fromStart<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
 const journalFaultKinds = fromStart<JournalFault>({
@@ -76,7 +89,12 @@ const foresightEvents = fromStart<ForesightEvent>({
 });
 
 const logDrops = fromStart<LogDrop>({ slow_reader: true, rate: true });
-const ignoredPodReasons = fromStart<IgnoredPodReason>({ other_pod: true, not_static: true, duplicate_uid: true });
+const ignoredPodReasons = fromStart<IgnoredPodReason>({
+  other_pod: true,
+  not_static: true,
+  duplicate_uid: true,
+  too_large: true,
+});
 const budgets = fromStart<Budget>({
   connections: true,
   handshake: true,
@@ -127,13 +145,13 @@ function createFamilies() {
     callAdded: new Histogram(families.callAdded),
     passedCalls: new Counter(families.passedCalls),
     failOpen: new Counter(families.failOpen, failOpenReasons),
-    protocolErrors: new Counter(families.protocolErrors),
+    protocolErrors: new Counter(families.protocolErrors, protocolErrorCodes),
     resizes: new Counter(families.resizes),
     resizeStates: new Counter(families.resizeStates),
     stepDuration: new Histogram(families.stepDuration),
     undos: new Counter(families.undos, undoOutcomes),
     recoveries: new Counter(families.recoveries, recoveryOutcomes),
-    reclaimDuration: new Histogram(families.reclaimDuration),
+    reclaimDuration: new Histogram(families.reclaimDuration, reclaimOutcomes),
     oomKills: new Counter(families.oomKills),
     remounts: new Counter(families.remounts),
     journalFaults: new Counter(families.journalFaults, journalFaultKinds),

@@ -121,7 +121,7 @@ export const families = {
     'counter',
     'resizes_total',
     ['state', 'direction'],
-    'Attempts to resize a pod, from any source, by resulting state (Completed, Deferred, Infeasible) and direction (up, down, both, same; unknown if rejected before the pod was read). Each retry of a deferred resize counts.',
+    'Attempts to resize a pod, from any source, by resulting state (Completed, Deferred, Infeasible) and direction (up, down, both, same; unknown if rejected before the pod was read). Each retry of a deferred resize counts, but none that was superseded while it waited.',
   ),
   resizeStates: shimMetric(
     'counter',
@@ -182,7 +182,7 @@ export const families = {
     'counter',
     'foresight_events_total',
     ['event'],
-    'Events of memory decreases admitted by kubelet, by event: unreadable (a kubelet state file or a part of it), stuck (usage keeps kubelet from lowering the limit), held (usage is held below the limit until kubelet lowers it), unstuck (kubelet has lowered it), deferred (memory cannot be reclaimed), given_up (after ten minutes).',
+    'Events of memory decreases admitted by kubelet, by event: unreadable (a kubelet state file or a part of it), stuck (usage keeps kubelet from lowering the limit), held (usage is held below the limit until kubelet lowers it), unstuck (kubelet has lowered it after a hold), deferred (memory cannot be reclaimed), given_up (after ten minutes).',
   ),
   foresightReclaimed: shimMetric(
     'counter',
@@ -201,7 +201,7 @@ export const families = {
     'counter',
     'pod_objects_ignored_total',
     ['reason'],
-    'Pod objects of the API server ignored because they claim the uid of another pod, by reason: other_pod (the pod of this node has another namespace or name), not_static (a mirror pod of a pod that is not static), duplicate_uid (the uid of an earlier object). Expected to be 0.',
+    'Pod objects of the API server ignored because they claim the uid of another pod or are too large, by reason: other_pod (the pod of this node has another namespace or name), not_static (a mirror pod of a pod that is not static), duplicate_uid (the uid of an earlier object), too_large (longer than 12 MiB). Expected to be 0.',
   ),
   refused: shimMetric(
     'counter',

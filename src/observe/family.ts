@@ -91,12 +91,16 @@ export class Counter<const Labels extends readonly string[]> implements Family {
   }
 }
 
-/** Counts durations in buckets. */
+/** Counts durations in buckets. A histogram without labels and the series in `fromStart` start at 0. */
 export class Histogram<const Labels extends readonly string[]> implements Family {
   readonly #series = new SeriesByLabels(() => ({ counts: bounds.map(() => 0), count: 0, sum: 0 }));
 
-  constructor(readonly description: Description<Labels>) {
+  constructor(
+    readonly description: Description<Labels>,
+    fromStart: readonly LabelValues<Labels>[] = [],
+  ) {
     if (description.labels.length === 0) this.#series.of([]);
+    for (const labels of fromStart) this.#series.of(labels);
   }
 
   observe(labels: LabelValues<Labels>, seconds: number): void {

@@ -58,23 +58,36 @@ export interface Counters {
   foresightReclaimed(bytes: number): void;
   /** A line of the log was not written. */
   logDropped(reason: LogDrop): void;
-  /** An object of the API server was ignored because it claims the uid of another pod. */
+  /** An object of the API server was ignored: it claims the uid of another pod, or it is too large. */
   ignoredPod(reason: IgnoredPodReason): void;
   /** Something was refused because a budget was used up (docs/limits.md). */
   refused(budget: Budget): void;
 }
 
+/** HTTP/2 error codes that end a connection, by their names (RFC 9113 7). UNKNOWN: any other. */
+export type ProtocolErrorCode =
+  | 'PROTOCOL_ERROR'
+  | 'INTERNAL_ERROR'
+  | 'FLOW_CONTROL_ERROR'
+  | 'STREAM_CLOSED'
+  | 'FRAME_SIZE_ERROR'
+  | 'COMPRESSION_ERROR'
+  | 'ENHANCE_YOUR_CALM'
+  | 'UNKNOWN';
+
 /** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
 export type LogDrop = 'slow_reader' | 'rate';
 
-/** Why an object of the API server does not speak for a pod of this node. */
+/** Why an object of the API server is ignored. */
 export type IgnoredPodReason =
   /** The pod of this node that has this uid has another namespace or name. */
   | 'other_pod'
   /** A mirror pod of a pod that is not static. */
   | 'not_static'
   /** A mirror pod with the uid of an earlier object; no pod of this node has it yet. */
-  | 'duplicate_uid';
+  | 'duplicate_uid'
+  /** Longer than any object that etcd stores: it is skipped. */
+  | 'too_large';
 
 /** A budget whose use is refused when it is used up. */
 export type Budget =

@@ -12,6 +12,12 @@ export function withPriority(line: string): string {
   return `<${PRIORITIES[level] ?? 6}>${line}`;
 }
 
+/** Returns lines that are not of the log, as errors: with their priority if the file descriptor leads to the journal. */
+export function errorLines(text: string, descriptor: number): string {
+  const prefix = leadsToJournal(descriptor) ? `<${PRIORITIES['error'] ?? 3}>` : '';
+  return text.replaceAll(/^(?=.)/gm, prefix);
+}
+
 /**
  * Whether a file descriptor leads to the journal: systemd sets JOURNAL_STREAM to its device and inode (systemd.exec(5)). A container's
  * log, a file and a terminal get no prefix: nothing takes it off there.

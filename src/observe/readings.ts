@@ -1,6 +1,8 @@
 /** When the bypass last served clients without the shim, in milliseconds since the epoch. */
-export interface BypassReadings {
+export interface BypassTimes {
+  /** Undefined if it has not served since the boot, as far as systemd remembers. */
   readonly start: number | undefined;
+  /** Undefined while it serves, also if it has not served. */
   readonly end: number | undefined;
 }
 

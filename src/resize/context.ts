@@ -1,41 +1,35 @@
-import type { CgroupPath, CgroupTree } from '../cgroups/index.ts';
-import type { Backend } from '../runtime/index.ts';
+import type { CgroupPath } from '../cgroups/index.ts';
 import { messageOf } from '../core/errors/index.ts';
+import type { Bytes } from '../core/quantities/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
 import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
-import type { MemoryVolumes } from '../tmpfs/index.ts';
 import {
   type FailOpen,
   type NodeAllocatable,
   type PodSpecs,
   type Registry,
+  hasPodCgroup,
   identityOf,
+  lockKeyOf,
   noNodeAllocatable,
   noPodSpecs,
 } from '../sandbox/index.ts';
 import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
-import { type DecreaseReclaimer, type PendingPodLimits, createDecreaseReclaimer } from './foresight/index.ts';
+import { type AllocatableParts, memorySizes } from './admission/index.ts';
+import { createDecreaseReclaimer } from './foresight/index.ts';
 import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes, ResizeHistory } from './history/index.ts';
-import type { PodJournal } from './journal/index.ts';
+import type { ReadPodViewParts } from './report/index.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
 import { type PodLifecycleParts, forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
 import { type KubeletState, type ResourceManagers, noKubeletState, noResourceManagers } from '../kubelet/index.ts';
 
-/** The parts that every resize on this node uses. */
-export interface ResizeContext {
-  readonly registry: Registry;
-  /** The backend, for the shim's own calls. */
-  readonly backend: Backend;
-  readonly journal: PodJournal;
-  readonly tree: CgroupTree;
-  readonly volumes: MemoryVolumes;
-  readonly policies: VolumePolicies;
-  /** The outcomes of each pod's requests, for its status. */
-  readonly outcomes: PodOutcomes;
+/** The parts that every resize on this node uses. A report of a pod uses some of them. */
+export interface ResizeContext extends ReadPodViewParts {
   /** The last resizes, from any requester. */
   readonly history: ResizeHistory;
   /** The order of all requests that set a pod's values. */
   readonly newest: NewestValues;
-  /** One transaction at a time for a pod, by sandbox id. */
+  /** One transaction at a time for a pod, by {@link lockKeyOf}. */
   readonly lock: KeyedLock;
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
   readonly calls: KeyedLock;
@@ -43,28 +37,17 @@ export interface ResizeContext {
   readonly growthTimers: Map<string, NodeJS.Timeout>;
   /** The cgroups of running containers, by container id. */
   readonly cgroups: Map<string, CgroupPath>;
-  /** What kubelet has written of its pods: a hint at what it is about to ask for. */
-  readonly kubelet: KubeletState;
   /** What kubelet's static CPU and memory managers have assigned to containers. */
   readonly managers: ResourceManagers;
-  /** The specs of pods in the API server, as far as they are known. */
-  readonly specs: PodSpecs;
   /** The node's allocatable in the API server, as far as it is known. */
   readonly allocatable: NodeAllocatable;
   /** The requests of pods that a ResizePod has changed. */
   readonly admitted: AdmittedRequests;
-  /** Reclaims memory for a decrease that kubelet has admitted but usage blocks. */
-  readonly decreaseReclaimer: DecreaseReclaimer;
-  /** The pending resize of kubelet for each pod, by sandbox id. */
-  readonly pendingPodLimits: Map<string, PendingPodLimits>;
   /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
   readonly reclaimTimeout: number;
-  readonly log: Log;
   readonly counters: Counters;
   /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
-  /** Where processes are found: /proc unless a test says otherwise. */
-  readonly procRoot?: string;
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
   readonly failOpen: FailOpen;
 }
@@ -98,10 +81,14 @@ export function createResizeContext({
   clock = systemClock,
   ...given
 }: ResizeContextOptions): ResizeContext {
-  const { registry, journal } = given;
+  const { registry } = given;
   const context: ResizeContext = {
     ...given,
-    policies: new VolumePolicies({ follow: volumesFollow, declared: declaredVolumes(registry, specs) }),
+    policies: new VolumePolicies({
+      follow: volumesFollow,
+      declared: declaredVolumes(registry, specs),
+      nodeMemory: (sandboxId) => nodeMemory({ ...given, allocatable }, registry.knownPod(sandboxId)),
+    }),
     outcomes: new PodOutcomes(counters),
     history: new ResizeHistory({
       log,
@@ -110,7 +97,7 @@ export function createResizeContext({
     }),
     newest: new NewestValues(),
     // A section under the lock must not find memory.high as a hold has lowered it.
-    lock: new KeyedLock((sandboxId) => releaseHold(context, sandboxId)),
+    lock: new KeyedLock((key) => releaseHold(context, key)),
     calls: new KeyedLock(),
     growthTimers: new Map(),
     cgroups: new Map(),
@@ -126,21 +113,34 @@ export function createResizeContext({
     failOpen: failOpenReport(counters, log),
   };
   watchRegistry(context);
-  // Also for pods that are added while the journal is read.
-  const restoreAllVolumes = (): void => registry.pods.forEach((pod) => restoreVolumes(context, pod));
-  void journal.restored().then(restoreAllVolumes);
-  journal.onLate(restoreAllVolumes);
+  restoreVolumesOnceRead(context);
   return context;
+}
+
+/** Restores the volume records of all pods once the journal is read, and of those whose records could be read only after that. */
+function restoreVolumesOnceRead(context: Pick<ResizeContext, 'registry' | 'journal' | 'policies' | 'outcomes'>): void {
+  const { registry, journal } = context;
+  // Also for pods that are added while the journal is read.
+  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(context, pod)));
+  journal.onLate((late) => {
+    const uids = new Set(late.map(({ podUid }) => podUid));
+    for (const pod of registry.pods)
+      if (uids.has(pod.metadata.uid) || uids.has(pod.sandboxId)) restoreVolumes(context, pod);
+  });
 }
 
 /** Ends the hold of a pod's usage. Undefined when there is none. */
 function releaseHold(
   { registry, decreaseReclaimer }: Pick<ResizeContext, 'registry' | 'decreaseReclaimer'>,
-  sandboxId: string,
+  key: string,
 ): Promise<void> | undefined {
-  const pod = registry.pods.find((known) => known.sandboxId === sandboxId);
+  const pod = registry.pods.find((known) => lockKeyOf(known) === key);
   return pod && decreaseReclaimer.release(pod.metadata.uid);
 }
+
+/** Returns the memory for pods as kubelet counts it. Undefined for a pod that is not known or has no cgroup of its own. */
+const nodeMemory = (parts: AllocatableParts, pod: PodDescription | undefined): Bytes | undefined =>
+  pod === undefined || !hasPodCgroup(pod) ? undefined : memorySizes(parts, pod)[0];
 
 /** Returns the memory-backed volumes in the spec of a pod, by its sandbox id. */
 const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: string) => {
@@ -167,6 +167,7 @@ function watchRegistry(context: WatchParts): void {
   registry.watch({
     podAdded(pod) {
       learnPodVolumes(context, pod);
+      context.journal.sandboxAdded(pod);
       context.decreaseReclaimer.podAdded(pod.metadata.uid);
     },
     podRemoved(pod) {

@@ -4,20 +4,21 @@ export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
 export { Recovery, recover } from './execute/index.ts';
 export { awaitComparable, measuredByRuntime } from './foresight/index.ts';
-export type { ComparisonParts, PendingPodLimits } from './foresight/index.ts';
+export type { AwaitComparableParts, PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes, ResizeHistory, apiRequester, criRequester, requesterText } from './history/index.ts';
-export type { ClientProcess, HistoryEntry, NewestValues, RecentResize, Requester } from './history/index.ts';
+export type { HistoryEntry, NewestValues, RecentResize, Requester } from './history/index.ts';
 export { Journal, PodJournal } from './journal/index.ts';
 export {
   amountTexts,
   describeStep,
-  formatCpuMax,
+  formatCpuLimit,
   formatMemory,
   formatShares,
   invalid,
   policyText,
 } from './model/index.ts';
 export type {
+  Explanation,
   PodLimits,
   KnownValues,
   MemoryRequests,
@@ -25,15 +26,22 @@ export type {
   ResizeState,
   Step,
   StepRecord,
-  ValueChange,
 } from './model/index.ts';
 export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
 export type { AdmitRestartParts, CallerOf, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
-export { ResizeWatch, Resizes, historyEntry, readRequested, retryDelay } from './queue/index.ts';
-export type { PodRank, RequestedPod, RequestedResources, Resize, ResizeEvent, ResizeStore } from './queue/index.ts';
-export { describePod, overviewOf, podDirectory, podInfo, readinessOf } from './report/index.ts';
+export { ResizeWatch, Resizes, readRequested, retryDelay } from './queue/index.ts';
 export type {
-  DescribePod,
+  DryRun,
+  PodRank,
+  RequestedPod,
+  RequestedResources,
+  Resize,
+  ResizeEvent,
+  ResizeStore,
+} from './queue/index.ts';
+export { readPodView, overviewOf, podDirectory, podInfo, readinessOf, viewsOf } from './report/index.ts';
+export type {
+  ReadPodView,
   PendingKubeletResize,
   ActualValues,
   Overview,

@@ -1,6 +1,14 @@
-import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
+import { MiB } from '../core/quantities/index.ts';
+import {
+  Client,
+  type ClientReadableStream,
+  Metadata as JsMetadata,
+  type ServiceError,
+  credentials,
+} from '@grpc/grpc-js';
 import { once } from 'node:events';
 import { wallTime } from '../core/concurrency/index.ts';
+import { Metadata } from '../core/grpc/index.ts';
 import { sayingWaits } from './waiting.ts';
 import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/wire/index.ts';
 
@@ -11,12 +19,12 @@ const ANSWER_MS = 30_000;
 
 /** The stream of WatchResizes. */
 export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
-  /** Resolves once the shim has accepted the watch: no later event is missed. Rejects with ServiceError of grpc-js. */
+  /** Resolves once the shim has accepted the watch: no later event is missed. Rejects with a ServiceError. */
   readonly opened: Promise<void>;
   cancel(): void;
 }
 
-/** A client of the resize API. Calls reject with ServiceError of grpc-js. */
+/** A client of the resize API. Calls reject with a ServiceError. */
 export class ResizeClient {
   readonly #client: Client;
 
@@ -32,7 +40,7 @@ export class ResizeClient {
   ) {
     this.#say = say;
     this.#client = new Client(`unix:${endpoint}`, credentials.createInsecure(), {
-      'grpc.max_receive_message_length': 16 * 1024 * 1024,
+      'grpc.max_receive_message_length': 16 * MiB,
       'grpc.enable_retries': 0,
       'grpc.default_authority': 'localhost',
     });
@@ -61,9 +69,9 @@ export class ResizeClient {
         identity,
         identity,
         request,
-        new Metadata(),
+        new JsMetadata(),
         { deadline },
-        (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(error)),
+        (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(ownError(error))),
       );
     });
     return sayingWaits(`the answer to ${name}`, answer, this.#say);
@@ -78,6 +86,7 @@ export class ResizeClient {
       identity,
       request,
     );
+    stream.prependListener('error', ownError);
     const started = once(stream, 'metadata').then(() => undefined);
     const opened = sayingWaits('the start of WatchResizes', started, this.#say);
     // A failure also reaches the reader of the stream.
@@ -94,6 +103,13 @@ async function* eventsOf(
   stream: ClientReadableStream<Buffer>,
 ): AsyncGenerator<Responses['ResizeEvent'], void, undefined> {
   for await (const bytes of stream as AsyncIterable<Buffer>) yield decodeResponse('ResizeEvent', bytes);
+}
+
+/** Makes a ServiceError of the error of grpc-js, in place. */
+function ownError(error: Error | ServiceError): Error {
+  // One that a stream makes itself when its reader stops has no status.
+  if (!('metadata' in error)) return error;
+  return Object.assign(error, { metadata: Metadata.ofHeaders(error.metadata.toHttp2Headers()) });
 }
 
 const identity = (bytes: Buffer): Buffer => bytes;

@@ -43,7 +43,7 @@ process.stdout.on('error', (error) => {
   process.stderr.write(`resizectl: the output cannot be written: ${messageOf(error)}\n`);
   process.exit(Exit.failed);
 });
-// Nobody reads what the command says: that must not end it half way.
+// A reader of the messages that has closed its end of the pipe must not end the command half way.
 process.stderr.on('error', () => undefined);
 
 /** kubectl finds its plugins by their names (docs/resizectl.md). */

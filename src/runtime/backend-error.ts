@@ -1,4 +1,4 @@
-import { type ServiceError, status } from '@grpc/grpc-js';
+import { Code } from '../core/grpc/index.ts';
 
 /** The words of grpc-js 1.14 (subchannel-call.js) for a connection that ends during a call. */
 const GRPC_JS_LOST = 'Connection dropped';
@@ -11,10 +11,9 @@ const GRPC_GO_LOST = 'error reading from server: EOF';
  *   (statuscodes.md of grpc).
  * - A call whose backend goes away gets the words of grpc-go's client.
  */
-export function correctStatus(error: ServiceError): ServiceError {
+export function correctStatus(error: { code: number; details: string }): void {
   const { code, details }: { code: unknown; details: unknown } = error;
-  if (!Number.isInteger(code)) error.code = status.UNKNOWN;
+  if (!Number.isInteger(code)) error.code = Code.UNKNOWN;
   if (typeof details !== 'string') error.details = 'the backend ended the call with an invalid status';
-  if (error.code === status.UNAVAILABLE && error.details === GRPC_JS_LOST) error.details = GRPC_GO_LOST;
-  return error;
+  if (error.code === Code.UNAVAILABLE && error.details === GRPC_JS_LOST) error.details = GRPC_GO_LOST;
 }

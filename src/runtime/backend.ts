@@ -1,12 +1,21 @@
-import { steadyNow, wallDeadline } from '../core/concurrency/index.ts';
-import { isServiceError } from '../core/errors/index.ts';
-import { Client, type ClientReadableStream, credentials, Metadata, connectivityState, status } from '@grpc/grpc-js';
-import { correctStatus } from './backend-error.ts';
+import { MiB } from '../core/quantities/index.ts';
+import { Lazy, steadyNow } from '../core/concurrency/index.ts';
+import { Reason, ShimError, isServiceError, messageOf } from '../core/errors/index.ts';
+import { Code, Metadata } from '../core/grpc/index.ts';
+import { Channel, STOPPING, failure, hasNoAnswer, isUnsent } from './channel/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
-import { type Messages, type Partially, decode, encode } from './messages.ts';
-import { singleResponse } from './single-response.ts';
+import { type Messages, type Partially, decode, decodeList, encode } from './messages.ts';
+import type { StreamClient } from './stream-client.ts';
 
-export const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+/** How the client for streams is loaded is reported to it. Methods must not throw. */
+export interface LoadReport {
+  failed(error: unknown, fields: { readonly because: string }): void;
+  succeeded(): void;
+}
+
+const noReport: LoadReport = { failed: () => undefined, succeeded: () => undefined };
+
+export const MAX_MESSAGE_BYTES = 16 * MiB;
 
 /** What a call to the backend takes over from the call that caused it. */
 export interface CallOptions {
@@ -25,28 +34,16 @@ export const ANSWER_MS = 1000;
 /** How long an answer counts. */
 const ANSWER_AGE_MS = 1000;
 
-const UNAVAILABLE: number = status.UNAVAILABLE;
-const DEADLINE_EXCEEDED: number = status.DEADLINE_EXCEEDED;
-const CANCELLED: number = status.CANCELLED;
-const UNIMPLEMENTED: number = status.UNIMPLEMENTED;
-const UNKNOWN: number = status.UNKNOWN;
-const NOT_FOUND: number = status.NOT_FOUND;
-
-const identity = (bytes: Buffer): Buffer => bytes;
-
-/** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
-const FIRST_PAUSE_MS = 100;
-const LONGEST_PAUSE_MS = 200;
-/** How long a call waits for the next attempt. grpc-js adds up to a fifth to a pause. */
-const NEXT_ATTEMPT_MS = 2 * LONGEST_PAUSE_MS;
-
 /**
  * The shim's own connection to containerd, for calls that it makes itself. While containerd is away, it tries to
  * reconnect every 0.2 s. A call waits for the next attempt, because a client that has just connected through the
  * shim has found containerd running. If that fails too, the call fails with UNAVAILABLE.
  */
 export class Backend {
-  readonly #client: Client;
+  readonly #channel: Channel;
+  /** For calls with a stream of responses, which are rare. They have a connection of their own. */
+  readonly #streams: Lazy<StreamClient>;
+  readonly #loads: LoadReport;
   readonly #connectListeners = new Set<() => void>();
   /** Methods that the backend has said it does not have, since it was last connected to. */
   readonly #lacking = new Set<RuntimeMethod>();
@@ -55,90 +52,64 @@ export class Backend {
   /** When {@link responds} had its last answer. */
   #answeredAt = -Infinity;
 
-  /** @param address `unix:///run/containerd/containerd.sock` */
-  constructor(readonly address: string) {
-    this.#client = new Client(address, credentials.createInsecure(), {
-      'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
-      'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
-      // With the defaults, 1 s to 120 s, resizes could fail for two minutes after a restart of containerd.
-      'grpc.initial_reconnect_backoff_ms': FIRST_PAUSE_MS,
-      'grpc.max_reconnect_backoff_ms': LONGEST_PAUSE_MS,
-      'grpc.enable_retries': 0,
-      'grpc.enable_channelz': 0,
-      'grpc.use_local_subchannel_pool': 1,
-      // The value that Go clients send over a unix socket.
-      'grpc.default_authority': 'localhost',
+  /**
+   * @param address `unix:///run/containerd/containerd.sock`
+   * @param loads how often the client for streams cannot be loaded
+   */
+  constructor(
+    readonly address: string,
+    loads: LoadReport = noReport,
+  ) {
+    const path = address.replace(/^unix:(\/\/)?/, '');
+    this.#channel = new Channel(path, MAX_MESSAGE_BYTES, () => this.#connected());
+    this.#streams = new Lazy(async () => {
+      const { StreamClient: Streams } = await import('./stream-client.ts');
+      return new Streams(address, MAX_MESSAGE_BYTES);
     });
+    this.#loads = loads;
   }
 
   /**
-   * Makes a unary call with bytes as they are, and returns the response's bytes as they came.
-   * Rejects with grpc-js's ServiceError: code, details and trailers as the backend sent them.
+   * Makes a unary call with bytes as they are, and returns the response's bytes unchanged.
+   * Rejects with a ServiceError: code, details and trailers as the backend sent them.
    */
   async call(path: string, request: Buffer, options: CallOptions = {}): Promise<Buffer> {
+    const { metadata, deadline = steadyNow() + DEFAULT_CALL_TIMEOUT_MS, signal } = options;
     // Read-only calls leave the node unchanged.
     const changes = /\/Update\w+$/.test(path);
     if (changes) crashPoint('backend-call-before', methodOf(path));
     try {
-      if (this.#isLost) await this.#nextAttempt(options.deadline);
-      if (this.#closed) throw stopping();
-      return await this.#unary(path, request, options);
+      return await this.#channel.call({ path, message: request, metadata, deadline, signal });
     } finally {
       if (changes) crashPoint('backend-call-after', methodOf(path));
     }
   }
 
-  get #isLost(): boolean {
-    return (
-      !this.#closed && this.#client.getChannel().getConnectivityState(false) === connectivityState.TRANSIENT_FAILURE
-    );
-  }
-
-  /** Resolves when there is a connection again, or {@link NEXT_ATTEMPT_MS} is over. */
-  #nextAttempt(deadline = Infinity): Promise<void> {
-    const end = Math.min(deadline, steadyNow() + NEXT_ATTEMPT_MS);
-    return new Promise((resolve) => {
-      const ended = (): void => resolve();
-      this.#client.getChannel().watchConnectivityState(connectivityState.TRANSIENT_FAILURE, wallDeadline(end), ended);
-    });
-  }
-
-  #unary(path: string, request: Buffer, options: CallOptions): Promise<Buffer> {
-    return new Promise((resolve, reject) => {
-      const { signal, deadline = steadyNow() + DEFAULT_CALL_TIMEOUT_MS } = options;
-      const call = this.#client.makeUnaryRequest(
-        path,
-        identity,
-        identity,
-        request,
-        options.metadata ?? new Metadata(),
-        { deadline: wallDeadline(deadline), interceptors: [singleResponse] },
-        (error, response) => {
-          signal?.removeEventListener('abort', cancel);
-          if (error !== null) reject(correctStatus(error));
-          else resolve(response ?? Buffer.alloc(0));
-        },
-      );
-      const cancel = (): void => call.cancel();
-      if (signal?.aborted === true) cancel();
-      else signal?.addEventListener('abort', cancel, { once: true });
-    });
-  }
-
   /**
-   * Makes a call with a stream of responses, with bytes as they are. Without a deadline in the options it has none: such
-   * calls last for as long as somebody listens. The stream fails with grpc-js's ServiceError.
+   * Makes a call with a stream of responses, with bytes as they are. It begins when the first message is asked for. Without a deadline in
+   * the options it has none: such calls last for as long as somebody listens. The messages end with a ServiceError if it fails, or with
+   * STREAMS_UNAVAILABLE if its client cannot be loaded.
    */
-  stream(path: string, request: Buffer, options: CallOptions = {}): ClientReadableStream<Buffer> {
-    const { metadata = new Metadata(), deadline = Infinity, signal } = options;
-    const call = this.#client.makeServerStreamRequest(path, identity, identity, request, metadata, {
-      deadline: wallDeadline(deadline),
-    });
-    call.prependListener('error', correctStatus);
-    const cancel = (): void => call.cancel();
-    if (signal?.aborted === true) cancel();
-    else signal?.addEventListener('abort', cancel, { once: true });
-    return call;
+  async *stream(path: string, message: Buffer, options: CallOptions = {}): AsyncGenerator<Buffer, void, undefined> {
+    const { metadata, deadline = Infinity, signal } = options;
+    const client = this.#closed ? undefined : await this.#streamClient();
+    // It may have been closed during the load.
+    if (client === undefined || this.#closed) throw failure(STOPPING);
+    yield* client.call({ path, message, metadata, deadline, signal });
+  }
+
+  async #streamClient(): Promise<StreamClient> {
+    try {
+      const client = await this.#streams.get();
+      this.#loads.succeeded();
+      return client;
+    } catch (error) {
+      // The error of a load quotes no request.
+      const because = messageOf(error);
+      this.#loads.failed(error, { because });
+      const message = `the client for streams cannot be loaded: ${because}`;
+      throw new ShimError(Code.UNAVAILABLE, Reason.STREAMS_UNAVAILABLE, message, {}, { cause: error });
+    }
   }
 
   /**
@@ -153,7 +124,7 @@ export class Backend {
     const bytes = encode(`${method}Request` as keyof Messages, request as Partially<Messages[keyof Messages]>);
     try {
       const response = await this.call(runtimePath(method), bytes, options);
-      return decodeResponse(method, response);
+      return await decodeResponse(method, response);
     } catch (error) {
       if (isUnimplemented(error)) this.#lacking.add(method);
       throw error;
@@ -171,23 +142,19 @@ export class Backend {
    */
   onConnected(listener: () => void): void {
     this.#connectListeners.add(listener);
-    if (this.#connectListeners.size === 1) this.#watch(this.#client.getChannel().getConnectivityState(true));
+    if (this.#connectListeners.size > 1) return;
+    if (this.#channel.isConnected) this.#connected();
+    this.#channel.keepConnected();
   }
 
-  #watch(current: connectivityState): void {
-    if (this.#closed) return;
-    if (current === connectivityState.READY) this.#lacking.clear();
-    if (current === connectivityState.READY) for (const listener of this.#connectListeners) listener();
-    this.#client.getChannel().watchConnectivityState(current, Infinity, (error) => {
-      if (error !== undefined || this.#closed) return;
-      // `true`: an idle channel reconnects, so that a restart of the backend is noticed without a request.
-      this.#watch(this.#client.getChannel().getConnectivityState(true));
-    });
+  #connected(): void {
+    this.#lacking.clear();
+    for (const listener of this.#connectListeners) listener();
   }
 
   /** Whether there is a connection now. */
   get isConnected(): boolean {
-    return !this.#closed && this.#client.getChannel().getConnectivityState(false) === connectivityState.READY;
+    return !this.#closed && this.#channel.isConnected;
   }
 
   /**
@@ -205,8 +172,8 @@ export class Backend {
     try {
       await this.call(runtimePath('Version'), Buffer.alloc(0), { deadline: steadyNow() + ANSWER_MS });
     } catch (error) {
-      const code: number = isServiceError(error) ? error.code : UNAVAILABLE;
-      if (code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED) return false;
+      const code: number = isServiceError(error) ? error.code : Code.UNAVAILABLE;
+      if (code === Code.UNAVAILABLE || code === Code.DEADLINE_EXCEEDED || code === Code.CANCELLED) return false;
     }
     this.#answeredAt = steadyNow();
     return true;
@@ -219,22 +186,24 @@ export class Backend {
 
   close(): void {
     this.#closed = true;
-    this.#client.close();
+    this.#channel.close();
+    void this.#streams.ifUsed().then((client) => client?.close());
   }
 }
 
-function stopping(): Error {
-  const details = 'the shim stops';
-  return Object.assign(new Error(details), { code: CANCELLED, details, metadata: new Metadata() });
-}
-
-function decodeResponse<Method extends RuntimeMethod>(method: Method, response: Buffer): Messages[`${Method}Response`] {
+async function decodeResponse<Method extends RuntimeMethod>(
+  method: Method,
+  response: Buffer,
+): Promise<Messages[`${Method}Response`]> {
   try {
-    return decode(`${method}Response` as keyof Messages, response) as Messages[`${Method}Response`];
+    const name = `${method}Response` as const;
+    const isList = name === 'ListPodSandboxResponse' || name === 'ListContainersResponse';
+    const message = isList ? await decodeList(name, response) : decode(name as keyof Messages, response);
+    return message as Messages[`${Method}Response`];
   } catch (error) {
     const details = `the answer to ${method} is not a ${method}Response`;
-    const failure = new Error(details, { cause: error });
-    throw Object.assign(failure, { code: status.INTERNAL, details, metadata: new Metadata() });
+    const wrong = new Error(details, { cause: error });
+    throw Object.assign(wrong, { code: Code.INTERNAL, details, metadata: new Metadata() });
   }
 }
 
@@ -262,30 +231,40 @@ const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1)
  */
 export function isUnimplemented(error: unknown): boolean {
   if (!isServiceError(error)) return false;
-  const code: number = error.code;
-  return code === UNIMPLEMENTED || (code === UNKNOWN && error.details.includes('not implemented'));
+  return (
+    error.code === Code.UNIMPLEMENTED || (error.code === Code.UNKNOWN && error.details.includes('not implemented'))
+  );
 }
 
 /** Whether an error of the backend means that the pod or container does not exist. */
 export function isNotFound(error: unknown): boolean {
-  if (!isServiceError(error)) return false;
-  const code: number = error.code;
-  return code === NOT_FOUND;
+  return isServiceError(error) && error.code === Code.NOT_FOUND;
 }
 
 /**
  * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is killed leaves the
- * runc that it has started, and one that was stopped continues.
+ * runc that it has started, and one that was stopped continues. The client's own limits count too, as far as they leave no answer. A call
+ * that was never sent has no effect, and needs no answer.
  */
 export function isUnanswered(error: unknown): boolean {
-  if (!isServiceError(error)) return false;
-  const code: number = error.code;
-  return code === UNAVAILABLE || code === DEADLINE_EXCEEDED || code === CANCELLED;
+  if (!isServiceError(error) || isUnsent(error)) return false;
+  const { code } = error;
+  return code === Code.UNAVAILABLE || code === Code.DEADLINE_EXCEEDED || code === Code.CANCELLED || hasNoAnswer(error);
 }
 
 /**
- * Whether a call has failed because the backend cannot be asked at present. A containerd that starts accepts connections before it
- * serves calls: until then it answers Unknown "server is not initialized yet" (instrumented_service.go).
+ * Whether a call has failed before it was sent, so that it has no effect: its deadline had passed, it has waited for a connection or its
+ * turn, or it exceeds a limit of the client.
  */
+export const isNeverSent = (error: unknown): boolean => isServiceError(error) && isUnsent(error);
+
+/**
+ * Whether the backend has answered that it still starts. containerd accepts connections before it serves calls: until then it answers
+ * Unknown "server is not initialized yet" (instrumented_service.go).
+ */
+export const isStarting = ({ details }: { readonly details: string }): boolean =>
+  details.includes('server is not initialized yet');
+
+/** Whether a call has failed because the backend cannot be asked at present: it does not answer, or it still starts. */
 export const isNotServing = (error: unknown): boolean =>
-  isUnanswered(error) || (isServiceError(error) && error.details.includes('server is not initialized yet'));
+  isUnanswered(error) || isNeverSent(error) || (isServiceError(error) && isStarting(error));

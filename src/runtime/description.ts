@@ -46,9 +46,14 @@ export function describePod(response: Messages['PodSandboxStatusResponse']): Pod
   const metadata = object(config.metadata);
   const linux = object(config.linux);
   if (response.status === null || Object.keys(metadata).length === 0) return undefined;
+  // The JSON omits the attempt 0.
+  const attempt = integer(metadata.attempt);
   return {
     sandboxId: response.status.id,
-    metadata: { uid: text(metadata.uid), name: text(metadata.name), namespace: text(metadata.namespace) },
+    metadata: {
+      ...{ uid: text(metadata.uid), name: text(metadata.name), namespace: text(metadata.namespace) },
+      ...(attempt > 0 && { attempt }),
+    },
     cgroupParent: text(linux.cgroup_parent),
     annotations: strings(config.annotations),
     cpuShares: reportedShares(integer(object(linux.resources).cpu_shares)),

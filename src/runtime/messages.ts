@@ -1,5 +1,8 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import protobuf from 'protobufjs/light.js';
 import { messageOf } from '../core/errors/index.ts';
+import { encodeMessage } from '../core/protobuf/index.ts';
+import { KiB } from '../core/quantities/index.ts';
 import cri from './cri.proto.json' with { type: 'json' };
 
 /**
@@ -29,6 +32,7 @@ export interface Metadata {
 }
 
 export const ContainerState = { CREATED: 0, RUNNING: 1, EXITED: 2, UNKNOWN: 3 } as const;
+export const SandboxState = { READY: 0, NOTREADY: 1 } as const;
 export const CgroupDriverName = { SYSTEMD: 0, CGROUPFS: 1 } as const;
 
 export interface ContainerStatus {
@@ -86,6 +90,7 @@ export interface Messages {
     config: { metadata: { name: string } | null; linux: { resources: LinuxContainerResources | null } | null } | null;
   };
   CreateContainerResponse: { container_id: string };
+  StartContainerRequest: { container_id: string };
   RemoveContainerRequest: { container_id: string };
   ListContainersRequest: { filter: { pod_sandbox_id: string } | null };
   ListContainersResponse: {
@@ -146,6 +151,45 @@ export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Arra
   }) as Messages[Name];
 }
 
+/** The lists of all that the node has. */
+type List = 'ListPodSandboxResponse' | 'ListContainersResponse';
+
+/** Bytes of a list that are decoded in one turn of the event loop: about 1 ms. */
+const PORTION = 32 * KiB;
+
+/**
+ * Decodes a list as {@link decode} does, a portion in each turn of the event loop: on a node with many pods, all of it takes many
+ * milliseconds. A message of repeated fields is the concatenation of messages with parts of them. Rejects as {@link decode} throws.
+ */
+export async function decodeList<Name extends List>(name: Name, bytes: Uint8Array): Promise<Messages[Name]> {
+  const all: Record<string, unknown[]> = {};
+  for (const [index, portion] of portionsOf(bytes).entries()) {
+    if (index > 0) await nextTurn();
+    for (const [field, items] of Object.entries(decode(name, portion) as Readonly<Record<string, unknown[]>>))
+      (all[field] ??= []).push(...items);
+  }
+  return all as unknown as Messages[Name];
+}
+
+/** Splits a message between its fields. One that is none is returned as a whole. */
+function portionsOf(bytes: Uint8Array): readonly Uint8Array[] {
+  if (bytes.length <= PORTION) return [bytes];
+  const portions: Uint8Array[] = [];
+  const reader = protobuf.Reader.create(bytes);
+  let begin = 0;
+  try {
+    while (reader.pos < reader.len) {
+      reader.skipType(reader.uint32() & 7);
+      if (reader.pos - begin < PORTION && reader.pos < reader.len) continue;
+      portions.push(bytes.subarray(begin, reader.pos));
+      begin = reader.pos;
+    }
+  } catch {
+    return [bytes];
+  }
+  return portions;
+}
+
 function read(type: protobuf.Type, bytes: Uint8Array): protobuf.Message {
   try {
     return type.decode(bytes);
@@ -157,7 +201,5 @@ function read(type: protobuf.Type, bytes: Uint8Array): protobuf.Message {
 
 /** Encodes a CRI message. */
 export function encode<Name extends keyof Messages>(name: Name, message: Partially<Messages[Name]>): Buffer {
-  const type = typeOf(name);
-  const bytes = type.encode(type.fromObject(message)).finish();
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return encodeMessage(typeOf(name), message);
 }

@@ -1,8 +1,8 @@
 import { createWriter, writeMapEntry } from '../core/protobuf/index.ts';
 
 /**
- * The call that the shim answers without the runtime, also if it forwards every call of the CRI, Status too. Its response is a StatusResponse
- * with nothing but the shim's entry in `info`.
+ * The call that the shim answers without the runtime, also if it forwards every call of the CRI, Status too. Its
+ * response is a StatusResponse with nothing but the shim's entry in `info`.
  */
 export const SHIM_STATUS_PATH = '/cri-resize-shim.v1.Shim/Status';
 

@@ -7,12 +7,10 @@ export { amountsOf, declarePod, listContainers, noPodSpecs, qosOfCgroup, withRun
 export type {
   Amounts,
   ContainerKind,
-  ContainerPhase,
   DeclarePodParts,
   DeclaredContainer,
-  ListedContainers,
   DeclaredPod,
-  DeclaredSource,
+  AppRestartPolicy,
   DeclaredVolume,
   PodSpec,
   PodSpecs,
@@ -29,12 +27,12 @@ export { containerSubject, fullName, podName, podSubject } from './names.ts';
 export type { Subject } from './names.ts';
 export { noNodeAllocatable } from './node-allocatable.ts';
 export type { NodeAllocatable } from './node-allocatable.ts';
-export { identityOf, isStaticPod } from './pod-identity.ts';
+export { identityOf, isReplaced, isStaticPod, lockKeyOf, newestSandbox } from './pod-identity.ts';
 export type { PodIdentity } from './pod-identity.ts';
 export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 export { podWeight } from './pod-weight.ts';
 export { NO_CPU_LIMIT, hasPodCgroup, overheadOf, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
 export { readDeclaredPod } from './read-declared-pod.ts';
 export { Registry } from './registry.ts';
-export type { KnownContainer } from './registry.ts';
+export type { ContainersByPod, KnownContainer, ListedContainers } from './registry.ts';
 export { volumeTotals } from './volume-totals.ts';

@@ -1,6 +1,7 @@
 import type { CgroupTree } from '../cgroups/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { type DeclarePodParts, type ListedContainers, declarePod } from './declared/index.ts';
+import { type DeclarePodParts, declarePod } from './declared/index.ts';
+import type { ListedContainers } from './registry.ts';
 import type { PodState, VolumeState } from './pod-state.ts';
 import { readPod } from './read-pod.ts';
 
@@ -16,5 +17,5 @@ export async function readDeclaredPod(
   listed?: ListedContainers,
 ): Promise<PodState> {
   const declared = await declarePod(parts, pod, listed);
-  return { ...(await readPod(parts.tree, pod, volumes)), declared };
+  return readPod(parts.tree, pod, volumes, declared);
 }

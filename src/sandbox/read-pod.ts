@@ -8,9 +8,10 @@ import {
   isSystemdUnit,
 } from '../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import type { MemoryVolumes } from '../tmpfs/index.ts';
+import type { PodVolumes } from '../tmpfs/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
 import { type CpuMax, bytes, microseconds } from '../core/quantities/index.ts';
+import type { DeclaredPod } from './declared/index.ts';
 import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
 
 /** No CPU limit: the value without the cpu controller, which has no cpu.max. */
@@ -31,13 +32,15 @@ export function hasPodCgroup(pod: PodDescription): boolean {
 }
 
 /**
- * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. Throws CGROUP_UNAVAILABLE when the
- * pod's own cgroup cannot be read, as on a node with cgroup v1 (KEP-6030: such a resize is rejected).
+ * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. With a declaration, a cgroup without
+ * processes counts only if its container is declared: an earlier sandbox of the pod may have left it, and kubelet removes it later.
+ * Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read, as on a node with cgroup v1 (KEP-6030: such a resize is rejected).
  */
 export async function readPod(
   tree: CgroupTree,
   pod: PodDescription,
   volumes: readonly VolumeState[],
+  declared?: DeclaredPod,
 ): Promise<PodState> {
   const cgroup = podCgroup(pod);
   const limits = await tree.readLimits(cgroup);
@@ -46,6 +49,7 @@ export async function readPod(
     const id = containerIdOf(name);
     // The sandbox's own container has no limits.
     if (id === undefined || id === pod.sandboxId) continue;
+    if (hasEnded(tree, `${cgroup}/${name}`, id, declared)) continue;
     const container = await readContainer(tree, `${cgroup}/${name}`, id);
     if (container !== undefined) containers.push(container);
   }
@@ -56,8 +60,20 @@ export async function readPod(
     overhead: overheadOf(pod),
     containers,
     volumes,
+    ...(declared && { declared }),
     ...(isSystemdUnit(cgroup) && { inPercents: true as const }),
   };
+}
+
+/** Whether a cgroup has no processes, and its container is not one that the pod declares. */
+function hasEnded(tree: CgroupTree, cgroup: CgroupPath, id: string, declared: DeclaredPod | undefined): boolean {
+  if (declared === undefined || declared.containers.some((one) => one.id === id)) return false;
+  try {
+    return !tree.isPopulated(cgroup);
+  } catch (error) {
+    if (isCgroupVanished(error)) return true;
+    throw error;
+  }
 }
 
 /** Returns the overhead with which a pod was created. */
@@ -87,7 +103,7 @@ export async function readContainer(
 }
 
 /** Returns the pod's mounted memory-backed volumes, without those that are unmounted meanwhile. */
-export function readVolumes(volumes: MemoryVolumes, pod: PodDescription): MountedVolume[] {
+export function readVolumes(volumes: PodVolumes, pod: PodDescription): MountedVolume[] {
   return volumes.ofPod(pod.metadata.uid).flatMap((volume): MountedVolume[] => {
     try {
       return [{ name: volume.name, size: volumes.measure(volume).size, device: volume.device }];

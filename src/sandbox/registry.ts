@@ -4,6 +4,7 @@ import {
   type Backend,
   type CallOptions,
   type ContainerDescription,
+  type Messages,
   type PodDescription,
   describeContainer,
   describePod,
@@ -18,9 +19,13 @@ export class Registry {
   readonly #pods = new Map<string, PodDescription>();
   /** Container id to its pod and name. */
   readonly #containers = new Map<string, KnownContainer>();
+  /** The ids of the known containers, by sandbox id. */
+  readonly #containersByPod = new Map<string, Set<string>>();
+  /** How many calls that start a container have not ended, by its id. */
+  readonly #starts = new Map<string, number>();
   readonly #backend: Backend;
   readonly #log: Log;
-  readonly #watchers: RegistryWatcher[] = [];
+  readonly #watchers: Partial<RegistryWatcher>[] = [];
   #recovery: Promise<boolean> = Promise.resolve(true);
 
   constructor(backend: Backend, log: Log = noLog) {
@@ -28,14 +33,14 @@ export class Registry {
     this.#log = log;
   }
 
-  watch(watcher: RegistryWatcher): void {
+  watch(watcher: Partial<RegistryWatcher>): void {
     this.#watchers.push(watcher);
   }
 
   learnPod(pod: PodDescription): void {
     const first = !this.#pods.has(pod.sandboxId);
     this.#pods.set(pod.sandboxId, pod);
-    if (first) for (const watcher of this.#watchers) watcher.podAdded(pod);
+    if (first) for (const watcher of this.#watchers) watcher.podAdded?.(pod);
   }
 
   /** Replaces the description of a known pod. A pod that was removed meanwhile stays removed. */
@@ -44,7 +49,43 @@ export class Registry {
   }
 
   learnContainer(container: KnownContainer): void {
-    this.#containers.set(container.containerId, container);
+    const { containerId, sandboxId } = container;
+    const before = this.#containers.get(containerId);
+    if (before !== undefined && before.sandboxId !== sandboxId) this.#detach(before);
+    this.#containers.set(containerId, container);
+    const ofPod = this.#containersByPod.get(sandboxId);
+    if (ofPod === undefined) this.#containersByPod.set(sandboxId, new Set([containerId]));
+    else ofPod.add(containerId);
+  }
+
+  /**
+   * A call that starts a container has been made. Returns what is called when it has ended. Unknown ids are ignored.
+   * @param id an id or a unique prefix
+   */
+  containerStarts(id: string): () => void {
+    const containerId = uniqueKey(this.#containers, id);
+    if (containerId === undefined) return () => undefined;
+    const count = (change: 1 | -1): void => {
+      const left = (this.#starts.get(containerId) ?? 0) + change;
+      if (left === 0) this.#starts.delete(containerId);
+      else this.#starts.set(containerId, left);
+    };
+    count(1);
+    return () => count(-1);
+  }
+
+  /** Whether a call that starts a container has not ended, by its full id. Only calls through the shim are known. */
+  isStarting(containerId: string): boolean {
+    return this.#starts.has(containerId);
+  }
+
+  /**
+   * Reports the start of a container to the watchers. Unknown ids are ignored.
+   * @param id an id or a unique prefix
+   */
+  containerStarted(id: string): void {
+    const container = this.#containers.get(uniqueKey(this.#containers, id) ?? '');
+    if (container !== undefined) for (const watcher of this.#watchers) watcher.containerStarted?.(container);
   }
 
   /** @param id an id or a unique prefix; an ambiguous prefix is left to the next recovery */
@@ -53,10 +94,8 @@ export class Registry {
     if (sandboxId === undefined) return;
     const pod = this.#pods.get(sandboxId);
     this.#pods.delete(sandboxId);
-    if (pod !== undefined) for (const watcher of this.#watchers) watcher.podRemoved(pod);
-    for (const [containerId, container] of this.#containers) {
-      if (container.sandboxId === sandboxId) this.#removeContainer(containerId);
-    }
+    if (pod !== undefined) for (const watcher of this.#watchers) watcher.podRemoved?.(pod);
+    for (const { containerId } of this.containersOf(sandboxId)) this.#removeContainer(containerId);
   }
 
   forgetContainer(id: string): void {
@@ -65,8 +104,16 @@ export class Registry {
   }
 
   #removeContainer(containerId: string): void {
+    const container = this.#containers.get(containerId);
     this.#containers.delete(containerId);
-    for (const watcher of this.#watchers) watcher.containerRemoved(containerId);
+    if (container !== undefined) this.#detach(container);
+    for (const watcher of this.#watchers) watcher.containerRemoved?.(containerId);
+  }
+
+  #detach({ containerId, sandboxId }: KnownContainer): void {
+    const ofPod = this.#containersByPod.get(sandboxId);
+    ofPod?.delete(containerId);
+    if (ofPod?.size === 0) this.#containersByPod.delete(sandboxId);
   }
 
   /** Whether a container is known, by its full id. */
@@ -81,7 +128,7 @@ export class Registry {
 
   /** The known containers of a pod. */
   containersOf(sandboxId: string): KnownContainer[] {
-    return [...this.#containers.values()].filter((container) => container.sandboxId === sandboxId);
+    return [...(this.#containersByPod.get(sandboxId) ?? [])].flatMap((id) => this.#containers.get(id) ?? []);
   }
 
   /** Returns a known pod by its sandbox id. */
@@ -102,11 +149,12 @@ export class Registry {
    * Returns a pod by id or unique prefix: from memory, otherwise from the backend. Undefined when the backend does not know it or its
    * status is incomplete. Rejects when the backend cannot be asked.
    */
-  async pod(id: string): Promise<PodDescription | undefined> {
+  async pod(id: string, options?: CallOptions): Promise<PodDescription | undefined> {
     const known = this.#pods.get(id);
     if (known !== undefined) return known;
     try {
-      const pod = describePod(await this.#backend.runtime('PodSandboxStatus', { pod_sandbox_id: id, verbose: true }));
+      const request = { pod_sandbox_id: id, verbose: true };
+      const pod = describePod(await this.#backend.runtime('PodSandboxStatus', request, options));
       if (pod !== undefined) this.learnPod(pod);
       return pod;
     } catch (error) {
@@ -116,7 +164,8 @@ export class Registry {
   }
 
   /**
-   * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the backend does not know it. Rejects when the backend cannot be asked.
+   * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the backend does not
+   * know it. Rejects when the backend cannot be asked.
    */
   async describeContainer(id: string, options?: CallOptions): Promise<ContainerDescription | undefined> {
     try {
@@ -151,40 +200,53 @@ export class Registry {
     return this.#recovery;
   }
 
-  /** Compares the registry with the backend at once: pods may be created without the shim. Rejects when the backend cannot be asked. */
-  async refresh(): Promise<void> {
-    await this.#recoverPods();
-    await this.#recoverContainers();
+  /**
+   * Compares the registry with the backend at once: pods may be created without the shim. Returns the containers that the backend
+   * has listed. Rejects when the backend cannot be asked.
+   */
+  async refresh(options?: CallOptions): Promise<ContainersByPod> {
+    await this.#recoverPods(options);
+    return this.refreshContainers(options);
   }
 
-  async #recoverPods(): Promise<void> {
+  async #recoverPods(options: CallOptions | undefined): Promise<void> {
     // Only pods known before the call may be removed: others are created while it runs.
     const before = [...this.#pods.keys()];
-    const { items } = await this.#backend.runtime('ListPodSandbox', {});
+    const { items } = await this.#backend.runtime('ListPodSandbox', {}, options);
     const present = new Set(items.map((item) => item.id));
-    for (const id of before) if (!present.has(id)) this.forgetPod(id);
     const unknown = items.filter((item) => !this.#pods.has(item.id));
     // A few at a time: containerd answers in parallel, and the node is busy after a start.
     await forEachOf(unknown, 8, async (item) => {
-      await this.pod(item.id);
+      await this.pod(item.id, options);
     });
+    // Last: what is stored for a sandbox that was replaced goes to the next one, which has to be known by then.
+    for (const id of before) if (!present.has(id)) this.forgetPod(id);
   }
 
-  async #recoverContainers(): Promise<void> {
+  /** Compares the containers alone with the backend, and returns those that it has listed. Rejects when the backend cannot be asked. */
+  async refreshContainers(options?: CallOptions): Promise<ContainersByPod> {
     const before = [...this.#containers.keys()];
-    const { containers } = await this.#backend.runtime('ListContainers', {});
+    const { containers } = await this.#backend.runtime('ListContainers', {}, options);
     const present = new Set(containers.map((container) => container.id));
     for (const id of before) if (!present.has(id)) this.#removeContainer(id);
     for (const { id, pod_sandbox_id, metadata } of containers) {
       this.learnContainer({ containerId: id, sandboxId: pod_sandbox_id, name: metadata?.name ?? '' });
     }
+    return Map.groupBy(containers, ({ pod_sandbox_id }) => pod_sandbox_id);
   }
 }
 
-/** Called when pods are added, and when pods and containers are removed. Must not throw. */
+/** Containers as the backend lists them. */
+export type ListedContainers = Messages['ListContainersResponse']['containers'];
+
+/** The containers that the backend has listed, by sandbox id. Pods without a container are left out. */
+export type ContainersByPod = ReadonlyMap<string, ListedContainers>;
+
+/** Called when pods are added, when containers are started, and when both are removed. Must not throw. */
 export interface RegistryWatcher {
   podAdded(pod: PodDescription): void;
   podRemoved(pod: PodDescription): void;
+  containerStarted(container: KnownContainer): void;
   containerRemoved(containerId: string): void;
 }
 

@@ -3,13 +3,22 @@ import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Crowd, roomFor } from '../grpc/index.ts';
 import type { PeerOf } from './listener/index.ts';
-import type { Interception, ServedConnection } from './proxy/index.ts';
+import type { Handle, HandledAnswer, HandledCall, Interception, ServedConnection } from './proxy/index.ts';
 
 /** What the proxy needs to serve a connection. */
 export interface ConnectionOptions {
   readonly connectBackend: (onread: OnReadOpts) => Socket;
   readonly connectLocal: () => Duplex;
+  readonly handle: Handle;
   readonly interception: Interception;
+}
+
+/** Serves the handled calls of clients. A client is a process, as far as it is known. */
+export interface LocalCalls {
+  /** Serves a plain call. */
+  handle(call: HandledCall, respond: (answer: HandledAnswer) => void, client: number | undefined): void;
+  /** Opens a connection to the local server, for all other calls. */
+  connect(client: number | undefined): Duplex;
 }
 
 export interface ClientConnectionsOptions {
@@ -17,8 +26,8 @@ export interface ClientConnectionsOptions {
   readonly serve: (client: Socket, options: ConnectionOptions) => ServedConnection;
   /** Absolute path of the backend's socket. */
   readonly backendPath: string;
-  /** Opens a connection to the local server, for a client of this process. */
-  readonly connectLocal: (peer: number | undefined) => Duplex;
+  /** Serves handled calls. */
+  readonly local: LocalCalls;
   readonly interception: Interception;
   /** Refuses a client connection: there are too many. */
   readonly refuse: (client: Socket) => void;
@@ -45,16 +54,17 @@ export interface ClientConnections {
   /** The processes of the clients, as far as they are known. */
   peers(): ReadonlySet<number>;
   /**
-   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off. Resolves
-   * with the number of those.
+   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off, and so are answers that
+   * the client of a connection has not read: they count as one. Resolves with the number of those.
    */
   shutdown(timeout: number): Promise<number>;
 }
 
+/** Returns the client connections of the CRI socket, none of which is open yet. */
 export function createClientConnections({
   serve,
   backendPath,
-  connectLocal,
+  local,
   onBackend,
   refuse,
   peerOf,
@@ -74,7 +84,7 @@ export function createClientConnections({
         refuse(client);
         return;
       }
-      const connection = serve(client, { ...options, connectBackend, connectLocal: () => connectLocal(peer) });
+      const connection = serve(client, { ...options, connectBackend, ...localOf(local, peer) });
       connections.set(connection, peer);
       void connection.closed.finally(() => connections.delete(connection));
       if (closing) connection.shutdown();
@@ -91,13 +101,22 @@ export function createClientConnections({
       const timer = new AbortController();
       await Promise.race([allClosed, delay(timeout, undefined, { signal: timer.signal }).catch(() => undefined)]);
       timer.abort();
-      const cut = open.reduce((sum, { activeStreams }) => sum + activeStreams, 0);
+      const cut = open.reduce((sum, { activeStreams, unsent }) => sum + Math.max(activeStreams, unsent > 0 ? 1 : 0), 0);
       for (const connection of connections.keys()) connection.destroy();
       await allClosed;
       return cut;
     },
   };
 }
+
+/** What a connection of this client uses. */
+const localOf = (
+  local: LocalCalls,
+  client: number | undefined,
+): Pick<ConnectionOptions, 'connectLocal' | 'handle'> => ({
+  connectLocal: () => local.connect(client),
+  handle: (call, respond) => local.handle(call, respond, client),
+});
 
 /** With the processes of their clients. The oldest come first. */
 type OpenConnections = Map<ServedConnection, number | undefined>;

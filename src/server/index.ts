@@ -1,12 +1,10 @@
 /** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
 export { CONNECTION_LIMIT, createClientConnections } from './client-connections.ts';
 export {
-  callFields,
   createInterceptors,
   createLocalServer,
   interceptionOf,
   localHandlers,
-  noInterceptors,
   passThroughHandlers,
 } from './handlers/index.ts';
 export type { Interceptors, LocalHandlers } from './handlers/index.ts';

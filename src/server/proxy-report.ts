@@ -1,10 +1,8 @@
-import { status } from '@grpc/grpc-js';
+import { Code, grpcCodeName } from '../core/grpc/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import type { ProxyObserver } from './proxy/index.ts';
 import { ErrorCode } from './http2/index.ts';
 import { loggableError } from '../grpc/index.ts';
-
-const OK: number = status.OK;
 
 export interface ProxyReportOptions {
   readonly log: Log;
@@ -37,15 +35,15 @@ export function proxyReport({ log, counters, logPassedCalls, isFirst }: ProxyRep
     streamClosed(path, route, outcome, code, milliseconds) {
       const ms = Math.round(milliseconds * 1000) / 1000;
       // The interceptor logs and counts amended calls that succeed. It never sees one that fails.
-      if (route === 'amend' && code !== undefined && code !== OK) {
+      if (route === 'amend' && code !== undefined && code !== Code.OK) {
         counters.interceptedCall(path, code, milliseconds, milliseconds);
-        log.info({ method: path, code: status[code] ?? code, shimMs: 0, backendMs: ms }, 'intercepted call');
+        log.info({ method: path, code: grpcCodeName(code), shimMs: 0, backendMs: ms }, 'intercepted call');
       }
       if (route === 'pass' || route === 'amend-each') counters.passedCall(path, outcome);
       // The local server logs handled calls.
       if (!logPassedCalls || route === 'handle') return;
       log.info(
-        { method: path, route, outcome, code: code === undefined ? undefined : (status[code] ?? code), ms },
+        { method: path, route, outcome, code: code === undefined ? undefined : grpcCodeName(code), ms },
         'forwarded call',
       );
     },

@@ -1,5 +1,7 @@
 import { readFile, rename, writeFile } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { messageOf } from '../core/errors/index.ts';
+import { syncFile, syncFolder } from '../core/files/index.ts';
 import type { Log } from '../observe/index.ts';
 
 /** Files through which the shim and its bypass know about each other. Undefined where nobody has set them. */
@@ -18,13 +20,19 @@ export function takeBypassFiles(env: NodeJS.ProcessEnv): BypassFiles {
 }
 
 /**
- * Returns the socket of containerd that the last start has written with {@link writeBypassTarget}; undefined if there is none. Does not
- * change the environment.
+ * Returns the socket of containerd that the shim has used last, from the file of {@link writeBypassTarget}. Undefined if the shim has never
+ * started.
  */
+export async function bypassTarget(file: string): Promise<string | undefined> {
+  const text = await readFile(file, 'utf8').catch(() => '');
+  const target = /^CRI_RESIZE_SHIM_BYPASS_TO="(.+)"$/m.exec(text)?.[1]?.replaceAll(/\\(["\\`$])/g, '$1');
+  return target?.startsWith('/') === true ? target : undefined;
+}
+
+/** Returns the {@link bypassTarget} of this service. Does not change the environment. */
 export async function lastBypassTarget(env: NodeJS.ProcessEnv): Promise<string | undefined> {
   const { CRI_RESIZE_SHIM_BYPASS_FILE: file } = env;
-  const text = file === undefined ? '' : await readFile(file, 'utf8').catch(() => '');
-  return /^CRI_RESIZE_SHIM_BYPASS_TO="(.+)"$/m.exec(text)?.[1]?.replaceAll(/\\(["\\`$])/g, '$1');
+  return file === undefined ? undefined : bypassTarget(file);
 }
 
 /**
@@ -38,7 +46,9 @@ export async function writeBypassTarget(file: string | undefined, containerd: st
   try {
     if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
     await writeFile(`${file}.new`, text, { mode: 0o600 });
+    await syncFile(`${file}.new`);
     await rename(`${file}.new`, file);
+    await syncFolder(dirname(file));
   } catch (error) {
     log.warn({ file, error: messageOf(error) }, 'socket of containerd not written for the bypass');
   }

@@ -4,15 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { steadyNow, wallTime } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
-import type { Log } from '../observe/index.ts';
-
-/** When the bypass has served clients, in milliseconds since the epoch. */
-export interface BypassTimes {
-  /** Undefined if it has not served since the boot, as far as systemd remembers. */
-  readonly start: number | undefined;
-  /** Undefined while it serves, also if it has not served. */
-  readonly end: number | undefined;
-}
+import type { BypassTimes, Log } from '../observe/index.ts';
 
 export interface BypassParts {
   /** Returns the output of `systemctl show` for properties of the bypass. */

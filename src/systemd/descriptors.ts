@@ -1,5 +1,6 @@
 import { fstatSync, readFileSync } from 'node:fs';
 import { messageOf } from '../core/errors/index.ts';
+import { SOCK_STREAM, SO_ACCEPTCON, unixSockets } from '../core/procfs/index.ts';
 
 /** A socket from systemd cannot be used. The message has the cause and the remedy. */
 export class PassedSocketError extends Error {
@@ -66,21 +67,12 @@ function passedSocket(descriptor: number, name: SocketName): PassedSocket {
       `the socket ${name} that systemd has passed (descriptor ${descriptor}) ${what}; its unit has to have ListenStream= with an absolute path`,
     );
   const inode = inodeOf(descriptor, wrong);
-  // One line per socket: address, references, protocol, flags, type, state, inode, name.
-  const columns = readFileSync('/proc/net/unix', 'utf8')
-    .split('\n')
-    .map((line) => line.trim().split(/\s+/))
-    .find((line) => line[6] === inode);
-  if (columns === undefined) throw wrong('is no unix socket');
-  const [, , , flags = '', type, , , path = ''] = columns;
-  if (Number.parseInt(type ?? '', 16) !== SOCK_STREAM) throw wrong('is no stream socket');
-  if ((Number.parseInt(flags, 16) & SO_ACCEPTCON) === 0) throw wrong('does not listen');
-  return { descriptor, path };
+  const socket = unixSockets(readFileSync('/proc/net/unix', 'utf8')).find((one) => one.inode === inode);
+  if (socket === undefined) throw wrong('is no unix socket');
+  if (socket.type !== SOCK_STREAM) throw wrong('is no stream socket');
+  if ((socket.flags & SO_ACCEPTCON) === 0) throw wrong('does not listen');
+  return { descriptor, path: socket.path };
 }
-
-// Values in /proc/net/unix, from linux/net.h.
-const SOCK_STREAM = 1;
-const SO_ACCEPTCON = 1 << 16;
 
 function inodeOf(descriptor: number, wrong: (what: string) => PassedSocketError): string {
   try {

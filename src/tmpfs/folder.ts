@@ -104,10 +104,20 @@ export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descripto
   return mount;
 }
 
+/** Whether the file system `device` (`major:minor`) is what is mounted at a volume's folder now. Never throws. */
+export function isMountedFrom(place: KubeletPlace, volume: VolumeName, device: string): boolean {
+  try {
+    return withVolumeFolder(place, volume, deviceOf) === device;
+  } catch {
+    return false;
+  }
+}
+
 /** Reads size and usage by statfs(2). Throws VOLUME_NOT_ELIGIBLE for a tmpfs without a size: its usage is unknown too. */
 export function sizeOfFolder(volume: VolumeName, descriptor: number): VolumeSize {
   const { blocks, bfree, bsize } = statfsSync(pathOf(descriptor));
   if (blocks === 0) throw notEligible(volume, 'is mounted without a size, and the kernel cannot set one afterwards');
+  if (blocks * bsize > Number.MAX_SAFE_INTEGER) throw notEligible(volume, 'has a size of 8Pi or more');
   return { size: bytes(blocks * bsize), used: bytes((blocks - bfree) * bsize), pageSize: bytes(bsize) };
 }
 
@@ -142,6 +152,7 @@ function explain(error: unknown, volume: VolumeName): unknown {
   return notEligible(volume, `cannot be opened: ${messageOf(error)}`, error);
 }
 
+/** Returns the error fields that name a volume. */
 export const contextOf = ({ podUid, name }: VolumeName): ErrorContext => ({ pod: podUid, volume: name });
 
 function unknown(volume: VolumeName, why: string, cause?: unknown): ShimError {

@@ -2,9 +2,9 @@
  * Memory-backed volumes of pods: finds them in the mount table, measures and remounts them, and reads their annotations. No other
  * folder remounts.
  */
-export type { KubeletPlace, VolumeSize } from './folder.ts';
+export type { KubeletPlace } from './folder.ts';
 export { MemoryVolumes } from './memory-volumes.ts';
-export type { Remounted, VolumeReader, VolumeResizer } from './memory-volumes.ts';
+export type { PodVolumes } from './memory-volumes.ts';
 export { chooseRemountMethod } from './remount.ts';
 export type { RemountMethod } from './remount.ts';
 export {
@@ -16,6 +16,6 @@ export {
   readVolumeAnnotations,
   targetSize,
 } from './sizes.ts';
-export type { AnnotatedVolumes, VolumePolicy } from './sizes.ts';
+export type { VolumePolicy } from './sizes.ts';
 export { isPodUid, surveyVolumes, volumeMountPoint } from './volumes.ts';
-export type { RefusedVolume, Volume, VolumeName, VolumeSurvey } from './volumes.ts';
+export type { VolumeName } from './volumes.ts';

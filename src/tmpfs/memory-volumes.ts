@@ -1,9 +1,16 @@
 /** Lists, measures and remounts the memory-backed volumes of a node. */
 import { closeSync, statSync } from 'node:fs';
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import { bytes } from '../core/quantities/index.ts';
 import type { Bytes } from '../core/quantities/index.ts';
-import { contextOf, mountOfFolder, openVolumeFolder, readMounts, sizeOfFolder, withVolumeFolder } from './folder.ts';
+import {
+  contextOf,
+  isMountedFrom,
+  mountOfFolder,
+  openVolumeFolder,
+  readMounts,
+  sizeOfFolder,
+  withVolumeFolder,
+} from './folder.ts';
 import type { KubeletPlace, VolumeSize } from './folder.ts';
 import { chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';
 import type { RemountMethod } from './remount.ts';
@@ -24,6 +31,9 @@ export interface VolumeReader {
   ofPod(podUid: string): readonly Volume[];
   measure(volume: VolumeName): VolumeSize;
 }
+
+/** Reads the volumes of single pods. */
+export type PodVolumes = Pick<VolumeReader, 'ofPod' | 'measure'>;
 
 export interface VolumeResizer {
   remount(volume: VolumeName, size: Bytes): Promise<Remounted>;
@@ -92,6 +102,28 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     return this.list().filter((volume) => volume.podUid === podUid);
   }
 
+  /**
+   * Returns a reader for the volumes of many pods in a row. It reads the mount table once, when it is first asked for a pod that may
+   * have volumes: the table is long on a node with many pods. It reads the table again for a pod whose volumes were unmounted or
+   * mounted again since. It does not find volumes that were mounted since, so the pods must be known before: kubelet mounts the
+   * volumes of a pod before it creates the sandbox (pkg/kubelet/kubelet.go, SyncPod: WaitForAttachAndMount). Both methods throw as
+   * those of this object do.
+   */
+  atOnce(): PodVolumes {
+    let known: ReadonlyMap<string, readonly Volume[]> | undefined;
+    return {
+      ofPod: (podUid) => {
+        if (!this.#hasFolder(podUid, EMPTY_DIRS)) return [];
+        known ??= Map.groupBy(this.list(), (volume) => volume.podUid);
+        const volumes = known.get(podUid) ?? [];
+        return volumes.every((volume) => isMountedFrom(this.place, volume, volume.device))
+          ? volumes
+          : this.ofPod(podUid);
+      },
+      measure: (volume) => this.measure(volume),
+    };
+  }
+
   /** Whether kubelet still has a folder for a pod. It removes the folder after the pod was deleted. */
   hasPodFolder(podUid: string): boolean {
     return this.#hasFolder(podUid, '');
@@ -146,7 +178,7 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
   }
 }
 
-const roundUp = (size: Bytes, pageSize: Bytes): Bytes => bytes(Math.ceil(size / pageSize) * pageSize);
+const roundUp = (size: Bytes, pageSize: Bytes): number => Math.ceil(size / pageSize) * pageSize;
 
 /** For the kernel, size 0 means unlimited, and it cannot set a limit afterwards. */
 function tooLittle(volume: VolumeName, size: Bytes, pageSize: Bytes): ShimError {

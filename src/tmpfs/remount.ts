@@ -52,7 +52,7 @@ async function reconfigure(
   switch (method.kind) {
     case 'syscalls':
       try {
-        method.calls.reconfigure(open.descriptor, 'size', String(size));
+        method.calls.reconfigure(open.descriptor, 'size', String(size), repeatedOptions(open));
         return;
       } catch (error) {
         throw failed(volume, size, messageOf(error), error instanceof SyscallError ? error.code : undefined, error);
@@ -61,6 +61,14 @@ async function reconfigure(
       return remountByCommand(place, volume, open, size);
   }
 }
+
+/**
+ * Returns the options that a remount has to repeat. Linux 6.4 to 6.16 and the first releases of 6.6 and 6.12 reject one of a tmpfs with
+ * noswap that does not have it (kernel mm/shmem.c, shmem_reconfigure: "Cannot enable swap on remount if it was disabled on first mount").
+ * kubelet mounts its volumes with noswap where the kernel knows it.
+ */
+const repeatedOptions = ({ mount }: OpenVolume): readonly string[] =>
+  mount.superOptions.filter((option) => option === 'noswap');
 
 const MOUNT_FLAGS = new Set(['ro', 'nosuid', 'nodev', 'noexec', 'nosymfollow', 'noatime', 'nodiratime', 'relatime']);
 const SUPERBLOCK_FLAGS = new Set(['sync', 'dirsync', 'mand', 'lazytime']);
@@ -90,7 +98,7 @@ async function remountByCommand(
     ...mount.mountOptions.filter((option) => MOUNT_FLAGS.has(option)),
     ...mount.superOptions.filter((option) => SUPERBLOCK_FLAGS.has(option)),
   ];
-  const options = ['remount', ...flags, `size=${size}`].join(',');
+  const options = ['remount', ...flags, ...repeatedOptions({ descriptor, mount }), `size=${size}`].join(',');
   const folder = `/proc/${process.pid}/fd/${descriptor}`;
   const { ExecaError, execa } = await import('execa');
   const command = ['--no-canonicalize', '-t', 'tmpfs', '-o', options, mount.source, folder];
@@ -105,6 +113,7 @@ async function remountByCommand(
   }
 }
 
+/** Returns REMOUNT_FAILED for a volume whose size could not be set. */
 export function failed(volume: VolumeName, size: Bytes, why: string, errno?: string, cause?: unknown): ShimError {
   const message = `volume ${volume.name} of pod ${volume.podUid}: setting its size to ${size}: ${why}`;
   const context = { ...contextOf(volume), asked: String(size), ...(errno === undefined ? {} : { errno }) };

@@ -1,11 +1,8 @@
 /** The size of a volume: the policy in its annotation, and the size that follows from it and the current limits. Pure. */
 import { Code, Reason, ShimError, suggestion } from '../core/errors/index.ts';
-import { type Bytes, type Limit, bytes, parseQuantity } from '../core/quantities/index.ts';
+import { type Bytes, type Limit, PAGE_SIZE, bytes, parseQuantity } from '../core/quantities/index.ts';
 /** Prefix of the annotation's key; the volume's name follows. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
-
-/** The page size of most machines. The kernel counts a tmpfs in pages. */
-const PAGE_SIZE = bytes(4096);
 
 export type VolumePolicy =
   /** `256Mi`: this size. */
@@ -65,8 +62,10 @@ function policyOf(key: string, value: string): VolumePolicy {
     throw invalid(key, value, `expected 256Mi, 50%, 50%/<container>, follow or fixed${near}`);
   }
   // The kernel reads size=0 as no limit, and then accepts no other size.
-  if (size === 0) throw invalid(key, value, 'a volume cannot have no size');
+  if (size === 0) throw invalid(key, value, 'a volume needs a size');
   if (size < PAGE_SIZE) throw invalid(key, value, `a volume has at least a page, ${PAGE_SIZE} bytes`);
+  if (Math.ceil(size / PAGE_SIZE) * PAGE_SIZE > Number.MAX_SAFE_INTEGER)
+    throw invalid(key, value, 'a volume has less than 8Pi');
   return { kind: 'absolute', size };
 }
 

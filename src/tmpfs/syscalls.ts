@@ -8,6 +8,7 @@ const SYS_FSPICK = 433;
 // linux/mount.h
 const FSPICK_CLOEXEC = 0x1;
 const FSPICK_EMPTY_PATH = 0x8;
+const FSCONFIG_SET_FLAG = 0;
 const FSCONFIG_SET_STRING = 1;
 const FSCONFIG_CMD_RECONFIGURE = 7;
 
@@ -27,8 +28,9 @@ export interface MountCalls {
   /**
    * Sets one option of the file system that a descriptor is a mount's root of. Throws {@link SyscallError}, and nothing
    * has changed then.
+   * @param repeated options without a value that the file system has and that the kernel expects again
    */
-  reconfigure(descriptor: number, key: string, value: string): void;
+  reconfigure(descriptor: number, key: string, value: string, repeated: readonly string[]): void;
 }
 
 type Fspick = (number: number, descriptor: number, path: string, flags: number) => number;
@@ -59,9 +61,11 @@ export async function loadMountCalls(): Promise<MountCalls | { readonly unavaila
     const missing = whyMissing(pick);
     if (missing !== undefined) return { unavailable: missing };
     return {
-      reconfigure(descriptor, key, value) {
+      reconfigure(descriptor, key, value, repeated) {
         const context = pick(descriptor);
         try {
+          for (const flag of repeated)
+            checked(`fsconfig ${flag}`, fsconfig(SYS_FSCONFIG, context, FSCONFIG_SET_FLAG, flag, null, 0), context);
           checked(`fsconfig ${key}`, fsconfig(SYS_FSCONFIG, context, FSCONFIG_SET_STRING, key, value, 0), context);
           checked('fsconfig', fsconfig(SYS_FSCONFIG, context, FSCONFIG_CMD_RECONFIGURE, null, null, 0), context);
         } finally {

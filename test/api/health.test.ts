@@ -32,6 +32,7 @@ beforeEach(async () => {
   const clock = new FakeClock();
   const pods: PodDirectory = {
     find: () => Promise.reject(new Error('the health check reads no pod')),
+    listContainers: () => Promise.resolve(new Map()),
     list: () => Promise.resolve([]),
     describe: () => Promise.reject(new Error('the health check reads no pod')),
     containerName: (_, id) => id,

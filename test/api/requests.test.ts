@@ -58,7 +58,6 @@ describe('an invalid request is rejected', () => {
     ['with a timeout of 0', { ...good, timeout: { seconds: 0 } }, 'timeout'],
     ['with a negative timeout', { ...good, timeout: { seconds: -1 } }, 'timeout'],
     ['with a timeout above the maximum', { ...good, timeout: { seconds: 601 } }, 'timeout'],
-    ['with both dry_run and defer', { ...good, dry_run: true, defer: true }, 'defer'],
   ])('%s', async (_, request, field) => {
     const { code, reason, message, about } = await refusal(shim.client.call('ResizePod', request));
     expect([code, reason, about['field']]).toEqual([3, 'INVALID_VALUE', field]);

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
+import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { MiB } from '../../src/core/quantities/index.ts';
 import { reached, web } from '../support/resize/fake-resizes.ts';
 import { type Answer, refusal } from '../support/resize-api/client.ts';
@@ -101,6 +102,42 @@ describe('ResizePod', () => {
     expect(shim.resizes.counts.proposed).toBe(0);
   });
 
+  test('reports that a dry run would be deferred, and why, if the request may be', async () => {
+    const request = { pod: byUid, containers: toMemory('64Mi'), dry_run: true };
+    const answer = shim.client.call('ResizePod', { ...request, defer: true });
+    const call = await shim.core.next();
+    expect(call.options).toMatchObject({ dryRun: true, waits: true });
+    call.fail(inUse);
+    const { resize } = await answer;
+    expect(resize).toMatchObject({
+      state: 'DEFERRED',
+      reason: 'MEMORY_NOT_RECLAIMABLE',
+      message: '100 in use',
+    });
+    for (const absent of ['id', 'steps', 'before', 'after', 'next_try']) expect(resize).not.toHaveProperty(absent);
+    // Without a retry it is rejected, and what can never fit is rejected with one.
+    for (const [defer, error] of [
+      [false, inUse],
+      [true, new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, 'no such container')],
+    ] as const) {
+      const rejected = refusal(shim.client.call('ResizePod', { ...request, defer }));
+      (await shim.core.next()).fail(error);
+      expect(await rejected).toMatchObject({ code: error.code, reason: error.reason });
+    }
+    expect(shim.resizes.counts.proposed).toBe(0);
+  });
+
+  test('ends a dry run, which changes nothing, when its client has gone', async () => {
+    const request = { pod: byUid, containers: toMemory('64Mi'), dry_run: true };
+    const { answer, cancel } = shim.client.cancellable('ResizePod', request);
+    const failed = expect(answer).rejects.toMatchObject({ code: 1 });
+    const trial = await shim.core.next();
+    cancel();
+    await failed;
+    await expect.poll(() => shim.lines.map(({ code }) => code)).toEqual(['CANCELLED']);
+    trial.succeed();
+  });
+
   test('has a timeout of 30 s, or the deadline of the call', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi') };
     const answer = shim.client.call('ResizePod', request);
@@ -182,5 +219,22 @@ describe('CancelResize', () => {
       reason: 'CANCELLED',
     });
     expect(shim.clock.next).toBeUndefined();
+  });
+
+  test('of a client that has gone does not wait for the attempt in progress, and cancels the resize', async () => {
+    const { id } = await shim.defer();
+    shim.clock.pass(60_000);
+    const attempt = await shim.core.next();
+    const { answer, cancel } = shim.client.cancellable('CancelResize', { id });
+    const failed = expect(answer).rejects.toMatchObject({ code: 1 });
+    const isSeen = () => shim.resizes.get(id as unknown as string).state;
+    expect(isSeen()).toBe('InProgress');
+    await shim.client.call('GetResize', { id });
+    cancel();
+    await failed;
+    const code = () => shim.lines.find(({ method }) => String(method).endsWith('/CancelResize'))?.['code'];
+    await expect.poll(code).toBe('CANCELLED');
+    attempt.fail(inUse);
+    await expect.poll(isSeen).toBe('Canceled');
   });
 });

@@ -7,8 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { drain } from '../../src/bypass/index.ts';
+import { descriptorsOf } from '../../src/bypass/proxy-sockets.ts';
 
-// A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does. test/e2e/systemd/bypass.test.ts uses systemd's.
+// A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does.
+// test/e2e/systemd/bypass.test.ts uses systemd's.
 const PROXY = `
 const { createConnection, createServer } = require('node:net');
 const [, listen, backend] = process.argv;
@@ -18,7 +20,26 @@ createServer((client) => {
   for (const [one, other] of [[client, server], [server, client]])
     one.on('error', () => undefined).on('close', () => other.destroy());
 }).listen(listen, () => process.send('listening'));
+// Its parent may have been killed.
+process.on('disconnect', () => process.exit());
 `;
+
+/** An HTTP/2 server in a process of its own, which can be stopped. */
+const BACKEND = `
+require('node:http2').createServer().listen(process.argv[1], () => process.send('listening'));
+`;
+/** A client's connection preface, with empty SETTINGS. */
+const PREFACE = Buffer.concat([
+  Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
+  Buffer.from('000000040000000000', 'hex'),
+]);
+
+/** The types of the frames in these bytes (RFC 9113 4.1). */
+function typesOf(bytes: Buffer): number[] {
+  const types: number[] = [];
+  for (let at = 0; at + 9 <= bytes.length; at += 9 + bytes.readUIntBE(at, 3)) types.push(bytes[at + 3] ?? 0);
+  return types;
+}
 
 let folder: string;
 let proxy: ChildProcess;
@@ -30,11 +51,14 @@ const lines: string[] = [];
 /** The descriptors of the proxy before its first client. One of libuv's pipes always has a byte in it. */
 let own: readonly number[];
 
-const listen = (): string => join(folder, 'listen.sock');
+const listen = (name = 'listen.sock'): string => join(folder, name);
+/** Called for each line that the takeover says. */
+let onLine: () => void;
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'drain-'));
   lines.length = 0;
+  onLine = () => undefined;
   const backend = join(folder, 'backend.sock');
   server = createServer();
   const answered = new Promise<void>((resolve) => (answer = resolve));
@@ -47,8 +71,7 @@ beforeEach(async () => {
   });
   server.listen(backend);
   await once(server, 'listening');
-  proxy = spawn(process.execPath, ['-e', PROXY, listen(), backend], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
-  await once(proxy, 'message');
+  proxy = await startProxy(listen(), backend);
   own = readdirSync(`/proc/${proxy.pid}/fd`).map(Number);
   session = connect('http://localhost', { createConnection: () => createConnection(listen()) });
 });
@@ -58,6 +81,12 @@ afterEach(() => {
   proxy.kill('SIGKILL');
   rmSync(folder, { recursive: true });
 });
+
+async function startProxy(from: string, to: string): Promise<ChildProcess> {
+  const child = spawn(process.execPath, ['-e', PROXY, from, to], { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] });
+  await once(child, 'message');
+  return child;
+}
 
 async function call(path: string): Promise<string> {
   const stream = session.request({ ':path': path });
@@ -69,13 +98,17 @@ async function call(path: string): Promise<string> {
 const drained = (isReplaced: () => boolean = () => true, timeoutMs = 30_000, signal?: AbortSignal) =>
   drain(
     { procRoot: '/proc', pid: proxy.pid ?? 0, listen: listen(), ignored: own },
-    {
-      timeoutMs,
-      ...(signal && { signal }),
-      isReplaced: () => Promise.resolve(isReplaced()),
-      say: (line) => void lines.push(line),
-    },
+    { ...options(timeoutMs), ...(signal && { signal }), isReplaced: () => Promise.resolve(isReplaced()) },
   );
+
+const options = (timeoutMs = 30_000) => ({
+  timeoutMs,
+  isReplaced: () => Promise.resolve(true),
+  say(line: string): void {
+    lines.push(line);
+    onLine();
+  },
+});
 
 /** The soft limit of the proxy's descriptors. */
 const limit = (): string | undefined =>
@@ -93,6 +126,41 @@ test('a client gets a GOAWAY, its running call is answered, and its connection e
   expect(await slow).toBe('done');
   expect(await result).toBe('drained');
   expect(lines).toContain('1 connections have calls that run');
+});
+
+test('a client whose connection the backend has not accepted yet gets its SETTINGS first', async () => {
+  const backend = spawn(process.execPath, ['-e', BACKEND, join(folder, 'stopped.sock')], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  });
+  await once(backend, 'message');
+  const stopped = await startProxy(listen('other.sock'), join(folder, 'stopped.sock'));
+  const ignored = readdirSync(`/proc/${stopped.pid}/fd`).map(Number);
+  backend.kill('SIGSTOP');
+  try {
+    // Reads bytes: a client of Node's would end its connection at once.
+    const client = createConnection(listen('other.sock'));
+    const bytes: Buffer[] = [];
+    client.on('data', (chunk) => bytes.push(chunk));
+    client.write(PREFACE);
+    // The proxy has accepted it: nobody else would.
+    const unaccepted = (): unknown => descriptorsOf('/proc', stopped.pid ?? 0, listen('other.sock')).unaccepted;
+    await expect.poll(unaccepted).toContain(join(folder, 'stopped.sock'));
+    const waiting = new Promise<void>((resolve) => (onLine = resolve));
+    const result = drain(
+      { procRoot: '/proc', pid: stopped.pid ?? 0, listen: listen('other.sock'), ignored },
+      options(),
+    );
+    await waiting;
+    expect(lines).toEqual(['waiting for the runtime to accept its connections']);
+    backend.kill('SIGCONT');
+    await expect.poll(() => typesOf(Buffer.concat(bytes))).toContain(7);
+    expect(typesOf(Buffer.concat(bytes))[0]).toBe(4);
+    client.destroy();
+    expect(await result).toBe('drained');
+  } finally {
+    backend.kill('SIGKILL');
+    stopped.kill('SIGKILL');
+  }
 });
 
 test('a proxy that is not replaced after all continues, and accepts clients again', async () => {
@@ -144,6 +212,29 @@ test.each([
   session.once('goaway', () => ending.abort());
   expect(await drained(() => isReplaced || !ending.signal.aborted, 3_600_000, ending.signal)).toBe(result);
   expect(limit()).toBe(expected(before));
+  answer();
+  expect(await slow).toBe('done');
+});
+
+test.each([
+  ['the other process serves', () => Promise.resolve(true)],
+  ['it cannot be looked at', () => Promise.reject(new Error('systemctl: SIGINT'))],
+])('a takeover that its user interrupts ends at once, and the proxy continues: %s', async (_, isReplaced) => {
+  expect(await call('/quick')).toBe('done');
+  const before = limit();
+  const slow = call('/slow');
+  const interrupt = new AbortController();
+  let isTold = false;
+  session.once('goaway', () => (isTold = true));
+  const look = (): Promise<boolean> => {
+    if (isTold) interrupt.abort();
+    return isTold ? isReplaced() : Promise.resolve(true);
+  };
+  const takenOver = { procRoot: '/proc', pid: proxy.pid ?? 0, listen: listen(), ignored: own };
+  expect(await drain(takenOver, { ...options(3_600_000), interrupt: interrupt.signal, isReplaced: look })).toBe(
+    'interrupted',
+  );
+  expect(limit()).toBe(before);
   answer();
   expect(await slow).toBe('done');
 });

@@ -8,6 +8,7 @@ import {
   expandSlice,
   isBestEffort,
   isKubeletCgroup,
+  kubeletPodCgroups,
 } from '../../src/cgroups/index.ts';
 
 const id = 'c0ffee'.repeat(11).slice(0, 64);
@@ -151,3 +152,30 @@ test.each([
   [expandSlice('other.slice'), false],
   [expandSlice('kubepods-pod1.slice'), false],
 ])('isKubeletCgroup(%s) is %s', (cgroup, expected) => expect(isKubeletCgroup(cgroup)).toBe(expected));
+
+describe('the cgroups that kubelet may give a pod', () => {
+  test.each(['/kubepods/pod1', '/kubepods/burstable/pod1', '/kubepods/besteffort/pod1'])('next to %s', (other) => {
+    expect(kubeletPodCgroups(other, 'a-b')).toEqual([
+      '/kubepods/poda-b',
+      '/kubepods/burstable/poda-b',
+      '/kubepods/besteffort/poda-b',
+    ]);
+  });
+
+  test('of the systemd driver, also below a cgroup root', () => {
+    const below = '/kubelet.slice/kubelet-kubepods.slice';
+    const other = `${below}/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod1.slice`;
+    expect(kubeletPodCgroups(other, 'a-b')).toEqual([
+      `${below}/kubelet-kubepods-poda_b.slice`,
+      `${below}/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-poda_b.slice`,
+      `${below}/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-poda_b.slice`,
+    ]);
+  });
+
+  test('are not known next to a cgroup of another program, or for a uid that is no name', () => {
+    expect([kubeletPodCgroups('/tenant/pod1', 'a'), kubeletPodCgroups('/kubepods/pod1', '../x')]).toEqual([
+      undefined,
+      undefined,
+    ]);
+  });
+});

@@ -1,8 +1,24 @@
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { CgroupFiles, cgroupFilePath, isCgroupVanished, isFileMissing } from '../../src/cgroups/file.ts';
+import {
+  CgroupFiles,
+  cgroupFilePath,
+  isCgroupVanished,
+  isFileMissing,
+  reclaimsOnWrite,
+} from '../../src/cgroups/file.ts';
 
 let folder: string;
 let root: string;
@@ -105,6 +121,49 @@ describe('reading a cgroup file', () => {
   });
 });
 
+describe('reading a cgroup file again', () => {
+  const path = (): string => join(root, 'kubepods/pod1/memory.max');
+  const read = (): string => files.readNow('/kubepods/pod1', 'memory.max');
+
+  test('returns what has been written to it since', () => {
+    expect(read()).toBe('max');
+    writeFileSync(path(), '4096\n');
+    expect(read()).toBe('4096');
+    writeFileSync(path(), `${'1 '.repeat(5000)}\n`);
+    for (let times = 0; times < 2; times += 1) expect(read()).toHaveLength(10_000);
+  });
+
+  test('keeps one descriptor of it', () => {
+    const descriptors = (): number =>
+      readdirSync('/proc/self/fd').filter((fd) => {
+        try {
+          return readlinkSync(`/proc/self/fd/${fd}`) === path();
+        } catch {
+          // The descriptor of the folder itself.
+          return false;
+        }
+      }).length;
+    for (let times = 0; times < 3; times += 1) read();
+    expect(descriptors()).toBe(1);
+  });
+
+  test('returns the content of the file that has replaced it', () => {
+    read();
+    writeFileSync(`${path()}.new`, '8192\n');
+    renameSync(`${path()}.new`, path());
+    expect(read()).toBe('8192');
+  });
+
+  test('throws that the cgroup no longer exists', async () => {
+    read();
+    rmSync(join(root, 'kubepods/pod1'), { recursive: true });
+    expect(isCgroupVanished(await caught(read))).toBe(true);
+    mkdirSync(join(root, 'kubepods/pod1'));
+    writeFileSync(path(), '1\n');
+    expect(read()).toBe('1');
+  });
+});
+
 describe('writing a cgroup file', () => {
   test('sets the content of the file', async () => {
     await files.write('/kubepods/pod1', 'memory.max', '4096');
@@ -150,4 +209,16 @@ describe('a cgroup', () => {
     expect(files.children('/kubepods/pod1')).toEqual(['c1']);
     expect(isCgroupVanished(await caught(() => files.children('/kubepods/pod2')))).toBe(true);
   });
+});
+
+test.each([
+  ['6.15.11', true],
+  ['5.14.0-503.el9.x86_64', true],
+  ['6.16', false],
+  ['6.18.5-cloud', false],
+  ['6.16-rc1', false],
+  ['7.0.0', false],
+  ['custom', true],
+])('a write of a lower limit reclaims on kernels before 6.16: %s', (release, reclaims) => {
+  expect(reclaimsOnWrite(release)).toBe(reclaims);
 });

@@ -11,6 +11,7 @@ import {
   systemdUnitOf,
 } from '../../src/cgroups/systemd-units.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+import { criMi } from '../support/quantities/mebibytes.ts';
 
 const SLICE = '/kubepods.slice/kubepods-podx.slice';
 const cpu = (quota: number | 'max', period = 100_000) => ({
@@ -68,7 +69,7 @@ describe('the unit properties of a cgroup write', () => {
         ['CPUQuotaPeriodUSec', period],
       ],
     ]),
-    [{ file: 'unified', key: 'memory.high', value: '1M' }, 'memory.high', [['MemoryHigh', 1_048_576n]]],
+    [{ file: 'unified', key: 'memory.high', value: '1M' }, 'memory.high', [['MemoryHigh', criMi(1)]]],
     [{ file: 'unified', key: 'memory.high', value: 'max' }, 'memory.high', [['MemoryHigh', UNSET]]],
     [{ file: 'unified', key: 'memory.zswap.max', value: '0' }, 'memory.zswap.max', [['MemoryZSwapMax', 0n]]],
     [{ file: 'unified', key: 'cpuset.cpus', value: '0-2,8' }, 'cpuset.cpus', [['AllowedCPUs', 0b1_0000_0111n]]],

@@ -109,14 +109,16 @@ describe('a write of a limit', () => {
 
   test('fails with both values when the file has another value afterwards', async () => {
     put('memory.max', 'max\n');
+    put('cpu.max', 'max 100000');
     // Another process writes after the shim, and before the shim reads the value back.
     const write = vi.spyOn(CgroupFiles.prototype, 'write').mockImplementation(function (this: CgroupFiles, ...asked) {
       write.mockRestore();
-      return this.write(...asked).then(() => put('memory.max', '8192\n'));
+      return this.write(...asked).then(() => put('cpu.max', 'max 60000\n'));
     });
-    await expect(tree.write('/kubepods/pod1', { file: 'memory.max', value: bytes(4096) })).rejects.toMatchObject({
+    const step = { file: 'cpu.max', value: { quota: 'max', period: microseconds(50_000) } } as const;
+    await expect(tree.write('/kubepods/pod1', step)).rejects.toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
-      context: { file: join(pod, 'memory.max'), asked: '4096', found: '8192' },
+      context: { file: join(pod, 'cpu.max'), asked: 'max 50000', found: 'max 60000' },
     });
   });
 

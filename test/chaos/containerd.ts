@@ -40,7 +40,7 @@ export class Containerd {
     const folder = `/proc/${this.#pid}/task`;
     const isStopped = (thread: string): boolean => / T \d+ /.test(readFileSync(`${folder}/${thread}/stat`, 'utf8'));
     for (const limit = performance.now() + PAUSED_MS; !readdirSync(folder).every(isStopped); ) {
-      if (performance.now() > limit) throw new Error('containerd does not stop: the fault has not come about');
+      if (performance.now() > limit) throw new Error('containerd does not stop: the fault has not occurred');
       await pause(POLL_MS);
     }
   }

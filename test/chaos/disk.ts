@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 const FOLDER = '/run/chaos';
 const IMAGE = join(FOLDER, 'image');
-const SIZE = 4 * 1024 * 1024;
+const SIZE = 4 * MiB;
 const REMOUNT_TRIES = 50;
 
 /** A small disk of its own for the state folder: a file system on a loop device, which can be full, read-only or frozen. */

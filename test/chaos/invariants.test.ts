@@ -22,9 +22,9 @@ test('a call without an answer is always wrong, but not one that the shim reject
   expect(badCalls([rejected], { fails: 'resizes', shows: 'run' })).toEqual([]);
 });
 
-test('a fault that has not come about is wrong', () => {
+test('a fault that has not occurred is wrong', () => {
   expect(badCalls([resize], { fails: 'all', shows: /ENOSPC/ })).toEqual([]);
   expect(badCalls([passed], { fails: 'all', shows: /ENOSPC/ })).toEqual([
-    'no call has failed with /ENOSPC/: the fault has not come about',
+    'no call has failed with /ENOSPC/: the fault has not occurred',
   ]);
 });

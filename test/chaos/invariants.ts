@@ -1,6 +1,7 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { assertReported, assertWithinPod, valuesOf } from '../crash/pod-values.ts';
+import { descriptorsOf } from '../support/cri/descriptors.ts';
 import type { Call } from './load.ts';
 import type { Fault } from './faults/fault.ts';
 import type { Stage } from './stage.ts';
@@ -15,8 +16,6 @@ const NO_ANSWER = /Deadline exceeded after/;
 export const megabytesOf = (pid: number): number =>
   Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) / 1024;
 
-export const descriptorsOf = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
-
 /** Returns what is wrong with the calls of a round. */
 export function badCalls(calls: readonly Call[], { fails, shows }: Pick<Fault, 'fails' | 'shows'>): string[] {
   const mayFail = ({ kind }: Call): boolean => fails === 'all' || (fails === 'resizes' && kind === 'resize');
@@ -24,7 +23,7 @@ export function badCalls(calls: readonly Call[], { fails, shows }: Pick<Fault, '
   const hasAnswer = ({ message }: Call): boolean => !NO_ANSWER.test(message);
   const isMissing = shows !== 'run' && !calls.some(({ message }) => shows.test(message));
   return [
-    ...(isMissing ? [`no call has failed with ${String(shows)}: the fault has not come about`] : []),
+    ...(isMissing ? [`no call has failed with ${String(shows)}: the fault has not occurred`] : []),
     ...calls.filter((call) => !hasAnswer(call)).map((call) => `no answer: ${text(call)}`),
     ...calls
       .filter((call) => call.code !== 0 && hasAnswer(call) && !mayFail(call))

@@ -234,6 +234,7 @@ describe('an invalid configuration file', () => {
     ],
     ['logLevl: debug', /^\/config.yaml:1:1: logLevl: unknown key \(did you mean logLevel\?\)/],
     ['logLevel: inf', /^\/config.yaml:1:1: logLevel: "inf" must be one of .*error \(did you mean info\?\)$/],
+    ['log: debug', /^\/config.yaml:1:1: log: unknown key \(did you mean logLevel\?\)/],
     ['mode: x', /^\/config.yaml:1:1: mode: unknown key; allowed keys:/],
     [
       'listen: /run/a.sock\ncontainerRuntimeEndpoint: /run/a.sock',

@@ -5,7 +5,7 @@ import { type Server, type Socket, createConnection, createServer } from 'node:n
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EntryPoint, LONG } from '../support/daemon/entry-point.ts';
+import { AT_ONCE, EntryPoint, LONG } from '../support/daemon/entry-point.ts';
 
 // What may fail around the bypass of a container. entry.test.ts shows what it does.
 
@@ -51,7 +51,7 @@ function frame(type: number, body: Buffer): Buffer {
 
 test('answers of a backend that has closed reach the client, although it no longer accepts what the client writes', async () => {
   entry.mode('crash');
-  runBefore('raw');
+  runBefore('raw', { constants: AT_ONCE });
   await entry.listens();
   const client = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);
@@ -69,7 +69,7 @@ test('answers of a backend that has closed reach the client, although it no long
 
 test('a client gets no second GOAWAY with a higher stream after that of containerd', async () => {
   entry.mode('crash');
-  runBefore('raw');
+  runBefore('raw', { constants: AT_ONCE });
   await entry.listens();
   const client = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);
@@ -87,7 +87,7 @@ test('a client gets no second GOAWAY with a higher stream after that of containe
 
 test('more clients than descriptors wait, and neither a client nor the start of the shim is ended', async () => {
   entry.mode('hang');
-  runBefore('raw', { descriptors: 40 });
+  runBefore('raw', { constants: AT_ONCE, descriptors: 40 });
   await entry.listens();
   // (40 - 16) / 2, as the entry point computes.
   const places = 12;
@@ -104,7 +104,7 @@ test('more clients than descriptors wait, and neither a client nor the start of 
 
 test('without a free descriptor the bypass pauses before it accepts again, and the client waits', async () => {
   entry.mode('hang');
-  runBefore('raw');
+  runBefore('raw', { constants: AT_ONCE });
   await entry.listens();
   await entry.says('the shim does not serve');
   const limit = (count: string): Promise<unknown> =>
@@ -122,7 +122,7 @@ test('without a free descriptor the bypass pauses before it accepts again, and t
 
 test('a client that does not read delays no GOAWAY to the others', async () => {
   entry.mode('crash');
-  runBefore('raw');
+  runBefore('raw', { constants: AT_ONCE });
   await entry.listens();
   const stalled = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);
@@ -153,7 +153,7 @@ test('a log that nobody reads delays no client', async () => {
     entry.at('bin/node'),
     '#!/bin/sh\nwhile :; do echo "a line of the log of a shim that crashes" >&2; done\n',
   );
-  entry.run([], { isLogStalled: true });
+  entry.run([], { constants: AT_ONCE, isLogStalled: true });
   await entry.listens();
   const client = connectClient();
   client.socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n');
@@ -165,7 +165,7 @@ test('a file of the state folder that another user has made is not followed', as
   writeFileSync(entry.at('victim'), 'content');
   symlinkSync(entry.at('victim'), entry.at('run/.cri.sock.bypass.new'));
   entry.mode('hang');
-  entry.run();
+  entry.run([], { constants: AT_ONCE });
   await entry.listens();
   await entry.says('the shim does not serve');
   expect(readFileSync(entry.at('victim'), 'utf8')).toBe('content');
@@ -189,7 +189,7 @@ test('a socket whose process accepts nothing is not replaced, and not waited for
 
 test('a shim that hangs and cannot be killed is bypassed', async () => {
   entry.mode('serve');
-  runBefore('raw', { constants: { WATCHDOG: 2 } });
+  runBefore('raw', { constants: { ...AT_ONCE, WATCHDOG: 2 } });
   await entry.listens();
   const pid = await shimPid();
   // A tracer that does not wait: to its parent, a traced process that is killed looks like one that waits for a disk.

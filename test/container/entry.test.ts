@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { EntryPoint, LONG } from '../support/daemon/entry-point.ts';
+import { AT_ONCE, EntryPoint, LONG } from '../support/daemon/entry-point.ts';
 
 // The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the real one.
 
@@ -107,7 +107,7 @@ describe.each([
 
 test('a shim that is back takes over without a lost call, and a call that runs is answered', async () => {
   entry.mode('crash');
-  entry.run();
+  entry.run([], { constants: AT_ONCE });
   await entry.listens();
   const [busy, waiting, idle] = [new Client(), new Client(), new Client()];
   expect(await Promise.all([busy, waiting, idle].map((client) => client.call()))).toEqual(Array(3).fill('containerd'));
@@ -139,7 +139,7 @@ test('a GOAWAY comes after whole frames, and after the last one of a header bloc
   let connection: Socket | undefined;
   const raw = createPlainServer((socket) => (connection = socket).write(first)).listen(at('raw'));
   entry.mode('crash');
-  entry.run(['--listen', entry.listen, '--container-runtime-endpoint', at('raw')]);
+  entry.run(['--listen', entry.listen, '--container-runtime-endpoint', at('raw')], { constants: AT_ONCE });
   await entry.listens();
   const client = createConnection(entry.listen).on('error', () => undefined);
   let received = Buffer.alloc(0);
@@ -213,7 +213,7 @@ test.each([
 ])('both sockets are read from a configuration file that may be invalid: %j', async (text) => {
   entry.mode('crash');
   writeFileSync(at('config.yaml'), text.replace('LISTEN', entry.listen).replace('BACKEND', at('backend/sock')));
-  entry.run([`--config=${at('config.yaml')}`]);
+  entry.run([`--config=${at('config.yaml')}`], { constants: AT_ONCE });
   await entry.listens();
   expect(await call()).toBe('containerd');
 });

@@ -25,6 +25,9 @@ export const sizesIn = ({ volumes }: Pick<Record, 'volumes'>): { readonly [volum
     Object.entries(volumes).flatMap(([name, { source, policy }]) => (source === 'asked' ? [[name, policy.size]] : [])),
   );
 
+/** A recovery begins again while a runtime is too busy to answer in time. */
+const LONGEST_RECOVERY_MS = 120_000;
+
 /** A shim that is killed at a crash point and started again, with new clients for each start. */
 export class CrashingShim {
   readonly #folder = mkdtempSync(join(tmpdir(), 'crash-'));
@@ -71,14 +74,16 @@ export class CrashingShim {
     if (started === undefined) return false;
     this.#cri = new CriClient(started.address);
     this.#api = new ResizeClient(RESIZE);
-    return this.logged(({ msg }) => msg === 'recovery finished');
+    // The first attempt is incomplete if a busy runtime does not answer in time; the shim repeats it.
+    return this.logged(({ msg, complete }) => msg === 'recovery finished' && complete === true);
   }
 
   /** Waits for the nth line of the log that fits, also an earlier one. Returns false if the shim ended without it. */
   async logged(fits: (line: LogLine) => boolean, number = 1): Promise<boolean> {
     const started = this.#process;
     if (started === undefined) return false;
-    return Promise.race([started.waitForLog(fits, number).then(() => true), started.exited.then(() => false)]);
+    const line = started.waitForLog(fits, number, LONGEST_RECOVERY_MS).then(() => true);
+    return Promise.race([line, started.exited.then(() => false)]);
   }
 
   /** Returns how many lines of the log fit until now. */

@@ -26,7 +26,7 @@ interface Node {
 
 const releases: readonly ContainerdRelease[] = ['1.7', '2.1'];
 /** With systemd, each limit of a pod takes three processes more. */
-const TIMEOUT_MS: Readonly<Record<Init, number>> = { plain: 40 * 60_000, systemd: 90 * 60_000 };
+const TIMEOUT_MS: Readonly<Record<Init, number>> = { plain: 50 * 60_000, systemd: 90 * 60_000 };
 const say = progressOf('crash');
 
 const program = new Command('crash')

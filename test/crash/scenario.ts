@@ -73,8 +73,6 @@ export const withoutVolume = {
   containers: twoContainers.containers.map(({ name, command, resources }) => ({ name, command, resources })),
 };
 
-export const mebibytes = (count: number): string => String(count * MiB);
-
 /** Calls ResizePod. */
 export const resizePod = ({ shim, pod }: Stage, request: object): Promise<Answer> =>
   shim.api.call('ResizePod', { pod: { sandbox_id: pod.sandboxId }, ...request });

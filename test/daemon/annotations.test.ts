@@ -40,6 +40,17 @@ describe('a daemon with --kubeconfig', () => {
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
   });
 
+  test('logs a pod object that is too large, and watches the others', async () => {
+    server.kubeconfig(kubeconfig);
+    const spec = { containers: [{ name: 'a', args: ['<'.repeat(2_200_000)] }] };
+    const names = { uid: 'uid-huge', namespace: 'tenant', name: 'huge' };
+    server.set({ ...names, nodeName: 'node-7', annotations: {}, spec });
+    const program = startWithKubeconfig('--node-name', 'node-7');
+    const fields = { level: 'warn', namespace: 'tenant', pod: 'huge', uid: 'uid-huge', reason: 'too_large' };
+    expect(await program.logged('pod object ignored: it is too large')).toMatchObject(fields);
+    await program.logged('watch of pod annotations started');
+  });
+
   test('logs one line without the token if the API server rejects it, and forwards calls', async () => {
     server.kubeconfig(kubeconfig, { token: 'hunter2-wrong' });
     const program = startWithKubeconfig('--log-level=trace');

@@ -5,6 +5,8 @@ export interface AlertCase {
   readonly series: Readonly<Record<string, string>>;
   readonly calm: string;
   readonly fires: string;
+  /** A later time at which it still fires. */
+  readonly stays?: string;
   /** Labels of the alerts that fire, in addition to those of the rule. */
   readonly labels: readonly Readonly<Record<string, string>>[];
 }
@@ -34,6 +36,25 @@ const onNode = (name: string, labels: string) => (instance: string) =>
   `cri_resize_shim_${name}{job="cri-resize-shim", instance="${instance}", ${labels}}`;
 const builds = nodes(onNode('build_info', 'version="1", node_version="v24"'), ['1x40', '1x40'], 0);
 
+/** From kube-state-metrics. */
+const wanted =
+  'kube_daemonset_status_desired_number_scheduled{namespace="cri-resize-shim", daemonset="cri-resize-shim-installer"}';
+
+/** Cases in which an alert does not fire, at any time. */
+export const quietCases: readonly Pick<AlertCase, 'alert' | 'series'>[] = [
+  // No node has the label yet, or any more.
+  { alert: 'CriResizeShimAbsent', series: { [wanted]: '0x1700' } },
+  { alert: 'CriResizeShimAbsent', series: { ...builds, [wanted]: '100x40' } },
+  // A node that waits for its first turn: the installer answers without metrics.
+  { alert: 'CriResizeShimDown', series: { [`up{${place}}`]: '1x1700' } },
+  // An invalid configuration has its own alerts.
+  { alert: 'CriResizeShimNotReady', series: { [ours('ready', 'check="configuration"')]: '0x40' } },
+  {
+    alert: 'CriResizeShimFleetNotReady',
+    series: { ...builds, ...nodes(onNode('ready', 'check="configuration"'), ['0x40', '0x40'], 0) },
+  },
+];
+
 export const alertCases: readonly AlertCase[] = [
   first('CriResizeShimUndoFailed', ours('undos_total', 'outcome="failed"')),
   first('CriResizeShimRecoveryFailed', ours('recoveries_total', 'outcome="failed"')),
@@ -44,8 +65,22 @@ export const alertCases: readonly AlertCase[] = [
       [ours('ready', 'check="journal"')]: '1x5 0x20',
       [ours('ready', 'check="kubernetes"')]: '0x30',
       [ours('ready', 'check="kubelet"')]: '0x30',
+      [ours('ready', 'check="records"')]: '0x30',
+      // The shim forwards resizes then.
+      [ours('ready', 'check="configuration"')]: '0x30',
     },
     ...{ calm: '10m', fires: '12m', labels: [{ ...at, check: 'journal' }] },
+  },
+  {
+    alert: 'CriResizeShimConfigurationInvalid',
+    series: { [ours('ready', 'check="configuration"')]: '1x5 0x20', [ours('ready', 'check="journal"')]: '0x30' },
+    ...{ calm: '10m', fires: '12m', labels: [at] },
+  },
+  {
+    alert: 'CriResizeShimNotIntercepting',
+    // Off for less than an hour is an incident that is being looked at.
+    series: { [ours('intercepting')]: '0x50 1 0x90' },
+    ...{ calm: '100m', fires: '115m', labels: [at] },
   },
   {
     alert: 'CriResizeShimKubernetesUnreachable',
@@ -66,11 +101,11 @@ export const alertCases: readonly AlertCase[] = [
     alert: 'CriResizeShimDown',
     // A target that never was a shim is none that is down.
     series: {
-      [`up{${place}}`]: '1x10 0x40',
-      'up{job="other", instance="a"}': '0x60',
+      [`up{${place}}`]: '1x10 0x1700',
+      'up{job="other", instance="a"}': '0x1700',
       [ours('build_info', 'version="1", node_version="v24"')]: '1x10',
     },
-    ...{ calm: '12m', fires: '20m', labels: [at] },
+    ...{ calm: '12m', fires: '20m', stays: '26h', labels: [at] },
   },
   {
     alert: 'CriResizeShimBypassed',
@@ -143,9 +178,17 @@ export const alertCases: readonly AlertCase[] = [
     series: {
       ...nodes(onNode('ready', 'check="journal"'), ['1x40', '1x10 0x30'], 2),
       [onNode('ready', 'check="journal"')('n0')]: '0x40',
+      // Optional: the resizes of some pods are rejected.
+      ...nodes(onNode('ready', 'check="records"'), ['0x40', '0x40'], 0),
+      ...nodes(onNode('ready', 'check="configuration"'), ['0x40', '0x40'], 0),
       ...builds,
     },
     ...{ calm: '10m', fires: '20m', labels: [{ job: at.job }] },
+  },
+  {
+    alert: 'CriResizeShimFleetConfigurationInvalid',
+    series: { ...nodes(onNode('ready', 'check="configuration"'), ['1x40', '1x10 0x30'], 2), ...builds },
+    ...{ calm: '15m', fires: '20m', labels: [{ job: at.job }] },
   },
   {
     alert: 'CriResizeShimFleetFailOpen',
@@ -154,11 +197,12 @@ export const alertCases: readonly AlertCase[] = [
   },
   {
     alert: 'CriResizeShimAbsent',
-    // One node remains until minute 20.
+    // One node remains until minute 20. The DaemonSet still wants all of them.
     series: {
       ...nodes(onNode('build_info', 'version="1", node_version="v24"'), ['1x20', '1x5'], 99),
+      [wanted]: '100x1700',
     },
-    ...{ calm: '30m', fires: '40m', labels: [{ job: at.job }] },
+    ...{ calm: '30m', fires: '40m', stays: '26h', labels: [{}] },
   },
   {
     alert: 'CriResizeShimVersionsMixed',

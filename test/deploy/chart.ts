@@ -49,6 +49,14 @@ const invalidValues: readonly (readonly [values: object, word: RegExp])[] = [
   [{ podMonitor: { port: 70_000 } }, /port/],
   [{ podMonitor: { enabled: true }, config: { metricsBind: '127.0.0.1:9467' } }, /metricsBind/],
   [{ restore: { timeoutSeconds: 1 } }, /timeoutSeconds/],
+  [{ restore: { timeoutSeconds: 4100 } }, /timeoutSeconds/],
+  [{ podMonitor: { enabled: true }, config: { metricsTokenFile: '/etc/token' } }, /credentials/],
+  [{ podMonitor: { credentials: { secretName: 'A' } } }, /secretName/],
+  [{ config: { nodeName: 'node-1' } }, /config\.nodeName/],
+  ...['', '-viewer', '-restore'].map((of): readonly [object, RegExp] => [
+    { serviceAccount: { name: `cri-resize-shim${of}` } },
+    /serviceAccount\.name/,
+  ]),
 ];
 
 const helm = await prepareHelm(say);

@@ -54,12 +54,17 @@ describe('deploy/kustomize', () => {
       'DaemonSet cri-resize-shim/cri-resize-shim-installer',
       'Namespace /cri-resize-shim',
       'Role cri-resize-shim/cri-resize-shim-installer',
-      'Role default/cri-resize-shim-installer',
+      'Role default/cri-resize-shim-installer-events',
       'RoleBinding cri-resize-shim/cri-resize-shim-installer',
-      'RoleBinding default/cri-resize-shim-installer',
+      'RoleBinding default/cri-resize-shim-installer-events',
       'ServiceAccount cri-resize-shim/cri-resize-shim-installer',
     ]);
     for (const { kind, apiVersion } of manifests) expect(apiVersion, kind).toBe(apiVersions[kind]);
+  });
+
+  test('names objects so that they differ in the namespace default too', () => {
+    const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+    expect([...new Set(names)]).toEqual(names);
   });
 
   test('allows privileged pods in its namespace', () => {

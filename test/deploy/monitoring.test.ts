@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { families } from '../../src/observe/families.ts';
 import type { Description } from '../../src/observe/family.ts';
-import { alertCases } from './alert-cases.ts';
+import { alertCases, quietCases } from './alert-cases.ts';
 import { namesIn } from './promql.ts';
 import { preparePromtool } from './promtool.ts';
 
@@ -53,13 +53,14 @@ const known = new Map<string, Description>(
 /** Users replace this address by that of their copy of the repository. */
 const RUNBOOKS = 'https://runbooks.example.com/cri-resize-shim/';
 /** The labels that Prometheus adds to each series, and the bound of a bucket. */
-const always = ['job', 'instance', 'le'];
+const always = ['job', 'instance', 'le', 'daemonset'];
+/** Prometheus writes `up` for each target, and kube-state-metrics the other. */
+const foreign = ['up', 'kube_daemonset_status_desired_number_scheduled'];
 
 function expectKnown(expression: string): void {
   const { metrics, labels } = namesIn(expression);
   expect(metrics, expression).not.toEqual([]);
-  // Prometheus writes `up` for each target.
-  for (const metric of metrics) expect([...known.keys(), 'up'], expression).toContain(metric);
+  for (const metric of metrics) expect([...known.keys(), ...foreign], expression).toContain(metric);
   const theirs = metrics.flatMap((metric) => known.get(metric)?.labels ?? []);
   for (const label of labels) expect([...theirs, ...always], `${label} in ${expression}`).toContain(label);
 }
@@ -109,19 +110,26 @@ describe('deploy/alerts.yaml', () => {
 
   test('has alerts that fire in their case, and not before', async () => {
     expect(alertCases.map(({ alert }) => alert)).toEqual(rules.map(({ alert }) => alert));
-    const tests = alertCases.map(({ alert, series, calm, fires, labels }) => ({
+    const firing = alertCases.map(({ alert, series, calm, fires, stays, labels }) => ({
       name: alert,
       interval: '1m',
       input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
       alert_rule_test: [
         { eval_time: calm, alertname: alert, exp_alerts: [] },
-        {
-          eval_time: fires,
+        ...[fires, ...(stays === undefined ? [] : [stays])].map((eval_time) => ({
+          eval_time,
           alertname: alert,
           exp_alerts: labels.map((exp_labels) => ({ exp_labels: { ...ruleLabels(alert), ...exp_labels } })),
-        },
+        })),
       ],
     }));
+    const quiet = quietCases.map(({ alert, series }) => ({
+      name: `${alert} is quiet`,
+      interval: '1m',
+      input_series: Object.entries(series).map(([name, values]) => ({ series: name, values })),
+      alert_rule_test: ['10m', '30m', '40m'].map((eval_time) => ({ eval_time, alertname: alert, exp_alerts: [] })),
+    }));
+    const tests = [...firing, ...quiet];
     // promtool also compares annotations, so the rules are tested without them.
     const bare = groups.map((group, index) => ({
       name: `group-${index}`,

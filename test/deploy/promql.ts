@@ -7,7 +7,7 @@ export interface Named {
 const words = new Set(
   (
     'and or unless on by without ignoring bool offset sum count min max avg topk rate increase changes time ' +
-    'histogram_quantile min_over_time max_over_time last_over_time group clamp_min label_replace'
+    'histogram_quantile min_over_time max_over_time group clamp_min label_replace absent'
   ).split(' '),
 );
 

@@ -31,7 +31,7 @@ function versionsOf(cell: string): string[] {
 
 test('docs/compatibility.md has each pair of kubelet and containerd, with its gains', () => {
   const page = readFileSync('docs/compatibility.md', 'utf8');
-  const text = /## Each pair\n([^]*?)\n## /.exec(page)?.[1] ?? '';
+  const text = /## By kubelet and containerd\n([^]*?)\n## /.exec(page)?.[1] ?? '';
   const [head = [], , ...rows] = [...text.matchAll(/^\| (.*) \|$|^\|---.*$/gm)].map(([, row = '']) => row.split(' | '));
   const seen: string[] = [];
   for (const [kubelets = '', ...cells] of rows)

@@ -1,17 +1,31 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/index.ts';
-import { ANSWER_MS } from '../../src/runtime/index.ts';
+import {
+  MAX_CALLS,
+  MAX_LEAVING,
+  MAX_REQUEST_BYTES,
+  MAX_RESPONSE_BYTES,
+  NEXT_ATTEMPT_MS,
+} from '../../src/runtime/channel/channel.ts';
+import { HANDSHAKE_MS } from '../../src/runtime/channel/connection.ts';
+import { HEADER_LIST_LIMIT } from '../../src/runtime/channel/response/index.ts';
+import { BACKLOG_LIMIT } from '../../src/runtime/channel/writer.ts';
+import { ANSWER_MS, MAX_MESSAGE_BYTES } from '../../src/runtime/index.ts';
+import { LONGEST_REQUEST } from '../../src/api/requests.ts';
 import { FEW_CALLS } from '../../src/grpc/connection-room.ts';
 import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS, crowdOf } from '../../src/grpc/index.ts';
 import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
 import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
-import { LONGEST_CHANGE_MS } from '../../src/resize/journal/late-change.ts';
+import { MAX_OPEN_FILES } from '../../src/cgroups/open-files.ts';
+import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../src/resize/journal/late-change.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
 import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
 import { HEADERS_COST } from '../../src/server/http2/frame-reader.ts';
+import { LONGEST_OBJECT } from '../../src/kubernetes/pods/pod-watch.ts';
 import { DEFAULT_WINDOW } from '../../src/server/http2/index.ts';
-import { FLOOD_LIMIT } from '../../src/server/proxy/bounds/flood-meter.ts';
+import { FLOOD_LIMIT } from '../../src/server/http2/flood-meter.ts';
+import { CALL_COST, STARTS_COST } from '../../src/server/proxy/bounds/call-starts.ts';
 import { TURN_MS } from '../../src/server/proxy/bounds/turns.ts';
 import { TURN_COST } from '../../src/server/proxy/dispatch.ts';
 import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
@@ -44,8 +58,8 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['header list of a client', size(LIMITS.clientHeaderListLimit)],
     ['headers of requests that wait', size(HEADERS_LIMIT)],
     ['header block of the backend', size(LIMITS.headerListLimit)],
-    ['data of the backend that waits', `${size(LIMITS.queueLimit)} for a connection`],
-    ['the same, of all connections', size(SHARED_LIMITS.queued)],
+    ['data of the backend that waits for a client', `${size(LIMITS.queueLimit)} for a connection`],
+    ['data of the backend that waits for clients, of all connections', size(SHARED_LIMITS.queued)],
     ['data that the backend may send beyond', size(LIMITS.readAhead)],
     ['data of handled calls', `${size(CONNECTION_WINDOW)} for a connection`],
     ['request that is copied', size(LIMITS.requestLimit)],
@@ -58,16 +72,20 @@ describe('docs/limits.md has the limits of the code:', () => {
       'data that waits for a client, above which',
       `${size(OVERFULL * LIMITS.queueLimit)} for a connection; ${size(OVERFULL_IF_ALL_FULL * LIMITS.queueLimit)} if the data of all has reached its limit`,
     ],
-    ['connections that are closed', `${count(SHARED_LIMITS.lingering)}, for ${time(LIMITS.lingerTimeout)}`],
+    [
+      'connections that are closed',
+      `${count(SHARED_LIMITS.lingering)}, for ${time(LIMITS.lingerTimeout)}, and for up to ${time(LIMITS.deliveryTimeout)} while the client has answers to read`,
+    ],
     [
       'calls that run',
-      `${count(SHARED_LIMITS.calls.all)} on each socket; on the CRI socket, ${SHARED_LIMITS.calls.reserved} of each connection besides`,
+      `${count(SHARED_LIMITS.calls.all)} on each socket; on the CRI socket, ${SHARED_LIMITS.calls.reserved} more of each connection`,
     ],
     [
       'of these, calls with compressed',
       `${count(SHARED_LIMITS.calls.compressed)}; one connection has ${count(SHARED_LIMITS.calls.compressed / 2)} of them, a second one ${count(SHARED_LIMITS.calls.compressed / 4)}, and so on`,
     ],
     ['longest request', `${size(CRI_LIMITS.requestLimit)}; ${size(API_LIMITS.requestLimit)} in the resize API`],
+    ['longest request that the resize API decodes', size(LONGEST_REQUEST)],
     ['requests on the CRI socket', size(SHARED_LIMITS.requests)],
     [
       'requests, from the first byte',
@@ -91,6 +109,10 @@ describe('docs/limits.md has the limits of the code:', () => {
     ],
     ['frames of one read', `${count(TURN_COST)}; one that opens a call counts as ${count(HEADERS_COST)}`],
     ['time of one turn', `${TURN_MS} ms; each connection in turn`],
+    [
+      'handled calls that start in one turn',
+      `${size(STARTS_COST)} of requests, each call with ${size(CALL_COST)} more, or one longer request; each connection in turn`,
+    ],
     ['lines of the log', size(LOG_LIMITS.bufferBytes)],
     [
       'lines of one message at the levels warn',
@@ -100,8 +122,28 @@ describe('docs/limits.md has the limits of the code:', () => {
       'lines of one message at the levels debug',
       `${count(LOG_LIMITS.linesPerSecond)} a second, after ${count(2 * LOG_LIMITS.linesPerSecond)} at once`,
     ],
-    ['wait for the journal', time(LONGEST_CHANGE_MS)],
+    ['calls that have not ended', count(MAX_CALLS)],
+    ['requests of these calls', `${size(MAX_REQUEST_BYTES)} together, and ${size(MAX_MESSAGE_BYTES)} each`],
+    [
+      'responses that have not arrived',
+      `${size(MAX_RESPONSE_BYTES)} together, and ${size(MAX_MESSAGE_BYTES)} each; memory is taken as they arrive`,
+    ],
+    ['bytes that wait for the socket', `${size(BACKLOG_LIMIT)}, above which no call begins`],
+    ['header block of containerd', size(HEADER_LIST_LIMIT)],
+    ['frames of containerd', `${count(FLOOD_LIMIT)} a second`],
+    ["time for containerd's", time(HANDSHAKE_MS)],
+    ['connections that containerd has', count(MAX_LEAVING)],
+    ['wait for the next attempt', time(NEXT_ATTEMPT_MS)],
+    [
+      'wait for the journal',
+      `${time(LONGEST_CHANGE_MS)} for a change that runs; while it waits for changes of other pods, ${time(LONGEST_CHANGE_MS)} without ` +
+        `one that ends, and ${time(LONGEST_WAIT_MS)} in all`,
+    ],
     ['wait for the backend', time(ANSWER_MS)],
+    [
+      'files of cgroups that stay open',
+      `${count(MAX_OPEN_FILES)}, and an eighth of the descriptors that the process may have`,
+    ],
     [
       'connections for metrics',
       `${count(MONITORING_LIMITS.connections)}, for ${time(MONITORING_LIMITS.connectionMs)} each`,
@@ -139,7 +181,7 @@ describe('docs/limits.md has the limits of the code:', () => {
 
   test('connections of which one ends', () => {
     expect(page).toContain(
-      `the CRI socket (${count(CONNECTION_LIMIT)} connections) and for the\nresize API (${count(API_LIMITS.connections)})`,
+      `the CRI socket (${count(CONNECTION_LIMIT)} connections)\nand at the resize API (${count(API_LIMITS.connections)})`,
     );
     expect(page).toContain(`no running call and fewer than ${FEW_CALLS} ended ones`);
     expect([crowdOf(CONNECTION_LIMIT) / CONNECTION_LIMIT, page]).toEqual([1 / 4, expect.stringContaining('a quarter')]);
@@ -150,7 +192,12 @@ describe('docs/limits.md has the limits of the code:', () => {
     const handled = CRI_LIMITS.requestBytes + API_LIMITS.requestBytes;
     const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
     const amended = held.all + CONNECTION_LIMIT * held.reserved;
-    const parts = [waiting, amended, requests, handled, GRPC_LIMITS.decompressedBytes, LOG_LIMITS.bufferBytes];
+    const own = MAX_REQUEST_BYTES + MAX_RESPONSE_BYTES;
+    // Its bytes as they arrive and in one piece, and its text with two bytes for each character.
+    const podObject = 4 * LONGEST_OBJECT;
+    expect(limitOf('a pod object of the API server (`--kubeconfig`)')).toContain(`${LONGEST_OBJECT / MiB} MiB of JSON`);
+    const { bufferBytes } = LOG_LIMITS;
+    const parts = [waiting, amended, requests, handled, GRPC_LIMITS.decompressedBytes, own, bufferBytes, podObject];
     const sum = Math.round(parts.reduce((total, bytes) => total + bytes, 0) / MiB);
     expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import protobuf from 'protobufjs';
 import { expect, test } from 'vitest';
 
-// The program loads each .proto in parsed form. After a change, update it: `npx vitest run -u test/docs/parsed-protos.test.ts`.
+// The program loads each .proto in parsed form. After a change, update it: `npx vitest run test/docs/parsed-protos.test.ts -u`.
 test.each([
   ['runtime/v1/cri.proto', 'runtime/cri.proto.json'],
   ['criresize/v1alpha1/resize.proto', 'api/wire/resize.proto.json'],

@@ -13,8 +13,10 @@ export const elsewhere: Readonly<Record<string, string>> = {
   'npm run release -- --verify --key release-key.pem':
     'makes all packages twice: test/tools/release tests its parts, openssl’s verification included',
   'cri-resize-shim resizectl install': 'test/e2e/install/executable.test.ts, on a node with systemd',
-  'npm run node -- --containerd 1.7 --runtime crun': 'npm test runs its tests in such nodes',
   'resizectl install --dry-run': 'test/e2e/install/install.test.ts, on a node with systemd',
+  './node_modules/.bin/node dist/resizectl.js install --dry-run':
+    'test/e2e/install/install.test.ts, on a node with systemd',
+  './node_modules/.bin/node dist/resizectl.js install': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl install': 'test/e2e/install/install.test.ts, on a node with systemd',
   'resizectl off': 'test/e2e/systemd/operator.test.ts, on a node with systemd',
   'resizectl on': 'test/e2e/systemd/operator.test.ts, on a node with systemd',

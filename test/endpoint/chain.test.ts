@@ -81,7 +81,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
     dropIn('50-x/z.conf', sets('z'));
     dropIn('50-x.conf', sets('x'));
     put('/elsewhere/a.conf', sets('elsewhere'));
-    symlinkSync(join(root, 'elsewhere'), join(root, FOLDER, '90-link'));
+    symlinkSync('/elsewhere', join(root, FOLDER, '90-link'));
     const { layers } = await withDropIns();
     expect(layers.flatMap(({ kind, file }) => (kind === 'drop-in' ? [file] : []))).toEqual([
       `${FOLDER}/50-x/z.conf`,
@@ -92,9 +92,9 @@ describe('of the places that set the endpoint, the last one wins:', () => {
   test('a drop-in that is a link is read; a folder that is a link is walked only with a slash at its end', async () => {
     put('/elsewhere/a.yaml', sets('linked'));
     mkdirSync(join(root, FOLDER), { recursive: true });
-    symlinkSync(join(root, 'elsewhere/a.yaml'), join(root, FOLDER, '10-a.conf'));
+    symlinkSync('/elsewhere/a.yaml', join(root, FOLDER, '10-a.conf'));
     expect((await read({ configDir: FOLDER })).endpoint).toBe('unix:///linked.sock');
-    symlinkSync(join(root, FOLDER), join(root, 'link'));
+    symlinkSync(FOLDER, join(root, 'link'));
     expect(await read({ configDir: '/link' })).toMatchObject({ endpoint: DEFAULT, dropInFolder: undefined });
     expect(await read({ configDir: '/link/' })).toMatchObject({
       endpoint: 'unix:///linked.sock',
@@ -156,7 +156,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     const chain = await withDropIns();
     expect(chain.endpoint).toBeUndefined();
     expect(chain.layers.find(({ file }) => file?.endsWith('10-a.conf'))?.problem).toContain(problem);
-    // The rest is read all the same, for doctor.
+    // The rest is read nevertheless, for doctor.
     expect(chain.winner.file).toBe(`${FOLDER}/20-b.conf`);
   });
 
@@ -165,9 +165,9 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     put(CONFIG, sets('config'));
     const missing = await withDropIns();
     expect(missing).toMatchObject({ endpoint: undefined, dropInFolder: undefined });
-    expect(missing.layers.at(-1)).toMatchObject({ file: FOLDER, problem: expect.stringContaining('ENOENT') as string });
+    expect(missing.layers.at(-1)).toMatchObject({ file: FOLDER, problem: `${FOLDER} does not exist` });
     mkdirSync(join(root, FOLDER), { recursive: true });
-    symlinkSync(root, join(root, FOLDER, '10-a.conf'));
+    symlinkSync('/', join(root, FOLDER, '10-a.conf'));
     expect((await withDropIns()).layers.at(-1)).toMatchObject({ problem: `${FOLDER}/10-a.conf is not a regular file` });
   });
 

@@ -40,13 +40,39 @@ test('the shim counts through a link to the folder of its socket', async () => {
   expect(await drift(`unix://${fake.at('link/shim.sock')}`)).toMatchObject({ state: 'shim' });
 });
 
-test('without a kubelet, or with a file that cannot be read, nothing is known', async () => {
-  fake.put('proc/42/cmdline', 'kubelet\0--config=/gone.yaml\0');
+const places = (stateFolder = '/state') => {
   const { procRoot, listen } = fake.node;
-  const places = { procRoot, listen, hostRoot: fake.at('host'), stateFolder: '/state' };
-  expect(await driftOf(places)).toMatchObject({ state: 'unknown', note: expect.stringContaining('ENOENT') as string });
+  return { procRoot, listen, hostRoot: fake.at('host'), stateFolder };
+};
+
+test('links with absolute targets lead to the root of the host, not to that of the pod', async () => {
+  fake.put('proc/42/cmdline', 'kubelet\0--config=/var/lib/kubelet/config.yaml\0');
+  fake.put('proc/42/root/data/config.yaml', `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${PAST}\n`);
+  mkdirSync(fake.at('proc/42/root/var/lib'), { recursive: true });
+  symlinkSync('/data', fake.at('proc/42/root/var/lib/kubelet'));
+  symlinkSync('/state', fake.at('host/linked'));
+  expect(await driftOf(places('/linked'))).toEqual({
+    state: 'past',
+    note: `kubelet is configured to use ${PAST}, not the shim, set by /var/lib/kubelet/config.yaml`,
+  });
+});
+
+test('the shim counts through a link that only the host has', async () => {
+  mkdirSync(fake.at('proc/42/root/var'), { recursive: true });
+  symlinkSync(fake.folder, fake.at('proc/42/root/var/linked'));
+  expect(await drift('unix:///var/linked/shim.sock')).toMatchObject({ state: 'shim' });
+});
+
+test('without a kubelet nothing is known', async () => {
   rmSync(fake.at('proc/42'), { recursive: true });
-  expect(await driftOf(places)).toEqual({ state: 'unknown', note: 'no kubelet runs' });
+  expect(await driftOf(places())).toEqual({ state: 'unknown', note: 'no kubelet runs' });
+});
+
+test('a file of kubelet that cannot be read is an error, unless kubelet is not expected to use the shim', async () => {
+  fake.put('proc/42/cmdline', 'kubelet\0--config=/gone.yaml\0');
+  await expect(driftOf(places())).rejects.toThrow('/gone.yaml does not exist');
+  rmSync(fake.at(USED));
+  expect(await driftOf(places())).toEqual({ state: 'unknown', note: 'kubelet is not expected to use the shim' });
 });
 
 test('a host that cannot be read is an error', async () => {

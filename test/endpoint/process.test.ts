@@ -1,5 +1,11 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { K3S_DROP_INS, findKubeletProcess, kubeletOfUnit, stillRuns } from '../../src/endpoint/process.ts';
+import {
+  K3S_DROP_INS,
+  NotStartedYet,
+  findKubeletProcess,
+  kubeletOfUnit,
+  stillRuns,
+} from '../../src/endpoint/process.ts';
 import { FakeInstallNode } from '../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
@@ -67,4 +73,19 @@ test('kubelite of MicroK8s, which has the flags of kubelet in a file of its own,
   await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(
     'kubelite has the flags of kubelet in its --kubelet-args-file',
   );
+});
+
+test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
+  'a process that systemd has not made kubelet yet has the command line of systemd: %s',
+  async (name) => {
+    fake.process(42, name);
+    command(42, '/usr/lib/systemd/systemd-executor', '--deserialize', '32');
+    await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
+  },
+);
+
+test('a process that is about to become kubelet, or has ended, has no command line', async () => {
+  command(42);
+  await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
+  expect(await findKubeletProcess(proc())).toBeUndefined();
 });

@@ -5,6 +5,7 @@ import { VolumePolicies } from '../../src/resize/volumes/policies.ts';
 import { readRequested } from '../../src/resize/queue/requests/request.ts';
 import { parseVolumeAnnotation, readVolumeAnnotations } from '../../src/tmpfs/index.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
 const none = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
@@ -36,7 +37,7 @@ describe('H2: the annotations of a pod', () => {
   test('set the size of volumes of their own pod only', () => {
     const policies = new VolumePolicies();
     policies.annotate('attacker', { [`${KEY}cache`]: '1Mi', [`${KEY}victim/cache`]: '1Mi' });
-    expect(policies.policy('attacker', 'cache')).toEqual({ kind: 'absolute', size: 1024 * 1024 });
+    expect(policies.policy('attacker', 'cache')).toEqual({ kind: 'absolute', size: MiB });
     expect(policies.policy('victim', 'cache')).toEqual({ kind: 'fixed' });
   });
 

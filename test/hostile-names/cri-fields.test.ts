@@ -107,8 +107,8 @@ describe('H2: the CRI fields of a pod', () => {
     const never = (): never => {
       throw new Error('the backend was asked');
     };
-    const registry = { pods: [], pod: never, containersOf: never, refresh: never };
-    const directory = podDirectory({ registry, isReady: never, describePod: never });
+    const registry = { pods: [], pod: never, container: never, refresh: never, refreshContainers: never };
+    const directory = podDirectory({ registry, volumes: { atOnce: never }, isReady: never, readPodView: never });
     const name = 'web';
     await expect(directory.find({ by: 'uid', uid: text })).rejects.toThrow('expected 1 to 253');
     await expect(directory.find({ by: 'sandbox_id', id: text })).rejects.toThrow('expected 1 to 253');

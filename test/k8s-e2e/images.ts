@@ -1,3 +1,4 @@
+import { type TestCertificate, makeCertificate } from '../support/kubernetes/certificate.ts';
 import { busyboxLayer } from '../support/node/index.ts';
 import type { TarEntry } from '../support/node/index.ts';
 import { ownPauseImage, webServer } from '../conformance/images/images.ts';
@@ -37,7 +38,10 @@ function contents({ busybox, applets, agnhost }: ImageParts): Map<string, OciIma
   return new Map<string, OciImage>([
     [
       'agnhost',
-      { layers: [base, agnhostLayer(agnhost)], config: { entrypoint: ['/agnhost'], command: ['pause'], env } },
+      {
+        layers: [base, agnhostLayer(agnhost, makeCertificate('localhost'))],
+        config: { entrypoint: ['/agnhost'], command: ['pause'], env },
+      },
     ],
     ['busybox', { layers: [base], config: { command: ['sh'], env } }],
     ['nginx', webServer(base, 'nginx', 80)],
@@ -51,8 +55,14 @@ function contents({ busybox, applets, agnhost }: ImageParts): Map<string, OciIma
 /** Specs fetch addresses with curl, whose last argument is the address. */
 const curl = '#!/bin/sh\nfor address; do :; done\nexec wget -q -O - "$address"\n';
 
-/** What agnhost's own image has in addition to its base: a second name, curl, a folder for uploads, and a user with a group. */
-function agnhostLayer(program: Uint8Array): TarEntry[] {
+/** Some specs start bash. What they run is for any shell. */
+const bash = '#!/bin/sh\nexec /bin/sh "$@"\n';
+
+/**
+ * What agnhost's own image has in addition to its base: a second name, curl, bash, a folder for uploads, a user with a group, and the
+ * certificate with which it serves HTTPS.
+ */
+function agnhostLayer(program: Uint8Array, { certificate, key }: TestCertificate): TarEntry[] {
   const text = (path: string, content: string): TarEntry => ({
     kind: 'file',
     path,
@@ -64,8 +74,11 @@ function agnhostLayer(program: Uint8Array): TarEntry[] {
     { kind: 'file', path: 'agnhost', mode: 0o755, content: program },
     { kind: 'link', path: 'agnhost-2', target: 'agnhost' },
     { kind: 'file', path: 'bin/curl', mode: 0o755, content: Buffer.from(curl) },
+    { kind: 'file', path: 'bin/bash', mode: 0o755, content: Buffer.from(bash) },
     { kind: 'folder', path: 'uploads', mode: 0o755 },
     text('etc/passwd', `root:x:0:0:root:/root:/bin/sh\n${user}:x:1000:1000::/home:/bin/sh\n`),
+    text('localhost.crt', certificate),
+    text('localhost.key', key),
     text('etc/group', `root:x:0:\n${user}:x:1000:\ngroup-defined-in-image:x:50000:${user}\n`),
   ];
 }

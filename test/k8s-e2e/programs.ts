@@ -18,8 +18,9 @@ const ginkgo: GoModule = {
 };
 
 /**
- * The specs (e2e.test), the program of their images (agnhost), what runs them in parallel (ginkgo), and the parts of a cluster that they need
- * in addition to API server and kubelet. Built from Go modules the first time. Throws GoMissing without a Go toolchain.
+ * The specs (e2e.test), the program of their images (agnhost), what runs them in parallel (ginkgo), and the parts of a
+ * cluster that they need in addition to API server and kubelet. Built from Go modules the first time. Throws GoMissing
+ * without a Go toolchain.
  * @returns the folder with the programs
  */
 export async function obtainE2e(progress: Progress): Promise<string> {

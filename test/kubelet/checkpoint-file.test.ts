@@ -13,6 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CheckpointFile } from '../../src/kubelet/checkpoint-file.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 let folder: string;
 let path: string;
@@ -66,7 +67,7 @@ test('a checkpoint that is not a file or is too large is reported once, and a pi
   rmSync(path);
   expect(file.result()).toEqual({ kind: 'absent' });
   writeFileSync(path, '');
-  truncateSync(path, 16 * 1024 * 1024 + 1);
+  truncateSync(path, 16 * MiB + 1);
   expect(file.result()).toEqual({
     kind: 'unreadable',
     why: 'it has 16777217 bytes, more than the maximum of 16777216',

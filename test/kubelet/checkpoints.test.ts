@@ -90,6 +90,41 @@ test('a replaced checkpoint is reported once, and a caller reads it at once', as
   expect(changes).toBe(2);
 });
 
+test('two checkpoints are read in a turn each, and reported once', async () => {
+  const clock = new FakeClock();
+  files.close();
+  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+  makeRoot();
+  files.begin();
+  write({ u: withMemory({ a: '64Mi' }) });
+  write({ u: withMemory({ a: '32Mi' }) }, 'actuated_pods_state');
+  await expect.poll(() => clock.next, { interval: 5, timeout: 5000 }).toBeDefined();
+  const known = () => [files.allocated('u'), files.actuated('u')].map((entry) => entry?.containers.get('a')?.memory);
+  clock.pass(50);
+  expect([known(), changes]).toEqual([[64 * MiB, undefined], 0]);
+  clock.pass(0);
+  expect([known(), changes]).toEqual([[64 * MiB, 32 * MiB], 0]);
+  clock.pass(0);
+  expect([known(), changes]).toEqual([[64 * MiB, 32 * MiB], 1]);
+});
+
+test('a caller between two turns finds both checkpoints', async () => {
+  const clock = new FakeClock();
+  files.close();
+  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+  makeRoot();
+  files.begin();
+  write({ u: withMemory({ a: '64Mi' }) });
+  write({ u: withMemory({ a: '32Mi' }) }, 'actuated_pods_state');
+  await expect.poll(() => clock.next, { interval: 5, timeout: 5000 }).toBeDefined();
+  clock.pass(50);
+  expect(memory()).toBe(64 * MiB);
+  expect(files.actuated('u')?.containers.get('a')?.memory).toBe(32 * MiB);
+  expect(changes).toBe(0);
+  for (let turn = 0; turn < 4; turn += 1) clock.pass(0);
+  expect(changes).toBe(1);
+});
+
 test('the entry of a pod stays the same object until its content changes', () => {
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }), v: withMemory({ a: '64Mi' }) });
@@ -99,6 +134,34 @@ test('the entry of a pod stays the same object until its content changes', () =>
   expect(memory()).toBe(32 * MiB);
   expect(files.allocated('u')).not.toBe(u);
   expect([v === undefined, files.allocated('v') === v]).toEqual([false, true]);
+});
+
+test('checkpoints with the same content say the same, until one of them changes', () => {
+  makeRoot();
+  files.begin();
+  const same = { u: withMemory({ a: '64Mi' }), v: withMemory({ a: '1Gi' }) };
+  write(same);
+  write(same, 'actuated_pods_state');
+  files.refresh();
+  expect(files.allocated('v')?.containers.get('a')?.memory).toBe(1024 * MiB);
+  // Parsed once, and kept once in memory.
+  expect(files.actuated('v')).toBe(files.allocated('v'));
+  write({ ...same, v: withMemory({ a: '2Gi' }) });
+  files.refresh();
+  const memoryOf = (entry = files.allocated('v')): number | undefined => entry?.containers.get('a')?.memory;
+  expect([memoryOf(), memoryOf(files.actuated('v'))]).toEqual([2048 * MiB, 1024 * MiB]);
+});
+
+test('a content that is no checkpoint is reported for each of the files that has it', () => {
+  makeRoot();
+  files.begin();
+  replace('{}');
+  replace('{}', 'actuated_pods_state');
+  files.refresh();
+  expect(lines.map(({ file, error }) => [file, error])).toEqual([
+    ['allocated_pods_state', 'it has no string "data"'],
+    ['actuated_pods_state', 'it has no string "data"'],
+  ]);
 });
 
 test('changes are reported when the folder is created, removed and created again, and when a file is removed', async () => {
@@ -142,6 +205,24 @@ test('an unknown checkpoint counts as absent, is counted each time, and is logge
     { file: 'allocated_pods_state', msg: 'kubelet checkpoint readable again' },
   ]);
   expect(counters.snapshot().foresight).toEqual({ unreadable: 3 });
+});
+
+test('a checkpoint that cannot be read frees no requests: the pods stay as they were read last, until it is removed', async () => {
+  makeRoot();
+  write({ u: withMemory({ a: '64Mi' }) });
+  files.begin();
+  const entry = files.allocated('u');
+  replace('{');
+  await changed(2);
+  expect(files.allocated('u')).toBeUndefined();
+  expect([...files.allocatedPods()]).toEqual([['u', entry]]);
+  write({ u: withMemory({ a: '64Mi' }), v: withMemory({ a: '32Mi' }) });
+  await changed(3);
+  expect([...files.allocatedPods().keys()]).toEqual(['u', 'v']);
+  expect(files.allocatedPods().get('u')).toBe(entry);
+  rmSync(join(root, 'allocated_pods_state'));
+  await changed(4);
+  expect(files.allocatedPods().size).toBe(0);
 });
 
 test('an unknown part of a checkpoint is logged, and the other pods are known', () => {
@@ -217,6 +298,8 @@ describe('while no read is allowed', () => {
       await delay(1);
       expect(isRead).toBe(false);
     }
+    // The other file has its own turn.
+    clock.pass(0);
     await reading;
     expect(clock.now() - start).toBeLessThanOrEqual(4010);
   });

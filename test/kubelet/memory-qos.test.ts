@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Bytes, bytes } from '../../src/core/quantities/index.ts';
+import { bytes } from '../../src/core/quantities/index.ts';
 import { memoryHighOf, throttlingFactorOf } from '../../src/kubelet/index.ts';
+import { mi } from '../support/quantities/mebibytes.ts';
 
 const PAGE = bytes(4096);
-const mi = (count: number): Bytes => bytes(count * 2 ** 20);
 const amounts = (request: number, limit: number) => ({ request: mi(request), limit: mi(limit) });
 
 describe('memory.high by kubelet', () => {

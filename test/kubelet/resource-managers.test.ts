@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 let folder: string;
 let warnings: LogFields[];
@@ -136,7 +137,7 @@ describe('the state of the CPU manager', () => {
   });
 
   test('has a limit of size', () => {
-    write('cpu_manager_state', `{"policyName":"static","entries":{"u":{"app":"1"}}}${' '.repeat(16 * 1024 * 1024)}`);
+    write('cpu_manager_state', `{"policyName":"static","entries":{"u":{"app":"1"}}}${' '.repeat(16 * MiB)}`);
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
     expect(warnings).toHaveLength(1);
   });

@@ -14,7 +14,7 @@ const memory: fc.Arbitrary<Memory & { readonly request: number }> = fc
     return { request, limit: isEqual ? request : request + more };
   });
 
-test('is that of kubelet, to the rounding, wherever the present one tells', () => {
+test('the swap limit after a resize is the one that kubelet computes, except for rounding', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(memory, memory, (before, after) => {

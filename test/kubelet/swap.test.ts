@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { bytes } from '../../src/core/quantities/index.ts';
 import { swapAfterResize } from '../../src/kubelet/index.ts';
+import { mi } from '../support/quantities/mebibytes.ts';
 
-const mi = (count: number | undefined) => (count === undefined ? undefined : bytes(count * 2 ** 20));
+const sizeOf = (count: number | undefined) => (count === undefined ? undefined : mi(count));
 const amounts = (request: number | undefined, limit: number | undefined) => ({
-  request: mi(request),
-  limit: mi(limit),
+  request: sizeOf(request),
+  limit: sizeOf(limit),
 });
 
 type Pair = readonly [request?: number | undefined, limit?: number | undefined];
@@ -25,9 +26,9 @@ describe('memory.swap.max by kubelet', () => {
     ['is 0 where the present request is not known', 64, [undefined, 200], [40, 80], 0],
     ['is 0 where no request led to the present one', 64, [0, 200], [40, 80], 0],
   ])('%s', (_, now, before, after, expected) => {
-    const present = now === 'max' ? now : bytes(now * 2 ** 20);
+    const present = now === 'max' ? now : mi(now);
     const [first, then] = [before, after].map(([request, limit]) => amounts(request, limit));
-    expect(swapAfterResize(present, first!.request, then!)).toBe(expected * 2 ** 20);
+    expect(swapAfterResize(present, first!.request, then!)).toBe(mi(expected));
   });
 
   test('is a whole number of bytes', () => {

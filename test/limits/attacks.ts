@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders, connect } from 'node:http2';
 import { type Socket, createConnection } from 'node:net';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { MiB } from '../../src/core/quantities/index.ts';
 import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-connection.ts';
@@ -55,6 +55,22 @@ async function singleBytes(path: string): Promise<void> {
   socket.destroy();
 }
 
+/** Reads nothing: each frame makes the shim return windows, in a write of its own. */
+async function unreadWindows(path: string): Promise<void> {
+  const socket = await openRaw(path);
+  await write(socket, headers(1, request(UPDATE)));
+  await write(socket, data(1, message(Buffer.alloc(8 * MiB)).subarray(0, 5)));
+  const bytes = data(1, Buffer.alloc(64));
+  for (let sent = 0; sent < 60_000; sent += 1) {
+    const isTaken = socket.write(bytes);
+    await nextTurn();
+    // A busy machine reads later. Once the shim has not read for a second, nothing follows.
+    if (!isTaken && (await Promise.race([once(socket, 'drain'), delay(1000)])) === undefined) break;
+  }
+  await delay(500);
+  socket.destroy();
+}
+
 async function noWindows(path: string): Promise<void> {
   const socket = await open(path, [4, 0]);
   for (let id = 1; id < 2000; id += 2) await write(socket, headers(id, request('/s/Large'), true));
@@ -98,6 +114,7 @@ export const attacks = {
   'H4: 40 unfinished requests of 16 MiB': unfinishedUpdates,
   'H4: a request in DATA frames of one byte': singleBytes,
   'H4: 1,000 streams without windows': noWindows,
+  'H4: a client that does not read its windows': unreadWindows,
   'L1: the backend floods with PING': (path) =>
     open(path).then((socket) => delay(3000).then(() => void socket.destroy())),
   'L2: connections that send nothing': idleConnections,

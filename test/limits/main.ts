@@ -55,12 +55,17 @@ function slowdownOf({ quiet, attacked }: Result): number {
 }
 
 async function measureAll(part: string): Promise<number> {
+  const chosen = Object.keys(attacks).filter((known) => known.includes(part));
+  if (chosen.length === 0) {
+    process.stderr.write(`limits: no attack has ${JSON.stringify(part)} in its name\n`);
+    return 2;
+  }
   let failed = 0;
   process.stdout.write(
     '| attack | connections | RSS, MB | RSS afterwards, MB | p99 quiet (direct), ms | p99 attacked (direct), ms | ratio |\n' +
       '|---|---|---|---|---|---|---|\n',
   );
-  for (const attacked of Object.keys(attacks).filter((known) => known.includes(part)))
+  for (const attacked of chosen)
     for (const count of [1, 20]) {
       const result = await measure(attacked, count);
       const { megabytes, after } = result;

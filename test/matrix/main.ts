@@ -59,7 +59,7 @@ async function main({ containerd, runtime, init }: Flags): Promise<number> {
         what: `containerd ${node.containerd} with ${node.runtime}${node.init === 'systemd' ? ' under systemd' : ''}`,
         project: 'matrix',
         outDir: join(folder, `${node.containerd}-${node.runtime}-${node.init}`),
-        timeoutMs: 15 * 60_000,
+        timeoutMs: 25 * 60_000,
         say,
         signal,
       }),

@@ -10,11 +10,12 @@ import { type MonitoringServer, createMonitoringServer } from '../../src/monitor
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
+import { MiB } from '../../src/core/quantities/index.ts';
 
 const nothing: Overview = { pods: [], recent: [], history: [] };
 
 let server: MonitoringServer;
-let overview: () => Promise<Overview>;
+let overview: (signal?: AbortSignal) => Promise<Overview>;
 let refused: string[];
 let resized: (() => void) | undefined;
 let watches: number;
@@ -33,9 +34,9 @@ async function listening(limits: Partial<MonitoringLimits> = {}, tokenFile?: str
       connections: () => 0,
       bypass: () => ({ start: undefined, end: undefined }),
       endpoint: () => 'unknown',
-      overview: () => {
+      overview: (signal) => {
         reads += 1;
-        return overview();
+        return overview(signal);
       },
       watchResizes: (onResize) => {
         watches += 1;
@@ -96,6 +97,7 @@ const next = async (updates: AsyncGenerator<Record<string, string>>): Promise<Re
 const podNamed = (name: string): Overview['pods'][number] => ({
   pod: { namespace: 'default', name, uid: 'u', sandboxId: `id-${name}` },
   view: { reason: 'CGROUP_UNAVAILABLE', message: `no file of ${name}` },
+  history: [],
 });
 
 test('a page gets all parts first, and after a resize those that have changed', async () => {
@@ -124,6 +126,26 @@ test('pages are updated from time to time without a resize, too', async () => {
   const updates = updatesOf(await open());
   await next(updates);
   expect((await next(updates))['state']).toContain('1.2.3');
+});
+
+test.each(['first', 'later'])('the %s reading ends when the last page is closed', async (which) => {
+  const updates = updatesOf(await open());
+  if (which === 'later') await next(updates);
+  const asked = Promise.withResolvers<AbortSignal>();
+  overview = (signal) =>
+    new Promise((_, reject) => {
+      asked.resolve(signal!);
+      signal?.addEventListener('abort', () => reject(signal.reason as Error));
+    });
+  // It has no response until its first reading has ended.
+  if (which === 'first') open().catch(() => undefined);
+  else resized?.();
+  const signal = await asked.promise;
+  expect(signal.aborted).toBe(false);
+  for (const one of opened.splice(0)) one.destroy();
+  await expect.poll(() => signal.aborted).toBe(true);
+  await expect.poll(() => watches).toBe(0);
+  expect(logged).toEqual([]);
 });
 
 test('nothing is read and no resize is watched while no page is open', async () => {
@@ -232,7 +254,7 @@ test('requests that do not wait for answers end the connection, and take no memo
     await expect.poll(openConnections).toBe(0);
   }
   expect(reads).toBeLessThan(4);
-  expect(process.memoryUsage().rss - before).toBeLessThan(100 * 2 ** 20);
+  expect(process.memoryUsage().rss - before).toBeLessThan(100 * MiB);
 });
 
 test('a table is rendered once for all pages and queries of one reading', async () => {
@@ -241,13 +263,14 @@ test('a table is rendered once for all pages and queries of one reading', async 
   let renderings = 0;
   const counted = {
     ...podNamed('web'),
-    get last() {
+    // Of a pod whose own page is not open, only the table has it.
+    get history() {
       renderings += 1;
-      return undefined;
+      return [];
     },
   };
   overview = () => Promise.resolve({ ...nothing, pods: [counted, podNamed('db')] as Overview['pods'] });
-  const pages = await Promise.all(['id-web', 'id-db', '', 'other'].map((pod) => open(`/live?pod=${pod}`)));
+  const pages = await Promise.all(['id-db', '', 'other', 'another'].map((pod) => open(`/live?pod=${pod}`)));
   const updates = pages.map(updatesOf);
   for (const one of updates) await next(one);
   for (const query of ['', '?q=web', '?pod=id-db'])

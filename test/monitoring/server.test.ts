@@ -6,22 +6,32 @@ import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
-import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
+import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
 import { readMetrics } from '../support/metrics-text.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
 
 let readiness: () => Promise<ReadinessReport>;
-let overview: () => Promise<Overview>;
+let overview: (signal?: AbortSignal) => Promise<Overview>;
 let counters: ReturnType<typeof createCounters>;
 let logged: LogFields[];
 let server: MonitoringServer;
 let port: number;
+
+let requests: number;
+
+const openConnections = (): Promise<number> =>
+  new Promise((resolve) => server.http.getConnections((_, count) => resolve(count)));
 
 beforeEach(async () => {
   readiness = () => Promise.resolve({ ready: true, checks: [{ name: 'backend', ready: true, says: 'connected' }] });
   counters = createCounters();
   overview = () => Promise.resolve({ pods: [], recent: [], history: [] });
   logged = [];
+  await restart();
+});
+afterEach(() => server.close());
+
+async function restart(limits: Partial<MonitoringLimits> = {}): Promise<void> {
   server = createMonitoringServer(
     {
       version: '1.2.3',
@@ -38,17 +48,18 @@ beforeEach(async () => {
       connections: () => 3,
       watchResizes: () => () => undefined,
       refused: () => undefined,
-      overview: () => overview(),
+      overview: (signal) => overview(signal),
       log: { ...noLog, error: (fields) => void logged.push(fields) },
     },
     { isTcp: true },
-    { ...MONITORING_LIMITS, pageMs: 0 },
+    { ...MONITORING_LIMITS, pageMs: 0, ...limits },
   );
+  requests = 0;
+  server.http.on('request', () => (requests += 1));
   server.http.listen({ host: '127.0.0.1', port: 0 });
   await once(server.http, 'listening');
   ({ port } = server.http.address() as AddressInfo);
-});
-afterEach(() => server.close());
+}
 
 interface HttpAnswer {
   readonly status: number;
@@ -134,6 +145,55 @@ describe('the status page', () => {
     expect(body).toContain('none on this node');
     overview = () => Promise.reject(new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, 'it is gone'));
     expect(await get('/')).toMatchObject({ status: 503, body: 'BACKEND_UNAVAILABLE: it is gone\n' });
+  });
+});
+
+describe('a status page that takes long', () => {
+  const nothing: Overview = { pods: [], recent: [], history: [] };
+
+  /** Asks for the page. Resolves when it is read. */
+  async function reading(): Promise<{ leave: () => void; signal: AbortSignal; finish: () => void }> {
+    const asked = Promise.withResolvers<AbortSignal>();
+    const { promise, resolve } = Promise.withResolvers<Overview>();
+    overview = (signal) => {
+      asked.resolve(signal!);
+      return promise;
+    };
+    const sent = request({ host: '127.0.0.1', port, path: '/', agent: false });
+    sent.on('error', () => undefined).end();
+    return { leave: () => sent.destroy(), signal: await asked.promise, finish: () => resolve(nothing) };
+  }
+
+  test('is read no further when its client has gone, and again for the next one', async () => {
+    const { leave, signal } = await reading();
+    expect(signal.aborted).toBe(false);
+    leave();
+    await expect.poll(() => signal.aborted).toBe(true);
+    overview = () => Promise.resolve(nothing);
+    expect((await get('/')).status).toBe(200);
+    expect(logged).toEqual([]);
+  });
+
+  test('is read to its end if another client waits for it', async () => {
+    const { leave, signal, finish } = await reading();
+    const other = get('/');
+    await expect.poll(() => requests).toBe(2);
+    leave();
+    await expect.poll(openConnections).toBe(1);
+    expect(signal.aborted).toBe(false);
+    finish();
+    expect((await other).status).toBe(200);
+  });
+
+  test('is read to its end if its connection has lasted too long: its client asks again', async () => {
+    server.close();
+    await restart({ connectionMs: 50, pageMs: 60_000 });
+    const { signal, finish } = await reading();
+    await expect.poll(openConnections).toBe(0);
+    expect(signal.aborted).toBe(false);
+    overview = () => Promise.reject(new Error('read twice'));
+    finish();
+    expect((await get('/')).status).toBe(200);
   });
 });
 

@@ -1,4 +1,5 @@
 import { kubernetesReleases } from '../real-kubelet/programs.ts';
+import { WITH_EITHER_DRIVER } from '../runner/selection.ts';
 import { containerdReleases } from '../support/node/index.ts';
 
 /** The commands of `npm run nightly`, in their order: what fails most likely and takes least comes first. */
@@ -22,6 +23,10 @@ const KUBELET_ON = ['1.7', '2.3'] as const;
 export const steps: readonly Step[] = [
   { name: 'check', command: run('check') },
   { name: 'npm test', command: ['test'] },
+  { name: 'tests under systemd', command: run('test:systemd') },
+  { name: 'long tests under systemd', command: run('test:long') },
+  // npm test runs them with the cgroupfs driver.
+  { name: 'systemd cgroup driver', command: ['test', '--', '--init', 'systemd', ...WITH_EITHER_DRIVER] },
   { name: 'unit tests, Node 24', command: run('test:node24') },
   ...containerdReleases.map(
     (release): Step => ({

@@ -1,6 +1,6 @@
 import { closeSync, fstatSync, openSync } from 'node:fs';
-import { expect, test } from 'vitest';
-import { leadsToJournal, withPriority } from '../../src/observe/journal-priority.ts';
+import { expect, test, vi } from 'vitest';
+import { errorLines, leadsToJournal, withPriority } from '../../src/observe/journal-priority.ts';
 import { createLog } from '../../src/observe/index.ts';
 
 test('each line of the log gets the priority of its level, and is JSON without it', () => {
@@ -24,4 +24,14 @@ test('only the file that systemd names is the journal', () => {
   expect(leadsToJournal(descriptor, {})).toBe(false);
   closeSync(descriptor);
   expect(leadsToJournal(descriptor, { JOURNAL_STREAM: `${dev}:${ino}` })).toBe(false);
+});
+
+test('each line of an error gets its priority in the journal, and nothing elsewhere', () => {
+  const descriptor = openSync('/dev/null', 'r');
+  const { dev, ino } = fstatSync(descriptor, { bigint: true });
+  expect(errorLines('a\nb\n', descriptor)).toBe('a\nb\n');
+  vi.stubEnv('JOURNAL_STREAM', `${dev}:${ino}`);
+  expect(errorLines('a\nb\n', descriptor)).toBe('<3>a\n<3>b\n');
+  vi.unstubAllEnvs();
+  closeSync(descriptor);
 });

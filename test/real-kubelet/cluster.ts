@@ -120,7 +120,7 @@ export class Cluster {
       '--endpoint-reconciler-type=none',
       ...serverFlags,
     ]);
-    await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server to be ready', 120);
+    await until(async () => (await cluster.api.get<string>('/readyz')) === 'ok', 'the API server to be ready', 300);
     const namespaces = ['default', 'kube-system'].map((name) => `/api/v1/namespaces/${name}`);
     // The API server creates the namespaces itself, with a delay.
     for (const path of namespaces) await until(() => cluster.api.get(path).then(() => true), path);
@@ -249,7 +249,10 @@ const kubeletConfig = (
     ...settings,
   });
 
-/** Creates, unless an earlier cluster of this node has, what a machine has and User Mode Linux lacks: a clock speed, an address, a default route. */
+/**
+ * Creates, unless an earlier cluster of this node has, what a machine has and User Mode Linux lacks: a clock speed, an
+ * address, a default route.
+ */
 function prepareNode(folder: string): void {
   const cpus = readFileSync('/proc/cpuinfo', 'utf8');
   if (!/^cpu MHz/m.test(cpus)) {

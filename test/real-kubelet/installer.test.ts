@@ -1,7 +1,18 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync, readdirSync, rmSync, statfsSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { execa } from 'execa';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/index.ts';
 import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import { type Manifest, manifestsOf } from '../deploy/manifests.ts';
@@ -18,6 +29,8 @@ import {
   states,
 } from '../support/e2e/kubelet-unit.ts';
 import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
+import { runsPod } from './readiness.ts';
+import { ReadyWatch } from './ready/ready-watch.ts';
 
 /**
  * The DaemonSet's pod with a real kubelet that is a systemd unit and uses the systemd cgroup driver. The pod installs
@@ -73,11 +86,71 @@ const turn = async (): Promise<string | undefined> => {
   return (await cluster.api.get<{ spec: { holderIdentity?: string } }>(path)).spec.holderIdentity;
 };
 
+interface Template {
+  readonly metadata: object;
+  readonly spec: {
+    readonly containers: readonly [{ readonly args: readonly string[] }];
+    readonly volumes: readonly { readonly name: string }[];
+  };
+}
+/** Creates the pod of the DaemonSet. */
+async function createInstaller(change: (spec: Template['spec']) => object = () => ({})): Promise<void> {
+  const { metadata, spec } = (installer['spec'] as { readonly template: Template }).template;
+  await cluster.api.create(PODS, {
+    metadata: { ...metadata, name: 'installer' },
+    spec: { ...spec, ...change(spec), nodeName: NODE },
+  });
+}
+/** Creates the hook of `helm uninstall`: its rights, as Helm does, and the pod of its Job, as the controller of Jobs does. */
+async function createRestore(): Promise<void> {
+  const args = [
+    'template',
+    'shim',
+    'deploy/helm/cri-resize-shim',
+    '--namespace',
+    NAMESPACE,
+    '--kube-version',
+    '1.36.0',
+  ];
+  const text = execFileSync(process.env['HELM'] ?? '', [...args, '--show-only', 'templates/restore.yaml']).toString();
+  for (const manifest of manifestsOf(text)) {
+    if (manifest.kind !== 'Job') await cluster.apply(manifest);
+    else {
+      const { metadata, spec } = (manifest['spec'] as { readonly template: Template }).template;
+      await cluster.api.create(PODS, {
+        metadata: { ...metadata, name: 'restore' },
+        spec: { ...spec, nodeName: NODE },
+      });
+    }
+  }
+}
+const installerGone = (): Promise<void> =>
+  until(
+    () =>
+      cluster.api.get(`${PODS}/installer`).then(
+        () => false,
+        (error: unknown) => String(error).includes('404'),
+      ),
+    'the installer to end',
+    180,
+  );
+/** Replaces the pod as the controller does when its template has changed, and waits for its work on the node. */
+async function replaceInstaller(change?: (spec: Template['spec']) => object): Promise<void> {
+  await cluster.api.delete(`${PODS}/installer`);
+  await installerGone();
+  await createInstaller(change);
+  await until(() => isReady(`${PODS}/installer`), 'the next installer to be ready', 180);
+}
+const doctor = async (): Promise<string> =>
+  (await execa('/usr/local/bin/resizectl', ['doctor'], { reject: false })).stdout;
+
 beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
   await removePackage();
   await importImage(image);
-  cluster = await Cluster.start('/run/kubernetes', { hasAccounts: true });
+  // Without a DNS server: by default the API server dials a node by its name.
+  const serverFlags = ['--kubelet-preferred-address-types=InternalIP'];
+  cluster = await Cluster.start('/run/kubernetes', { hasAccounts: true, serverFlags });
   const account = { apiVersion: 'v1', kind: 'ServiceAccount', metadata: { name: 'default', namespace: 'default' } };
   await cluster.apply(account);
   const text = execFileSync(process.env['KUBECTL'] ?? '', ['kustomize', 'deploy/kustomize'], { encoding: 'utf8' });
@@ -122,11 +195,7 @@ afterAll(async () => {
 test('adding the label installs the shim below kubelet, and a pod that already runs is resized with its volume through it', async () => {
   const before = await container();
   await labelled('true');
-  const { template } = installer['spec'] as { template: { metadata: object; spec: object } };
-  await cluster.api.create(PODS, {
-    metadata: { ...template.metadata, name: 'installer' },
-    spec: { ...template.spec, nodeName: NODE },
-  });
+  await createInstaller();
   await until(async () => (await events()).includes('ShimInstalled'), 'the shim to be installed', 180);
   // Waits for this second, because a restarted kubelet reports the pod as ready until the first probe.
   await until(() => isReady(`${PODS}/installer`), 'the installer to be ready');
@@ -148,16 +217,131 @@ test('adding the label installs the shim below kubelet, and a pod that already r
   }, 'the volume to grow with the pod');
 }, 300_000);
 
+describe('kubectl resizectl from outside the node', () => {
+  const account = 'cri-resize-shim/cri-resize-shim-viewer';
+  const [serviceAccount, ...rights] = manifestsOf(readFileSync('deploy/viewer.yaml', 'utf8'));
+  let folder: string;
+  let kubeconfig: string;
+
+  beforeAll(async () => {
+    await cluster.apply(serviceAccount!);
+    kubeconfig = await cluster.kubeconfigOf('cri-resize-shim', 'cri-resize-shim-viewer');
+    folder = mkdtempSync(join(tmpdir(), 'plugin-'));
+    symlinkSync(process.env['KUBECTL'] ?? '', join(folder, 'kubectl'));
+    symlinkSync(resolve('dist/resizectl.js'), join(folder, 'kubectl-resizectl'));
+  });
+  afterAll(() => rmSync(folder, { recursive: true }));
+
+  const plugin = async (
+    ...args: readonly string[]
+  ): Promise<{ code: number | undefined; out: string; err: string }> => {
+    const PATH = [folder, dirname(process.execPath), process.env['PATH']].join(':');
+    const all = ['resizectl', ...args, '--kubeconfig', kubeconfig];
+    const { exitCode, stdout, stderr } = await execa('kubectl', all, { reject: false, env: { PATH } });
+    return { code: exitCode, out: stdout, err: stderr };
+  };
+  const commands: readonly (readonly string[])[] = [
+    ['status', 'web', '-n', 'default'],
+    ['status', '--node', NODE],
+    ['plan', 'web', '-n', 'default', 'app.memory=256Mi'],
+    ['fleet'],
+  ];
+
+  test.each(commands.map((args) => ({ args, line: args.join(' ') })))(
+    '$line is refused without rights',
+    async ({ args }) => {
+      const { code, out, err } = await plugin(...args);
+      expect(err).toMatch(
+        /kubectl-resizectl: kubectl get pods? .*forbidden: User "system:serviceaccount:cri-resize-shim:cri-resize-shim-viewer"/,
+      );
+      expect([code, out]).toEqual([1, '']);
+    },
+  );
+
+  test('needs pods/exec for what it reads on a node', async () => {
+    for (const manifest of rights)
+      await cluster.apply({
+        ...manifest,
+        ...(manifest.kind === 'Role' && { rules: [{ apiGroups: [''], resources: ['pods'], verbs: ['get', 'list'] }] }),
+      });
+    const { code, err } = await plugin('status', 'web', '-n', 'default');
+    expect([code, err]).toEqual([1, expect.stringContaining('cannot create resource "pods/exec"')]);
+    const fleet = await plugin('fleet');
+    expect([fleet.code, fleet.out]).toEqual([1, expect.stringMatching(/^node1 +unknown: .*forbidden/m)]);
+    const path = '/apis/rbac.authorization.k8s.io/v1/namespaces/cri-resize-shim/roles/cri-resize-shim-viewer';
+    await cluster.api.merge(path, { rules: rights.find(({ kind }) => kind === 'Role')!['rules'] });
+  });
+
+  test('reads pod, node and fleet, and plans, with the rights of deploy/viewer.yaml', async () => {
+    const [status, node, plan, fleet] = [
+      await plugin(...commands[0]!),
+      await plugin(...commands[1]!),
+      await plugin(...commands[2]!),
+      await plugin(...commands[3]!),
+    ];
+    for (const { code, err } of [status, node, plan, fleet]) expect(code, err).toBe(0);
+    expect(status.out).toMatch(/192 ?Mi/);
+    expect(status.out).toMatch(/kubelet \(\d+\)/);
+  });
+
+  test('may not change a pod, nor read what it does not need', async () => {
+    const asked = (verb: string, resource: string, namespace = 'default'): Promise<boolean> =>
+      cluster.mayDo(account, { verb, resource, namespace });
+    expect(await asked('get', 'pods')).toBe(true);
+    for (const [verb, resource] of [
+      ...[
+        ['patch', 'pods'],
+        ['delete', 'pods'],
+        ['list', 'pods'],
+        ['get', 'secrets'],
+        ['list', 'nodes'],
+      ],
+    ] as const)
+      expect(await asked(verb, resource), `${verb} ${resource}`).toBe(false);
+  });
+});
+
+test('a ConfigMap with intercept: false switches the shim off, and one without it on again, while kubelet stays connected', async () => {
+  const [before, kubelet] = [await container(), await property('kubelet.service', 'MainPID')];
+  await cluster.apply({
+    ...{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'off', namespace: NAMESPACE } },
+    data: { 'config.yaml': 'intercept: false\n' },
+  });
+  const withConfig = (name: string) => (spec: Template['spec']) => ({
+    volumes: spec.volumes.map((volume) => (volume.name === 'config' ? { ...volume, configMap: { name } } : volume)),
+  });
+  await replaceInstaller(withConfig('off'));
+  expect(await doctor()).toMatch(/^shim +ok +serves .*, off by configuration/m);
+  await cluster.apply({
+    ...{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'on', namespace: NAMESPACE } },
+    data: { 'config.yaml': 'intercept: true\n' },
+  });
+  await replaceInstaller(withConfig('on'));
+  expect(await doctor()).toMatch(/^shim +ok +serves .*, ready/m);
+  expect([await container(), await property('kubelet.service', 'MainPID')]).toEqual([before, kubelet]);
+  expect(await cluster.isNodeReady()).toBe(true);
+}, 300_000);
+
+test('--repair-drift: a kubelet that was pointed past the shim uses it again, and two events say so', async () => {
+  const before = await container();
+  await replaceInstaller(({ containers: [one] }) => ({
+    containers: [{ ...one, args: [...one.args, '--repair-drift'] }],
+  }));
+  writeFileSync(CONFIG, readFileSync(CONFIG, 'utf8').replace(OURS, CONTAINERD));
+  await execa('systemctl', ['restart', 'kubelet.service']);
+  await until(async () => (await events()).includes('ShimDriftEnded'), 'the drift to be repaired', 180);
+  expect(await events()).toContain('ShimDrift');
+  expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${OURS}\n`);
+  expect(await doctor()).toMatch(/^kubelet +ok +uses the shim/m);
+  await until(() => cluster.isNodeReady(), 'the node to be ready');
+  expect(await container()).toEqual(before);
+}, 300_000);
+
 test('removing the label uninstalls the shim and leaves nothing, though the restarted kubelet ends the pod', async () => {
   const before = await container();
   await labelled(null);
   await cluster.api.delete(`${PODS}/installer`);
-  const isGone = (): Promise<boolean> =>
-    cluster.api.get(`${PODS}/installer`).then(
-      () => false,
-      (error: unknown) => String(error).includes('404'),
-    );
-  await until(isGone, 'the installer to end', 180);
+  await installerGone();
   // It goes on after the pod, which kubelet ends within seconds because it no longer fits the node.
   await until(
     async () => (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'inactive',
@@ -174,3 +358,38 @@ test('removing the label uninstalls the shim and leaves nothing, though the rest
   await until(() => cluster.isNodeReady(), 'the node to be ready');
   expect(await container()).toEqual(before);
 }, 300_000);
+
+test('helm uninstall: its Job uninstalls the shim below the kubelet that runs it, and the node stays Ready', async () => {
+  await labelled('true');
+  await createInstaller();
+  await until(() => isReady(`${PODS}/installer`), 'the installer to be ready', 180);
+  expect(await states()).toEqual(on);
+  const [before, ready] = [await container(), new ReadyWatch(cluster)];
+  await createRestore();
+  const labels = async (): Promise<readonly (string | undefined)[]> => {
+    const { metadata } = await cluster.api.get<{ metadata: { labels: Record<string, string> } }>(
+      `/api/v1/nodes/${NODE}`,
+    );
+    return [metadata.labels[LABEL], metadata.labels['cri-resize-shim.io/version']];
+  };
+  await until(async () => (await labels())[0] === undefined, 'the Job to remove the label', 120);
+  // As the controller of the DaemonSet does.
+  await cluster.api.delete(`${PODS}/installer`);
+  const phase = async (): Promise<string> => (await cluster.api.get<Pod>(`${PODS}/restore`)).status.phase;
+  const log = (): Promise<string> => cluster.api.get<string>(`${PODS}/restore/log`);
+  await until(async () => ['Succeeded', 'Failed'].includes(await phase()), 'the Job to end', 300).catch(
+    async (error: unknown) => expect.fail(`${String(error)}: ${await log()}`),
+  );
+  expect([await phase(), (await log()).trim().split('\n').at(-1)]).toEqual([
+    'Succeeded',
+    'the shim is removed from all nodes',
+  ]);
+  expect([await states(), await labels()]).toEqual([off, [undefined, undefined]]);
+  // kubelet has no other runtime than containerd now, and runs a new pod with it.
+  expect(readFileSync(CONFIG, 'utf8')).toContain(`containerRuntimeEndpoint: ${CONTAINERD}\n`);
+  expect(existsSync(OURS.replace('unix://', ''))).toBe(false);
+  await runsPod(cluster, 'after');
+  await ready.stop();
+  expect([ready.breaks, ready.seen > 0]).toEqual([[], true]);
+  expect(await container()).toEqual(before);
+}, 600_000);

@@ -12,7 +12,7 @@ import { Tenant } from '../support/e2e/tenant.ts';
 import { Cluster, until } from './cluster.ts';
 
 /**
- * Uses a released kubelet where other tests use a stand-in. It admits resizes of the API server's `resize` subresource,
+ * Uses a released kubelet where other tests use a fake one. It admits resizes of the API server's `resize` subresource,
  * writes its state files, sizes volumes, refuses decreases, and calls in its own order.
  */
 

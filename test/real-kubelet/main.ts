@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
+import { prepareHelm } from '../deploy/helm.ts';
 import { prepareKubectl } from '../deploy/kubectl.ts';
 import {
   type ContainerdRelease,
@@ -36,7 +37,7 @@ import { compareSides } from './table/host.ts';
  */
 
 const say = progressOf('kubelet');
-const parts = ['table', 'pods', 'installer', 'bypass'] as const;
+const parts = ['table', 'pods', 'installer', 'bypass', 'operator'] as const;
 type Part = (typeof parts)[number];
 
 interface Flags {
@@ -64,7 +65,7 @@ const flags = new Command('kubelet')
     new Option(
       '--only <part...>',
       'table: pods resized directly and through the shim, compared; pods: one pod through the shim, with its volume, and the endpoint that kubelet merges; ' +
-        'installer: the DaemonSet under systemd, and upgrades of the node by kubeadm; bypass: the shim fails under systemd, and its package is removed',
+        'installer: the DaemonSet under systemd, and upgrades of the node by kubeadm; bypass: the shim fails under systemd, and its package is removed; operator: what an operator does with a node, which has to be Ready at every moment',
     )
       .choices(parts)
       .default([...parts]),
@@ -91,7 +92,7 @@ async function table({ kubernetes, folder, env, signal }: Run): Promise<Outcome[
   const outcomes: Outcome[] = [];
   for (const containerd of flags.containerd) {
     const own = { kubernetes, containerd, env, folder: join(folder, `table-${containerd}`), title: flags.title };
-    const timeoutMs = (flags.kernel === 'uml' ? 15 : 60) * 60_000;
+    const timeoutMs = (flags.kernel === 'uml' ? 40 : 60) * 60_000;
     outcomes.push(...(await compareSides({ ...own, kernel: flags.kernel, timeoutMs, say, signal })));
   }
   return outcomes;
@@ -113,6 +114,7 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     containerd: '2.1',
     init: 'systemd',
     outDir: join(folder, 'systemd'),
+    timeoutMs: 30 * 60_000,
     only: ['test/real-kubelet/installer.test.ts', 'test/real-kubelet/kubeadm.test.ts'],
   } as const;
   const bypass = {
@@ -121,7 +123,14 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     outDir: join(folder, 'bypass'),
     only: ['test/real-kubelet/bypass.test.ts', 'test/real-kubelet/package.test.ts'],
   } as const;
+  const operator = {
+    ...installer,
+    what: `${kubelet} under systemd, and an operator`,
+    outDir: join(folder, 'operator'),
+    only: ['test/real-kubelet/operator.test.ts'],
+  } as const;
   const runs: readonly NodeRun[] = [
+    ...(flags.only.includes('operator') ? [operator] : []),
     ...(flags.only.includes('bypass') ? [bypass] : []),
     ...(flags.only.includes('installer') ? [installer] : []),
     ...(flags.only.includes('pods') ? pods : []),
@@ -134,7 +143,10 @@ async function withKubelet(kubernetes: KubernetesRelease, root: string, signal: 
   const programs = await obtainKubernetes(kubernetes, say);
   const kubectl = await prepareKubectl(say);
   const kubeadm = await obtainKubeadm(kubernetes, say);
+  // Go is there: Kubernetes was built with it.
+  const helm = (await prepareHelm(say)) ?? 'helm';
   const env = {
+    HELM: helm,
     KUBERNETES_PROGRAMS: join(programs.folder, 'bin'),
     KUBECTL: kubectl,
     KUBEADM: join(kubeadm.folder, 'bin/kubeadm'),

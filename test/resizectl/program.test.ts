@@ -57,7 +57,7 @@ describe('parseCommandLine', () => {
     const whole = help().replace(/\s+/g, ' ');
     for (const { name } of commandTexts) expect(whole).toContain(` ${name.split(' ')[0]!}`);
     expect(whole).toContain(
-      '3 rejected, does not fit yet (without --defer), or failed and rolled back: the pod is unchanged',
+      '3 rejected, does not fit yet (without --defer), or failed and rolled back: the pod, or the node, is unchanged',
     );
     for (const { name, summary, options, examples } of commandTexts) {
       const text = help(...name.split(' ')).replace(/\s+/g, ' ');

@@ -1,8 +1,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { execa } from 'execa';
+import { MiB } from '../../src/core/quantities/index.ts';
 import {
   type ContainerdRelease,
   type Init,
@@ -24,12 +25,12 @@ import {
   usualReleases,
 } from './releases.ts';
 import {
-  BYPASS,
-  INSTALLING,
+  LONG,
   type Selection,
   SelectionError,
-  SEPARATE_TOPICS,
-  UNDER_SYSTEMD,
+  type SystemdTests,
+  TOPICS,
+  USUAL,
   parseArguments,
   selectFiles,
 } from './selection.ts';
@@ -49,12 +50,12 @@ import {
 } from './vitest-run.ts';
 
 /**
- * npm test: unit and property tests on this machine, then the end-to-end tests inside a test node of each containerd; or only the
- * files that are named. Ends with a line of how many tests passed and failed.
+ * npm test: unit and property tests on this machine, and the end-to-end tests that need no systemd inside a test node of each containerd;
+ * or only the files that are named. Ends with a line of how many tests passed and failed.
  */
 const program = new Command('test')
   .description(
-    'Runs the unit tests on this machine, and the end-to-end tests in test nodes. Ends with a line of how many passed and failed.',
+    'Runs the unit tests on this machine, and the end-to-end tests without systemd in test nodes. Ends with a line of how many passed and failed.',
   )
   .argument(
     '[file...]',
@@ -65,6 +66,8 @@ const program = new Command('test')
     `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 1.7 and 2.3, without Go 2.1)`,
   )
   .addOption(new Option('--init <name>', 'only on nodes with this first process; needs files').choices(inits))
+  .option('--systemd', 'only the tests under systemd, without those of --long')
+  .option('--long', 'only the tests under systemd that take long')
   .option('-t, --title <text>', 'only tests with this text in their title; needs files')
   .addOption(
     new Option('--kernel <name>', "the node's kernel, User Mode Linux or Debian's in qemu; needs files")
@@ -74,6 +77,8 @@ const program = new Command('test')
   .parse();
 
 interface Flags {
+  readonly systemd?: true;
+  readonly long?: true;
   readonly containerd?: readonly string[];
   readonly init?: Init;
   readonly title?: string;
@@ -96,7 +101,9 @@ type Run = () => Promise<Outcome>;
 async function unitTests({ folder, title, signal }: Context, files: readonly string[]): Promise<Outcome> {
   say('unit and property tests ...');
   const results = join(folder, 'unit.json');
-  await execa(vitest, [...flags('unit', results), ...titleFlags(title), ...files], {
+  // vitest leaves one processor idle, on which no node runs any more towards the end.
+  const workers = `--maxWorkers=${availableParallelism()}`;
+  await execa(vitest, [...flags('unit', results), workers, ...titleFlags(title), ...files], {
     stdio: ['ignore', 'inherit', 'inherit'],
     cancelSignal: signal,
     reject: false,
@@ -108,7 +115,7 @@ async function unitTests({ folder, title, signal }: Context, files: readonly str
 function endToEnd(
   { folder, title, kernel, signal }: Context,
   what: string,
-  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude' | 'isUnbound'> & { readonly runtime?: Runtime },
+  node: Pick<NodeRun, 'containerd' | 'init' | 'only' | 'exclude'> & { readonly runtime?: Runtime },
 ): Promise<Outcome> {
   return testsInNode({
     runtime: 'runc',
@@ -124,7 +131,7 @@ function endToEnd(
   });
 }
 
-/** Runs concurrently with the first runs, which do not need the executable. A node cannot download its parts. */
+/** A node cannot download its parts. */
 const buildExecutable = ({ signal }: Context): Promise<unknown> =>
   execa(process.execPath, [join('dist', 'tools', 'package.js'), '--only', 'executable'], {
     stdio: ['ignore', 'ignore', 'inherit'],
@@ -132,31 +139,27 @@ const buildExecutable = ({ signal }: Context): Promise<unknown> =>
     reject: false,
   });
 
-/** The runs of all end-to-end tests in nodes, the longest first. `installing` waits for the executable. */
+/** What a node takes: 1.6 GiB when its page cache is full, and the programs that run next to it. */
+const MEMORY_OF_A_NODE = 4 * 1024 * MiB;
+
+/**
+ * How many nodes run concurrently. User Mode Linux uses one processor, and nodes that share one delay each other at each system call. A
+ * machine with little memory has fewer.
+ */
+const nodesAtOnce = (): number =>
+  Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / MEMORY_OF_A_NODE)));
+
+/** The runs of all end-to-end tests in nodes without systemd, the longest first. */
 function runsInNodes(
   context: Context,
   requested: readonly ContainerdRelease[] | undefined,
   canBuild: boolean,
-  executable: Promise<unknown>,
 ): readonly Run[] {
-  // Three nodes leave no processor idle, so that binding them gains nothing.
-  const isUnbound = true;
-  const underSystemd = (what: string, only: readonly string[]): Promise<Outcome> =>
-    endToEnd(context, what, { containerd: DEBIANS, init: 'systemd', only, isUnbound });
-  const systemd: readonly Run[] = [
-    async () => {
-      await executable;
-      return underSystemd('installing', INSTALLING);
-    },
-    () => underSystemd('bypass', BYPASS),
-    () => underSystemd('systemd', UNDER_SYSTEMD),
-  ];
   if (requested !== undefined) {
-    const whole = inOrder(requested).map(
+    return inOrder(requested).map(
       (containerd) => () =>
-        endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedOf(containerd), isUnbound }),
+        endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedOf(containerd) }),
     );
-    return [...whole, ...(requested.includes(DEBIANS) ? systemd : [])];
   }
   const main = mainRelease(canBuild);
   const ofMain =
@@ -168,21 +171,15 @@ function runsInNodes(
         runtime: 'crun',
         only,
         exclude: [...excludedOfMain(main), ...exclude],
-        isUnbound,
       });
   const others = usualReleases(canBuild).filter((release) => release !== main);
   return [
-    ofMain(SEPARATE_TOPICS.join(', '), { only: SEPARATE_TOPICS.map((topic) => `test/e2e/${topic}/`) }),
-    ofMain('other topics', { exclude: SEPARATE_TOPICS.map((topic) => `test/e2e/${topic}/**`) }),
-    ...systemd,
+    ...TOPICS.map((topics) => ofMain(topics.join(', '), { only: topics.map((topic) => `test/e2e/${topic}/`) })),
     ...others.map(
       (containerd) => () =>
-        endToEnd(context, `containerd ${containerd}`, {
-          containerd,
-          exclude: excludedAsIndependent(containerd),
-          isUnbound,
-        }),
+        endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedAsIndependent(containerd) }),
     ),
+    ofMain('other topics', { exclude: TOPICS.flat().map((topic) => `test/e2e/${topic}/**`) }),
   ];
 }
 
@@ -193,13 +190,12 @@ async function everything(
   const canBuild = await isObtainable('2.3');
   if (requested === undefined && !canBuild)
     say(`containerd ${DEBIANS} is tested instead of 2.3: building that needs a Go toolchain`);
-  const executable = buildExecutable(context);
   const unit = async (): Promise<Outcome> => {
-    await executable;
+    await buildExecutable(context);
     return unitTests(context, []);
   };
   const [outcomes, ofUnits] = await Promise.all([
-    concurrently(3, runsInNodes(context, requested, canBuild, executable), (run) => run()),
+    concurrently(nodesAtOnce(), runsInNodes(context, requested, canBuild), (run) => run()),
     unit(),
   ]);
   return [...outcomes, ofUnits];
@@ -244,17 +240,28 @@ async function oneByOne(runs: readonly Run[]): Promise<Outcome[]> {
   return outcomes;
 }
 
+/** Returns the tests under systemd that the flags select. Throws SelectionError. */
+function groupOf({ systemd, long }: Flags, files: readonly string[]): SystemdTests | undefined {
+  if (systemd === undefined && long === undefined) return undefined;
+  if (systemd !== undefined && long !== undefined) throw new SelectionError('--systemd or --long, not both');
+  const flag = long === undefined ? '--systemd' : '--long';
+  if (files.length > 0) throw new SelectionError(`${flag} takes no files`);
+  return long === undefined ? USUAL : LONG;
+}
+
 async function main(): Promise<number> {
   const options = program.opts<Flags>();
   const { files, containerd } = parseArguments(program.args, options.containerd);
   const { init, title, kernel } = options;
+  const group = groupOf(options, files);
   if (kernel !== 'uml' && files.length === 0)
     throw new SelectionError('--kernel needs files: npm test -- test/e2e/resize/resize.test.ts --kernel debian');
-  if (init !== undefined && files.length === 0)
+  if (init !== undefined && files.length === 0 && group === undefined)
     throw new SelectionError('--init needs files: npm test -- test/e2e/foresight/hold.test.ts --init systemd');
-  if (title !== undefined && files.length === 0)
+  if (title !== undefined && files.length === 0 && group === undefined)
     throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');
-  const selection = files.length === 0 ? undefined : selectFiles(files, packageRoot());
+  const chosen = group === undefined ? files : [...group.systemd, ...group.installing];
+  const selection = chosen.length === 0 ? undefined : selectFiles(chosen, packageRoot());
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-test-'));
   try {

@@ -1,5 +1,5 @@
 import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
-import { BYPASS, INSTALLING, UNDER_SYSTEMD } from './selection.ts';
+import { ALL_UNDER_SYSTEMD } from './selection.ts';
 
 /** The releases of containerd on which `npm test` and `npm run versions` run end-to-end tests, and which files. */
 
@@ -37,6 +37,8 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
 const INDEPENDENT = [
   ...['foresight*', 'hold', 'volume*', 'tmpfs*', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
   ...['declared-pod', 'admission', 'memory-qos', 'swap', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
+  // The verbose status, the history, and records that containerd does not see.
+  ...['status', 'history', 'withheld-records'],
 ];
 
 /** Test files for nodes with runc: crun makes all mounts of a container private that ctr starts, so that it sees no later volume. */
@@ -52,7 +54,7 @@ const unsuitable = (release: ContainerdRelease): readonly string[] => UNSUITABLE
 /** The test files that do not run in the node of a release without systemd, if all that are possible run. */
 export const excludedOf = (release: ContainerdRelease): readonly string[] => [
   ...unsuitable(release).map(pattern),
-  ...[...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING],
+  ...ALL_UNDER_SYSTEMD,
 ];
 
 /** The test files that do not run in the node of a release without systemd, if only those run that depend on the release. */

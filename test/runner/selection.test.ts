@@ -3,10 +3,11 @@ import { join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import config from '../../vitest.config.ts';
 import {
-  BYPASS,
-  INSTALLING,
+  ALL_UNDER_SYSTEMD,
+  LONG,
   OTHER_COMMANDS,
-  UNDER_SYSTEMD,
+  TOPICS,
+  USUAL,
   WITH_EITHER_DRIVER,
   parseArguments,
   selectFiles,
@@ -41,6 +42,18 @@ describe('selected test files', () => {
   });
 
   test.each([
+    ['test:systemd', USUAL],
+    ['test:long', LONG],
+  ])('of npm run %s run in a node with systemd', (_, { systemd, installing }) => {
+    expect(selectFiles([...systemd, ...installing], root)).toEqual({
+      ...nothing,
+      systemd,
+      installing,
+      needsExecutable: true,
+    });
+  });
+
+  test.each([
     ['test/e2e/no-such.test.ts', 'test/e2e/no-such.test.ts does not exist'],
     ['test/e2e', 'test/e2e is not a test file: expected a path like test/e2e/resize/resize.test.ts'],
     ['src/main.ts', 'src/main.ts is not a test file: expected a path like test/e2e/resize/resize.test.ts'],
@@ -63,8 +76,7 @@ describe('selected test files', () => {
 
 test('the lists of selection.ts name existing files and all projects that npm test does not run', () => {
   const present = readdirSync('test', { recursive: true, encoding: 'utf8' }).map((name) => join('test', name));
-  for (const file of [...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING, ...WITH_EITHER_DRIVER])
-    expect(present).toContain(file);
+  for (const file of [...ALL_UNDER_SYSTEMD, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
   const projects = (config.test?.projects ?? []).map((project) => (project as { test: Project }).test);
   const others = projects.filter(({ name }) => name !== 'unit' && name !== 'e2e').flatMap(({ include }) => include);
   expect(others).toHaveLength(OTHER_COMMANDS.length);
@@ -73,6 +85,12 @@ test('the lists of selection.ts name existing files and all projects that npm te
       OTHER_COMMANDS.filter(({ files }) => files.test(pattern.replace('*', 'some'))),
       pattern,
     ).toHaveLength(1);
+});
+
+test('the groups of topics name folders of end-to-end tests, each once', () => {
+  const topics = TOPICS.flat();
+  expect(new Set(topics).size).toBe(topics.length);
+  expect(readdirSync('test/e2e')).toEqual(expect.arrayContaining(topics));
 });
 
 interface Project {

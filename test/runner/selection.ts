@@ -5,25 +5,41 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 /** Selects which tests `npm test` runs, and where, by the lists below and the command line. */
 
 /** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
-export const UNDER_SYSTEMD = ['test/e2e/systemd/systemd.test.ts', 'test/e2e/systemd/units.test.ts'];
+export interface SystemdTests {
+  readonly systemd: readonly string[];
+  /** Those that need the executable, too. */
+  readonly installing: readonly string[];
+}
 
-/** Tests that need systemd and mostly wait for the pauses of units, so they run in a separate node. */
-export const BYPASS = ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'];
+/** `npm run test:systemd` runs them: with those without systemd, `npm test` would take twice as long. */
+export const USUAL: SystemdTests = {
+  systemd: [
+    'test/e2e/systemd/systemd.test.ts',
+    'test/e2e/systemd/units.test.ts',
+    'test/e2e/systemd/kubelet-unit.test.ts',
+    'test/e2e/systemd/sockets.test.ts',
+  ],
+  installing: ['test/e2e/install/install.test.ts', 'test/e2e/install/executable.test.ts'],
+};
 
-/** Tests that need systemd and the executable. They mostly wait for units and kubelet, so they run in a separate node. */
-export const INSTALLING = [
-  'test/e2e/install/endpoint.test.ts',
-  'test/e2e/install/install.test.ts',
-  'test/e2e/install/installer.test.ts',
-  'test/e2e/install/executable.test.ts',
-];
+/** `npm run test:long` runs them: they wait for the pauses of units, kubelet and rollouts, which takes as long as all others. */
+export const LONG: SystemdTests = {
+  systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
+  installing: ['test/e2e/install/endpoint.test.ts', 'test/e2e/install/installer.test.ts'],
+};
 
-/** Topics whose tests take half of the time of the main release. They run in one node, and the other topics in another. */
-export const SEPARATE_TOPICS = ['foresight', 'kubernetes', 'volumes'];
+const INSTALLING = [...USUAL.installing, ...LONG.installing];
+const WITH_SYSTEMD = [...USUAL.systemd, ...LONG.systemd];
+
+/** All tests that need a node with systemd. */
+export const ALL_UNDER_SYSTEMD: readonly string[] = [...WITH_SYSTEMD, ...INSTALLING];
+
+/** The topics of the main release, in groups that take about the same time. Each has a node, and the topics without a group share one. */
+export const TOPICS: readonly (readonly string[])[] = [['foresight', 'kubernetes', 'volumes'], ['resize']];
 
 /**
- * Tests for which the cgroup drivers differ. `npm test` runs them with cgroupfs, and with both drivers if they are named. `.ci/run` also
- * runs them with that of systemd.
+ * Tests for which the cgroup drivers differ. `npm test` runs them with cgroupfs, and with both drivers if they are named. `npm run
+ * nightly` runs them with that of systemd.
  */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
@@ -85,11 +101,10 @@ export interface Selection {
 export function selectFiles(words: readonly string[], root: string): Selection {
   const files = [...new Set(words.map((word) => checked(word, root)))];
   const isEndToEnd = (file: string): boolean => file.startsWith('test/e2e/');
-  const needSystemd = [...UNDER_SYSTEMD, ...BYPASS, ...INSTALLING];
   return {
     unit: files.filter((file) => !isEndToEnd(file)),
-    plain: files.filter((file) => isEndToEnd(file) && !needSystemd.includes(file)),
-    systemd: files.filter((file) => [...UNDER_SYSTEMD, ...BYPASS, ...WITH_EITHER_DRIVER].includes(file)),
+    plain: files.filter((file) => isEndToEnd(file) && !ALL_UNDER_SYSTEMD.includes(file)),
+    systemd: files.filter((file) => [...WITH_SYSTEMD, ...WITH_EITHER_DRIVER].includes(file)),
     installing: files.filter((file) => INSTALLING.includes(file)),
     needsExecutable: files.some((file) => [...INSTALLING, ...OF_THE_EXECUTABLE].includes(file)),
   };

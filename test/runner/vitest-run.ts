@@ -44,8 +44,6 @@ export interface NodeRun {
   /** Environment variables for the tests. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
-  /** The node is not bound to one processor: other nodes leave none idle. */
-  readonly isUnbound?: boolean;
   readonly say: (text: string) => void;
   readonly signal: AbortSignal;
 }
@@ -68,7 +66,6 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     exclude = [],
     title,
     timeoutMs,
-    isUnbound = false,
     say,
     signal,
   } = run;
@@ -100,7 +97,6 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       stdio: { stdout: sink, stderr: sink },
       progress: say,
       timeoutMs,
-      isUnbound,
       outDir,
       signal,
     });

@@ -87,3 +87,16 @@ test('a call that waits for the next attempt, or begins, when the shim stops end
   });
   await new Promise((resolve) => broken.close(resolve));
 });
+
+test('a call that waits for the next attempt ends at once when its caller cancels it', async () => {
+  server.forceShutdown();
+  const broken = createServer().listen(path);
+  await attempts(broken, 1);
+  const caller = new AbortController();
+  const waiting = backend.call(runtimePath('UpdateContainerResources'), NOTHING, { signal: caller.signal });
+  const start = performance.now();
+  caller.abort();
+  await expect(waiting).rejects.toMatchObject({ code: 1 });
+  expect(performance.now() - start).toBeLessThan(100);
+  await new Promise((resolve) => broken.close(resolve));
+});

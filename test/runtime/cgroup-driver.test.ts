@@ -1,5 +1,7 @@
-import { Metadata, type ServiceError, status } from '@grpc/grpc-js';
+import { status } from '@grpc/grpc-js';
 import { beforeEach, expect, test } from 'vitest';
+import type { ServiceError } from '../../src/core/errors/index.ts';
+import { Metadata } from '../../src/core/grpc/index.ts';
 import { type Backend, BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/index.ts';
 
 /** The answer of the backend to each method. An Error is thrown. */

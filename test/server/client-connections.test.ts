@@ -22,6 +22,8 @@ import {
 /** A connection whose streams end when a test calls {@link endStreams}. */
 class FakeConnection {
   readonly events: string[] = [];
+  /** Bytes that the client has not read. */
+  unsent = 0;
   #close: () => void = () => undefined;
   readonly closed = new Promise<void>((resolve) => (this.#close = resolve));
   constructor(
@@ -32,7 +34,7 @@ class FakeConnection {
 
   shutdown(): void {
     this.events.push('shutdown');
-    if (this.activeStreams === 0) this.#close();
+    if (this.activeStreams + this.unsent === 0) this.#close();
   }
   endStreams(): void {
     this.activeStreams = 0;
@@ -68,7 +70,7 @@ function open(
     refuse: (client) => refused.push(client),
     peerOf: () => peers.shift(),
     tooMany: () => undefined,
-    connectLocal: () => new PassThrough(),
+    local: { handle: () => undefined, connect: () => new PassThrough() },
     interception: interceptionOf(noInterceptors, { log: noLog, counters: noCounters, debug: false }),
     onBackend,
   });
@@ -121,6 +123,12 @@ describe('shutdown', () => {
       'shutdown,destroy',
       'shutdown,destroy',
     ]);
+  });
+
+  test('counts the answers that a client has not read as one call', async () => {
+    const { door, connections } = open([0, 2]);
+    for (const connection of connections) connection.unsent = 70_000;
+    expect(await door.shutdown(10)).toBe(3);
   });
 
   test('ends at once if there are no connections', async () => {
@@ -191,7 +199,7 @@ describe('interceptors', () => {
   });
 
   test('delay by path, and only what the handler delays', async () => {
-    const call = { request: new Uint8Array(), timeoutMs: 10 };
+    const call = { request: new Uint8Array(), timeoutMs: 10, onEnd: () => undefined };
     expect(['/a/Stats', '/a/Amended'].map((path) => interception.isDelayed?.(path))).toEqual([true, false]);
     await expect(interception.delay?.({ path: '/a/Stats', ...call })).resolves.toBeUndefined();
     expect(interception.delay?.({ path: '/a/Stats', ...call, timeoutMs: 9 })).toBeUndefined();

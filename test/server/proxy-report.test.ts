@@ -2,6 +2,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import type { Log } from '../../src/observe/index.ts';
 import { oncePerKey } from '../../src/observe/once.ts';
+import { ErrorCode } from '../../src/server/http2/errors.ts';
 import { proxyReport } from '../../src/server/proxy-report.ts';
 
 let lines: object[];
@@ -81,6 +82,19 @@ test('counts protocol errors by the name of the error code', () => {
   observer.protocolError('client', 4711, '?');
   expect(counters.snapshot().protocolErrors).toEqual({ PROTOCOL_ERROR: 1, COMPRESSION_ERROR: 1, UNKNOWN: 1 });
   expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
+});
+
+test('counts no code that does not start at 0, so that an alert sees the first error of each', () => {
+  const series = (): number => {
+    const family = counters.families.find(({ description: { name } }) => name.endsWith('_protocol_errors_total'));
+    return [...(family?.series() ?? [])].length;
+  };
+  const initial = series();
+  // These end a stream, or no connection because of an error.
+  const others: readonly number[] = [ErrorCode.NO_ERROR, ErrorCode.REFUSED_STREAM, ErrorCode.CANCEL];
+  const codes = Object.values(ErrorCode).filter((code) => !others.includes(code));
+  for (const code of [...codes, 4711]) report().protocolError('client', code, 'bad frame');
+  expect([initial, series()]).toEqual([codes.length + 1, codes.length + 1]);
 });
 
 test('counts each response that could not be amended, and logs the first one without the error message', () => {

@@ -7,6 +7,7 @@ import { MiB } from '../../src/core/quantities/index.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
+import { descriptorsOf } from '../support/cri/descriptors.ts';
 import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 
@@ -131,7 +132,7 @@ export class SoakStage {
   }
 
   get descriptors(): number {
-    return readdirSync(`/proc/${this.#pid}/fd`).length;
+    return descriptorsOf(this.#pid);
   }
 
   /** The files of the journal that belong to no present pod. */

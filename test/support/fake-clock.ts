@@ -33,7 +33,7 @@ export class FakeQuickClock implements Clock {
   }
 }
 
-/** Waits until a condition holds that only this process can bring about. */
+/** Waits until a condition holds that only this process can cause. */
 export async function eventually(holds: () => boolean, what: () => string = () => String(holds)): Promise<void> {
   for (const limit = Date.now() + 20_000; !holds(); ) {
     if (Date.now() > limit) throw new Error(`not within 20 s: ${what()}`);

@@ -12,6 +12,8 @@ export class FakeKubeletNode {
   readonly clock = new FakeClock();
   readonly counters = createCounters();
   readonly cgroups = new Map<string, FakeMemory>();
+  /** How often all pods with pending limits were listed. */
+  lists = 0;
   /** The limits that kubelet has admitted, in MiB by cgroup, for each pod. */
   readonly admitted = new Map<string, Readonly<Record<string, number>>>();
   /** Replaced when kubelet has applied limits of a pod. */
@@ -28,12 +30,20 @@ export class FakeKubeletNode {
   readonly swapAfter = new Map<CgroupPath, Limit<Bytes>>();
   /** Cgroups whose limit is the pod's own. */
   readonly podLevel = new Set<string>();
+  /** Pods for which kubelet has admitted a limit of the pod itself. */
+  readonly podLevelPending = new Set<string>();
   /** Pods with an unfinished transaction. */
   readonly unfinished = new Set<string>();
+  /** The errors of the last update of a pod that kubelet has made for its decrease. */
+  readonly refusals = new Map<string, { readonly reason: string; readonly message: string; readonly at: number }>();
+  /** Pods whose hold has ended and left its record. */
+  readonly left: string[] = [];
   /** Makes the journal unavailable. */
   journalFault: Error | undefined;
   /** Awaited before the journal has a hold. */
   beforeJournal: Promise<void> = Promise.resolve();
+  /** Awaited before the journal has the end of a hold. */
+  beforeEnd: Promise<void> = Promise.resolve();
   readonly reclaimer: DecreaseReclaimer;
   /** Awaited before the pending decreases are known. */
   beforeDecreases: () => Promise<void> = () => Promise.resolve();
@@ -76,12 +86,17 @@ export class FakeKubeletNode {
           this.journal.get(uid)?.set(cgroup, memoryHigh);
           return Promise.resolve();
         },
-        end: (uid) => {
+        end: async (uid) => {
+          await this.beforeEnd;
           this.journal.delete(uid);
-          return Promise.resolve();
         },
+        left: (uid) => void this.left.push(uid),
       },
-      pods: () => [...this.admitted.keys()],
+      pods: () => {
+        this.lists += 1;
+        return [...this.admitted.keys()];
+      },
+      isPending: (uid) => this.admitted.has(uid),
       entries: (uid) => [this.admitted.get(uid), this.actuated.get(uid)],
       decreases: async (uid) => {
         this.reads.push(uid);
@@ -101,8 +116,16 @@ export class FakeKubeletNode {
             : [];
         });
         await this.beforeDecreases();
-        return admitted && { admitted: JSON.stringify(admitted), list, swapAfter: this.swapAfter };
+        return (
+          admitted && {
+            admitted: JSON.stringify(admitted),
+            list,
+            swapAfter: this.swapAfter,
+            isPodLevel: this.podLevelPending.has(uid),
+          }
+        );
       },
+      refusalOf: (uid) => this.refusals.get(uid),
       isBusy: (uid) => this.busy.has(uid),
       idle: (uid) => (this.busy.has(uid) ? new Promise((resolve) => this.#idle.set(uid, resolve)) : Promise.resolve()),
       clock: this.clock,
@@ -155,8 +178,14 @@ export class FakeKubeletNode {
     this.admitAll(uid, { [uid]: limit });
   }
 
-  /** kubelet admits limits for cgroups of the pod, in MiB. */
+  /** kubelet admits limits for cgroups of the pod, in MiB, and asks for its usage to compare them. */
   admitAll(uid: string, limits: Readonly<Record<string, number>>): void {
+    this.admitUncompared(uid, limits);
+    void this.reclaimer.comparable(uid, 'cadvisor');
+  }
+
+  /** kubelet admits limits for cgroups of the pod, in MiB, and does nothing more yet: it kills a container first, or it never tries. */
+  admitUncompared(uid: string, limits: Readonly<Record<string, number>>): void {
     this.admitted.set(uid, limits);
     this.reclaimer.check();
   }
@@ -185,6 +214,13 @@ export class FakeKubeletNode {
   release(uid: string): void {
     this.busy.delete(uid);
     this.#idle.get(uid)?.();
+  }
+
+  /** An update of kubelet takes the pod's lock, and fails. */
+  async refuse(uid: string, reason: string, message: string): Promise<void> {
+    await this.take(uid);
+    this.refusals.set(uid, { reason, message, at: this.clock.wallTime() });
+    this.release(uid);
   }
 
   /** Completes all work that does not wait for time. */

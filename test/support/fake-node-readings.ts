@@ -42,6 +42,7 @@ const podOf = (pod: PodSummary['pod'], { limits, containers, volumes = [], lastE
     outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
     lastError,
   },
+  history: [],
 });
 
 const pods: readonly PodSummary[] = [
@@ -77,6 +78,7 @@ const pods: readonly PodSummary[] = [
   {
     pod: identity('default', 'ending', ids[4]!),
     view: { reason: 'CGROUP_UNAVAILABLE', message: '/sys/fs/cgroup/kubepods/podending/memory.max: ENOENT' },
+    history: [],
   },
 ];
 

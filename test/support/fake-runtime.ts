@@ -228,11 +228,15 @@ export class FakeRuntime {
   }
 
   /** Adds a container that the runtime reports, in addition to those of {@link makePod}. */
-  describeContainer(id: string, status: Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>): void {
+  describeContainer(
+    id: string,
+    status: Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>,
+    pid = 0,
+  ): void {
     const others = this.#responders.get('ContainerStatus');
     this.on('ContainerStatus', (request) => {
       if (decode('ContainerStatusRequest', request).container_id !== id) return others?.(request) ?? Buffer.alloc(0);
-      const info = { sandboxID: SANDBOX, pid: 0 };
+      const info = { sandboxID: SANDBOX, pid };
       return encode('ContainerStatusResponse', { status: { id, ...status }, info: { info: JSON.stringify(info) } });
     });
   }

@@ -1,3 +1,5 @@
+import { type WeightFormula, weightOfShares } from '../../src/cgroups/index.ts';
+import { cpuShares } from '../../src/core/quantities/index.ts';
 import { type Messages, type Partially, decode, encode } from '../../src/runtime/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
 
@@ -10,6 +12,8 @@ export class FakeStoringRuntime {
   readonly #stored = new Map<string, Messages['LinuxContainerResources']>();
   /** The updates that the shim has asked for. */
   readonly asked: Messages['LinuxContainerResources'][] = [];
+  /** How the runtime converts shares. */
+  formula: WeightFormula = 'new';
 
   constructor(runtime: FakeRuntime) {
     this.#runtime = runtime;
@@ -71,6 +75,8 @@ export class FakeStoringRuntime {
     if (swap !== 0n) put('memory.swap.max', swap === -1n ? 'max' : swap - memory);
     if (memory !== 0n) put('memory.max', memory === -1n ? 'max' : memory);
     if (cpu_quota !== 0n) put('cpu.max', `${cpu_quota === -1n ? 'max' : cpu_quota} ${linux.cpu_period}`);
+    if (linux.cpu_shares !== 0n)
+      put('cpu.weight', String(weightOfShares(cpuShares(Number(linux.cpu_shares)), this.formula)));
     if (linux.cpuset_cpus !== '') put('cpuset.cpus', linux.cpuset_cpus);
     if (linux.cpuset_mems !== '') put('cpuset.mems', linux.cpuset_mems);
     // As crun does. runc ignores them.

@@ -21,7 +21,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 function script(): string {
   const unit = readFileSync('systemd/cri-resize-shim-fallback.service', 'utf8');
   const [, text] = /^ExecStart=\/bin\/sh -c '((?:[^']|\n)*)'$/m.exec(unit)!;
-  return text!.replaceAll('\\\n', ' ').replaceAll('$$', '$');
+  return text!.replaceAll('\\\n', ' ').replaceAll('$$', '$').replaceAll('%%', '%');
 }
 
 interface Node {
@@ -33,19 +33,25 @@ interface Node {
   readonly socket?: boolean;
   /** Whether a start of the shim succeeds. */
   readonly starts?: boolean;
+  /** How many times as long as asked a sleep takes: the node is busy. */
+  readonly slowness?: number;
 }
 
 /** Returns what the script does: calls of systemctl that change something, and seconds of sleep. */
-async function run({ states, served = 0, failures, socket = true, starts = false }: Node) {
+async function run({ states, served = 0, failures, socket = true, starts = false, slowness = 1 }: Node) {
   const put = (name: string, text: string): void => {
     writeFileSync(join(folder, 'bin', name), `#!/bin/sh\n${text}\n`);
     chmodSync(join(folder, 'bin', name), 0o755);
   };
-  const [log, left] = [join(folder, 'log'), join(folder, 'states')];
+  const [log, left, uptime] = [join(folder, 'log'), join(folder, 'states'), join(folder, 'uptime')];
   writeFileSync(log, '');
+  writeFileSync(uptime, '1000.09 500.00\n');
   writeFileSync(left, `${states.join('\n')}\n`);
   if (failures !== undefined) writeFileSync(join(folder, 'failures'), `${failures}\n`);
-  put('sleep', `echo "$1" >>${log}`);
+  put(
+    'sleep',
+    `echo "$1" >>${log}; read -r up idle <${uptime}; echo "$((\${up%.*} + ${slowness} * $1)).09 0.00" >${uptime}`,
+  );
   put(
     'systemctl',
     `case "$*" in
@@ -59,7 +65,7 @@ show*)
 esac`,
   );
   const env = { PATH: `${join(folder, 'bin')}:${process.env['PATH']}`, RUNTIME_DIRECTORY: folder };
-  await execa('/bin/sh', ['-c', script()], { env });
+  await execa('/bin/sh', ['-c', script().replaceAll('/proc/uptime', uptime)], { env });
   const did = readFileSync(log, 'utf8').trim().split('\n');
   return { did, failures: readFileSync(join(folder, 'failures'), 'utf8').trim() };
 }
@@ -106,6 +112,17 @@ test('a start that hangs is bypassed after 4 s, and not started a second time', 
   const { did } = await run({ states: [...Array<string>(8).fill('activating'), 'active'], failures: 0 });
   expect(did).toEqual(['1', '1', '1', '1', ...BYPASSES, '5', '5', '5', '5']);
 });
+
+test.each([
+  [2, ['1', '1']],
+  [5, ['1']],
+])(
+  'on a node that is so busy that a second takes %d, a start that hangs is bypassed after 4 s',
+  async (slowness, waits) => {
+    const { did } = await run({ states: [...Array<string>(8).fill('activating'), 'inactive'], failures: 0, slowness });
+    expect(did.slice(0, did.indexOf('5'))).toEqual([...waits, ...BYPASSES]);
+  },
+);
 
 test('a shim that was stopped is bypassed and not started', async () => {
   expect((await run({ states: ['inactive'], failures: 0 })).did).toEqual(['1', '1', ...BYPASSES, '5']);

@@ -30,8 +30,10 @@ test('the socket of the last start is read as it was written', async () => {
     await writeBypassTarget(file, socket, noLog);
     expect(await lastBypassTarget(env)).toBe(socket);
   }
-  writeFileSync(file, 'something else\n');
-  expect(await lastBypassTarget(env)).toBeUndefined();
+  for (const text of ['something else\n', 'CRI_RESIZE_SHIM_BYPASS_TO="relative.sock"\n']) {
+    writeFileSync(file, text);
+    expect(await lastBypassTarget(env)).toBeUndefined();
+  }
   expect(env).toEqual({ CRI_RESIZE_SHIM_BYPASS_FILE: file });
 });
 

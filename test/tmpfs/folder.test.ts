@@ -1,9 +1,9 @@
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MemoryVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { MiB, bytes } from '../../src/core/quantities/index.ts';
 
 // Without root nothing can be mounted: these are the rejections before a mount. For the others see
 // test/e2e/volumes/tmpfs.test.ts and tmpfs-mounts.test.ts.
@@ -25,7 +25,7 @@ afterEach(() => rmSync(base, { recursive: true }));
 
 const expectRejection = async (error: object): Promise<void> => {
   expect(() => volumes.measure(cache)).toThrow(expect.objectContaining(error));
-  await expect(volumes.remount(cache, bytes(2 ** 20))).rejects.toMatchObject(error);
+  await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject(error);
 };
 
 describe('a volume', () => {
@@ -63,5 +63,32 @@ describe('a volume', () => {
     expect(() => through.list()).toThrow(
       expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE', context: { errno: 'ENOENT' } }),
     );
+  });
+});
+
+describe('the volumes of many pods', () => {
+  test('are found with one reading of the mount table, and with none if no pod has a folder for volumes', () => {
+    for (const uid of ['u2', 'u3'])
+      mkdirSync(dirname(volumeMountPoint(kubeletRoot, { podUid: uid, name: 'cache' })), { recursive: true });
+    const survey = vi.spyOn(volumes, 'survey');
+    const atOnce = volumes.atOnce();
+    expect(atOnce.ofPod('without-folder')).toEqual([]);
+    expect(survey).not.toHaveBeenCalled();
+    for (const uid of [podUid, 'u2', 'u3', podUid]) expect(atOnce.ofPod(uid)).toEqual([]);
+    expect(survey).toHaveBeenCalledTimes(1);
+    expect(() => atOnce.measure(cache)).toThrow(expect.objectContaining({ reason: 'UNKNOWN_VOLUME' }));
+  });
+
+  test('are looked for again if they are not mounted as the table says, and the error of the table is that of each pod', () => {
+    const survey = vi.spyOn(volumes, 'survey');
+    const mount = { ...cache, mountPoint: cachePath, device: '0:1' };
+    survey.mockReturnValueOnce({ volumes: [mount], refused: [] });
+    expect(volumes.atOnce().ofPod(podUid)).toEqual([]);
+    expect(survey).toHaveBeenCalledTimes(2);
+    survey.mockImplementation(() => {
+      throw new Error('no table');
+    });
+    const atOnce = volumes.atOnce();
+    for (const uid of [podUid, podUid]) expect(() => atOnce.ofPod(uid)).toThrow('no table');
   });
 });

@@ -1,17 +1,24 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { execFileSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { join, resolve } from 'node:path';
+import { Client, Metadata, compressionAlgorithms, credentials, status } from '@grpc/grpc-js';
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { runtimePath } from '../../src/runtime/index.ts';
+import { Program } from '../support/daemon/daemon-program.ts';
+import { FakeBackend, RawClient } from '../support/daemon/fake-backend.ts';
 
 /** The output of tools/build.mjs. */
 let folder: string;
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
 
 beforeAll(() => {
-  folder = mkdtempSync(join(tmpdir(), 'built-'));
+  // Below node_modules, so that koffi, which stays outside the bundles, is found.
+  const cache = resolve('node_modules/.cache');
+  mkdirSync(cache, { recursive: true });
+  folder = mkdtempSync(join(cache, 'built-'));
   execFileSync(process.execPath, ['tools/build.mjs', folder]);
-}, 120_000);
+});
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Returns the files that each start reads: the daemon's file and its static imports, with theirs. */
@@ -43,6 +50,80 @@ test('metrics, health checks and status page are in files that are read only wit
   expect(serving.length).toBeGreaterThan(0);
   const atStart = filesAtStart();
   expect(serving.filter((name) => atStart.has(name))).toEqual([]);
+});
+
+test('grpc-js is in files that are read only with the first client that needs it', () => {
+  const files = readdirSync(join(folder, 'chunks')).filter((name) => name.endsWith('.js'));
+  const withGrpc = files.map((name) => `chunks/${name}`).filter((name) => text(name).includes('grpc-node-js'));
+  expect(withGrpc).toHaveLength(1);
+  const atStart = filesAtStart();
+  expect(withGrpc.filter((name) => atStart.has(name))).toEqual([]);
+  expect([...atStart].filter((name) => /node:http2|require\("http2"\)/.test(text(name)))).toEqual([]);
+});
+
+test('modules of Node that take much memory and are rarely needed are not loaded at start', () => {
+  const loads =
+    /(?:from|import|require\()"(?:node:)?(?:assert|cluster|crypto|http|http2|https|process|tls|worker_threads|zlib)"/;
+  expect([...filesAtStart()].filter((name) => loads.test(text(name)))).toEqual([]);
+});
+
+/** Logs at SIGUSR2 whether node:http2 is loaded, which grpc-js needs. */
+const PRELOAD = `data:text/javascript,${encodeURIComponent(`
+  process.on('SIGUSR2', () => {
+    const isLoaded = process.moduleLoadList.includes('NativeModule http2');
+    console.error(JSON.stringify({ level: 'info', msg: isLoaded ? 'http2 is loaded' : 'http2 is not loaded' }));
+  });
+`)}`;
+
+/** Starts the daemon that was built, and a backend. */
+async function startBuilt(): Promise<{ program: Program; socket: string }> {
+  const sockets = mkdtempSync(join(tmpdir(), 'built-'));
+  const backend = await FakeBackend.listen(join(sockets, 'backend.sock'));
+  const socket = join(sockets, 'cri.sock');
+  const args = ['--listen', `unix://${socket}`, '--container-runtime-endpoint', `unix://${sockets}/backend.sock`];
+  const env = { NODE_OPTIONS: `--import=${PRELOAD}` };
+  const resize = ['--resize-listen', `unix://${sockets}/resize.sock`];
+  const program = new Program(join(folder, 'cri-resize-shim.js'), [...args, ...resize], { env });
+  onTestFinished(async () => {
+    program.kill('SIGKILL');
+    await program.exited;
+    backend.close();
+    rmSync(sockets, { recursive: true });
+  });
+  await program.logged('serving');
+  return { program, socket };
+}
+
+/** Makes a compressed call, which the proxy leaves to a grpc-js server. Returns its status. */
+function compressedCall(client: Client, method: string): Promise<number> {
+  const raw = (bytes: Buffer): Buffer => bytes;
+  const path = runtimePath(method);
+  return new Promise((done) => {
+    client.makeUnaryRequest(path, raw, raw, Buffer.alloc(1000), new Metadata(), (error) => done(error?.code ?? 0));
+  });
+}
+
+test('grpc-js is loaded with the first call that needs it, not at start and not for kubelet’s calls', async () => {
+  const { program, socket } = await startBuilt();
+  const kubelet = new RawClient(socket);
+  const other = new Client(`unix:${socket}`, credentials.createInsecure(), {
+    'grpc.default_compression_algorithm': compressionAlgorithms.gzip,
+  });
+  onTestFinished(() => {
+    kubelet.close();
+    other.close();
+  });
+  // Forwarded: the backend lacks it.
+  expect(await kubelet.code(runtimePath('Version'))).toBe(status.UNIMPLEMENTED);
+  expect(await kubelet.code(runtimePath('ContainerStatus'))).toBe(status.OK);
+  // Handled: the answer is the error of the shim's own client.
+  expect(await kubelet.code(runtimePath('UpdateContainerResources'), '\n\x01c')).toBe(status.UNIMPLEMENTED);
+  program.kill('SIGUSR2');
+  await program.logged('http2 is not loaded');
+
+  expect(await compressedCall(other, 'UpdateContainerResources')).not.toBe(status.OK);
+  program.kill('SIGUSR2');
+  await program.logged('http2 is loaded');
 });
 
 test('the manual page is in the folder of resizectl', () => {

@@ -56,14 +56,12 @@ export async function makeDeb(facts: Facts, { tree, node, sbom, target }: DebPar
     }
     write('usr/share/man/man1/resizectl.1.gz', gzipped(readFileSync(join(tree, 'dist/resizectl.1'))));
     for (const [shell, file] of Object.entries(completions)) write(file, await completion(tree, shell));
-    write('etc/cri-resize-shim/config.yaml', configurationExample({ isCommentedOut: true }));
-    write('etc/default/cri-resize-shim', 'CRI_RESIZE_SHIM_FLAGS="--config /etc/cri-resize-shim/config.yaml"\n');
+    for (const [path, text] of Object.entries(initialFiles())) write(`usr/share/cri-resize-shim${path}`, text);
     write('usr/share/doc/cri-resize-shim/copyright', readFileSync(join(tree, 'LICENSE')));
     write('usr/share/doc/cri-resize-shim/copyright.node.gz', gzipped(readFileSync(node.license)));
     write('usr/share/doc/cri-resize-shim/sbom.cdx.json.gz', gzipped(readFileSync(sbom)));
-    for (const script of ['postinst', 'prerm', 'postrm'])
+    for (const script of ['preinst', 'postinst', 'prerm', 'postrm'])
       write(`DEBIAN/${script}`, readFileSync(join(facts.root, 'tools/packaging/debian', script)), 0o755);
-    write('DEBIAN/conffiles', '/etc/cri-resize-shim/config.yaml\n/etc/default/cri-resize-shim\n');
     write('DEBIAN/control', control(facts));
     const file = join(target, `${facts.name}_${facts.version}_${architectureOf(facts)}.deb`);
     // As small as with gzip in a tenth of the time. dpkg supports it from 1.21.18 (Debian 12) on.
@@ -73,6 +71,12 @@ export async function makeDeb(facts: Facts, { tree, node, sbom, target }: DebPar
     rmSync(root, { recursive: true });
   }
 }
+
+/** Files that postinst creates from copies in /usr/share/cri-resize-shim if they do not exist. */
+const initialFiles = (): Readonly<Record<string, string>> => ({
+  '/etc/cri-resize-shim/config.yaml': configurationExample({ isCommentedOut: true }),
+  '/etc/default/cri-resize-shim': 'CRI_RESIZE_SHIM_FLAGS="--config /etc/cri-resize-shim/config.yaml"\n',
+});
 
 /** Makes a program start with a given Node instead of the one in PATH. */
 function startWith(node: string, program: string): void {

@@ -1,4 +1,5 @@
 import protobuf from 'protobufjs/light.js';
+import { encodeMessage } from '../../core/protobuf/index.ts';
 import resize from './resize.proto.json' with { type: 'json' };
 
 /**
@@ -214,7 +215,7 @@ function typeOf(name: string): protobuf.Type {
 
 /** Encodes a request for a client. Absent fields are not sent. */
 export function encodeRequest(name: keyof Requests, message: object): Buffer {
-  return encoded(name, message);
+  return encodeMessage(typeOf(name), message);
 }
 
 /**
@@ -242,11 +243,5 @@ export function decodeRequest<Name extends keyof Requests>(name: Name, bytes: Ui
 
 /** Encodes a response. */
 export function encodeResponse<Name extends keyof Responses>(name: Name, message: Responses[Name]): Buffer {
-  return encoded(name, message);
-}
-
-function encoded(name: string, message: object): Buffer {
-  const type = typeOf(name);
-  const bytes = type.encode(type.fromObject(message)).finish();
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return encodeMessage(typeOf(name), message);
 }

@@ -45,6 +45,8 @@ export interface HeldUsage {
    * the errors of reading and writing.
    */
   look(): Promise<HeldLook>;
+  /** Lowers usage below the target again: it may have grown while `lower` waited. Rejects as {@link lowerUsage} does. */
+  lowerAgain(): Promise<void>;
 }
 
 export interface HeldLook {
@@ -104,7 +106,10 @@ export async function lowerUsage(
     time.throwIfAborted();
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
-    await options.lower?.({ look: () => lookAt(tree, cgroup, { target, swapAfter }, high) });
+    await options.lower?.({
+      look: () => lookAt(tree, cgroup, { target, swapAfter }, high),
+      lowerAgain: () => reclaim.runAgain(),
+    });
     await high.restore(undefined, options.newHigh);
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
     return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
@@ -148,7 +153,7 @@ class Reclaim {
   #idle = 0;
   /** Whether to reclaim by lowering memory.high: kernels before 5.19 have no memory.reclaim, and reclaim before that write returns. */
   #isByHigh = false;
-  readonly #growth = new Growth();
+  #growth = new Growth();
   readonly time: TimeLimit;
 
   constructor(
@@ -173,6 +178,14 @@ class Reclaim {
       // polls: immediately after progress, otherwise at most 100 times per second, and soon only 5 times.
       if (got === 'less' || this.#idle > 0) await this.time.pause(pauseAfter(this.#idle));
     }
+  }
+
+  /** Runs after a pause, of which nothing is known: observes decreases and growth from now on. */
+  async runAgain(): Promise<void> {
+    this.#idle = 0;
+    this.#lowest = Infinity;
+    this.#growth = new Growth();
+    await this.run(this.tree.readMemoryCurrent(this.cgroup));
   }
 
   /** Returns the usage to reach. Throws MEMORY_NOT_RECLAIMABLE and RECLAIM_TIMEOUT. */

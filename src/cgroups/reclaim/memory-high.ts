@@ -84,8 +84,9 @@ export class TemporaryMemoryHigh {
   }
 
   /**
-   * Lowers memory.high to at most `most` (see {@link markedHigh}), never raises it. Returns the value in force afterwards. If {@link restore} was called during
-   * the write, restores memory.high again. Throws the errors of reading and writing.
+   * Lowers memory.high to at most `most` (see {@link markedHigh}), never raises it. Returns the value in force
+   * afterwards. If {@link restore} was called during the write, restores memory.high again. Throws the errors of
+   * reading and writing.
    */
   async lowerTo(most: Bytes): Promise<Limit<Bytes>> {
     const limit = markedHigh(most);

@@ -2,4 +2,3 @@
 export { Busctl } from './busctl.ts';
 export type { Systemd, UnitState } from './busctl.ts';
 export { DriverCgroupTree } from './tree.ts';
-export type { DriverTreeOptions } from './tree.ts';

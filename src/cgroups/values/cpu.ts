@@ -38,6 +38,7 @@ export function assertCpuMax({ quota, period }: CpuMax): void {
   }
 }
 
+/** Whether quota and period are equal, also without a quota: the content of the file is the same. */
 export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
 
 /**

@@ -23,10 +23,7 @@ export {
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
   MAX_CPU_QUOTA,
-  MAX_CPU_WEIGHT,
-  MIN_CPU_PERIOD,
   MIN_CPU_QUOTA,
-  MIN_CPU_WEIGHT,
   assertCpuMax,
   isSameCpuMax,
   parseCpuMax,
@@ -42,8 +39,8 @@ export {
   parseSize,
   unreclaimableOf,
 } from './memory.ts';
-export type { MemoryLimitFile, MemoryStat } from './memory.ts';
+export type { MemoryStat } from './memory.ts';
 export { holdsSetting, restoringSetting } from './settings.ts';
-export { assertUnified, assertUnifiedKey, isSameUnified, isUnifiedKey, sizeInBytes } from './unified.ts';
-export { encodeWrite, raisesLimit } from './write.ts';
+export { assertUnified, isSameUnified, isUnifiedKey, sizeInBytes } from './unified.ts';
+export { encodeWrite, isQuickWrite } from './write.ts';
 export type { CgroupWrite } from './write.ts';

@@ -1,13 +1,13 @@
 /** Reads and formats the files of the memory controller. Sizes are in bytes. */
-import { bytes } from '../../core/quantities/index.ts';
+import { PAGE_SIZE, bytes } from '../../core/quantities/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { unexpectedContent } from './unexpected.ts';
 
 /**
- * The minimum limit in bytes, a page on most machines. The kernel rounds less down to 0, which kills every process
+ * The minimum limit in bytes, a page. The kernel rounds less down to 0, which kills every process
  * (mm/page_counter.c, page_counter_memparse).
  */
-export const MIN_MEMORY_LIMIT = bytes(4096);
+export const MIN_MEMORY_LIMIT = PAGE_SIZE;
 
 /** The files of the memory controller that contain a size or `max`. */
 export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
@@ -51,6 +51,7 @@ export function parseSize(text: string, file: string): Bytes {
   return bytes(value);
 }
 
+/** Returns a memory limit as the kernel's files have it: bytes or `max`. */
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
 /** Returns a size as the kernel has it as a limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */

@@ -42,7 +42,7 @@ export function holdsSetting(key: string, asked: string, found: string, machine:
   const unit = HUGE_PAGES.test(key) ? hugePageSize(key) : SIZES.test(key) ? BigInt(machine.pageSize) : undefined;
   if (unit !== undefined) return isSameSize(wanted, has, unit);
   if (LISTS.test(key)) return isSameList(wanted, has, machine.lastPossible(key === 'cpuset.cpus' ? 'cpu' : 'node'));
-  if (key === 'cpu.max') return isSameCpuMax(wanted, has);
+  if (key === 'cpu.max') return holdsCpuMax(wanted, has);
   if (key in NO_VALUE) return hasLine(key, wanted, has);
   return WORDS.test(key) ? false : undefined;
 }
@@ -75,8 +75,8 @@ function sizeOf(text: string): bigint | 'max' | undefined {
   return size !== undefined && size >= UNLIMITED ? 'max' : size;
 }
 
-/** A write without a period keeps the period. */
-function isSameCpuMax(asked: string, found: string): boolean {
+/** Whether cpu.max holds what was written: a write without a period keeps the period. */
+function holdsCpuMax(asked: string, found: string): boolean {
   const [quota, period] = asked.split(/\s+/);
   const [foundQuota, foundPeriod] = found.split(/\s+/);
   return quota === foundQuota && (period === undefined || quota === 'max' || period === foundPeriod);

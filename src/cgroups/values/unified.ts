@@ -49,9 +49,12 @@ export function isSameUnified(asked: string, found: string): boolean {
   return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
 }
 
-/** Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text. */
+/**
+ * Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text, and for a leading 0, with which the
+ * kernel reads an octal number. The size may be more than the kernel can hold in 64 bits.
+ */
 export function sizeInBytes(text: string): bigint | undefined {
-  const [, digits, suffix = ''] = /^(\d{1,19})([kmgtpe]?)$/i.exec(text) ?? [];
+  const [, digits, suffix = ''] = /^(0|[1-9]\d{0,19})([kmgtpe]?)$/i.exec(text) ?? [];
   if (digits === undefined) return undefined;
   return BigInt(digits) << BigInt(suffix === '' ? 0 : 10 * ('kmgtpe'.indexOf(suffix.toLowerCase()) + 1));
 }

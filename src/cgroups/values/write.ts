@@ -10,11 +10,16 @@ export type CgroupWrite =
   | { readonly file: 'cpu.weight'; readonly value: CpuWeight }
   | { readonly file: 'unified'; readonly key: string; readonly value: string };
 
-/** Whether a write raises a memory limit: the kernel then only sets a variable, without reclaim. */
-export function raisesLimit(step: CgroupWrite, before: string): boolean {
+/**
+ * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without `reclaims` for one
+ * that is lowered.
+ * @param reclaims whether a write that lowers a memory limit reclaims before it returns; see CgroupFiles.write
+ */
+export function isQuickWrite(step: CgroupWrite, before: string, reclaims: boolean): boolean {
+  if (step.file === 'cpu.weight') return true;
   if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
   const now = parseLimit(before, step.file);
-  return now !== 'max' && (step.value === 'max' || step.value > now);
+  return !reclaims || (now !== 'max' && (step.value === 'max' || step.value > now));
 }
 
 interface EncodedWrite {

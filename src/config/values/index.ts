@@ -1,5 +1,5 @@
 /** Readers of the values of settings, from text, and the forms that errors and the documentation name. */
-export { type Bind, bind, bindForm } from './bind.ts';
+export { bind, bindForm } from './bind.ts';
 export { duration, durationForm, durationPattern, parseDuration } from './duration.ts';
 export { kubeconfig, kubeconfigForm, nodeName, nodeNameForm, nodeNamePattern } from './kubernetes.ts';
 export { mode, modeForm, modePattern } from './mode.ts';

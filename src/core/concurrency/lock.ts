@@ -1,3 +1,5 @@
+import { TimeLimit } from './time-limit.ts';
+
 /** Identifies a request that a later one may replace while it waits. */
 export interface Slot {
   /** The object that the request changes, such as a container ID. Only requests of the same name replace each other. */
@@ -56,6 +58,40 @@ export class KeyedLock {
       void this.#runQueue(key, waiting);
     } else {
       queue.push(waiting);
+    }
+    return waiting.outcome as Promise<Result>;
+  }
+
+  /**
+   * Runs `action` as {@link run} does. Rejects with `late` when its turn has not come at the deadline, by steadyNow: then it does not run.
+   * An action that has begun may take longer.
+   */
+  async runBy<Result>(
+    key: string,
+    action: () => Promise<Result>,
+    deadline: number,
+    late: () => Error,
+  ): Promise<Result> {
+    const queue = this.#queues.get(key);
+    if (queue === undefined) return this.run(key, action);
+    const begun = Promise.withResolvers<true>();
+    const begin = (): Promise<Result> => {
+      begun.resolve(true);
+      return action();
+    };
+    const waiting = waitingFor(begin, undefined);
+    queue.push(waiting);
+    const time = new TimeLimit(deadline);
+    try {
+      if ((await time.orOver(begun.promise)) === undefined) {
+        const place = queue.indexOf(waiting);
+        if (place >= 0) {
+          queue.splice(place, 1);
+          throw late();
+        }
+      }
+    } finally {
+      time.close();
     }
     return waiting.outcome as Promise<Result>;
   }

@@ -2,26 +2,20 @@
  * The shim's own errors. Code that detects a problem throws a {@link ShimError} with the place and the values; src/grpc maps
  * it to a gRPC status.
  */
-export { isServiceError } from './service-error.ts';
-export { suggestion } from './suggestion.ts';
+import { Code } from '../grpc/index.ts';
 
-/** gRPC status codes of the shim's own errors, by their numbers on the wire. */
-export const Code = {
-  INVALID_ARGUMENT: 3,
-  DEADLINE_EXCEEDED: 4,
-  NOT_FOUND: 5,
-  RESOURCE_EXHAUSTED: 8,
-  FAILED_PRECONDITION: 9,
-  ABORTED: 10,
-  INTERNAL: 13,
-  UNAVAILABLE: 14,
-} as const;
-export type Code = (typeof Code)[keyof typeof Code];
+export { Code };
+export { Exit } from './exit-codes.ts';
+export { type ServiceError, isServiceError } from './service-error.ts';
+export { nearest, suggestion } from './suggestion.ts';
 
 /** Stable reasons, sent as google.rpc.ErrorInfo.reason and documented in docs/errors.md. Released reasons are never renamed. */
 export const Reason = {
   INVALID_VALUE: 'INVALID_VALUE',
   UNKNOWN_POD: 'UNKNOWN_POD',
+  POD_ENDED: 'POD_ENDED',
+  SANDBOX_ENDED: 'SANDBOX_ENDED',
+  NO_RUNNING_CONTAINER: 'NO_RUNNING_CONTAINER',
   UNKNOWN_CONTAINER: 'UNKNOWN_CONTAINER',
   UNKNOWN_VOLUME: 'UNKNOWN_VOLUME',
   INIT_CONTAINER_ENDED: 'INIT_CONTAINER_ENDED',
@@ -55,6 +49,7 @@ export const Reason = {
   OVERLOADED: 'OVERLOADED',
   BACKEND_UNAVAILABLE: 'BACKEND_UNAVAILABLE',
   BACKEND_FAILED: 'BACKEND_FAILED',
+  STREAMS_UNAVAILABLE: 'STREAMS_UNAVAILABLE',
   UNKNOWN_SERVICE: 'UNKNOWN_SERVICE',
   STOPPING: 'STOPPING',
   SUPERSEDED: 'SUPERSEDED',
@@ -77,6 +72,8 @@ export interface ErrorContext {
   readonly found?: string;
   /** Name of the kernel's error, such as EBUSY or EINVAL. */
   readonly errno?: string;
+  /** Where the knowledge of a pod's containers comes from, if it is complete: the pod has no others (`spec`, `kubelet-state`). */
+  readonly source?: string;
 }
 
 export class ShimError extends Error {
@@ -90,6 +87,20 @@ export class ShimError extends Error {
   ) {
     super(message, options);
   }
+}
+
+/** Whether a rollback failed: values of the pod, or of its cgroups, are left as they were changed. */
+export const isRollbackFailure = (error: unknown): boolean =>
+  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
+
+/** Longest part of an invalid value that an error quotes, in characters. */
+const LONGEST_QUOTE = 64;
+
+/** Returns an INVALID_VALUE error that names the field, quotes the value, cut to 64 characters, and says what is wrong with it. */
+export function invalidValue(field: string, value: string, why: string, context: ErrorContext = {}): ShimError {
+  const asked = value.length > LONGEST_QUOTE ? `${value.slice(0, LONGEST_QUOTE)}...` : value;
+  const message = `${field}: ${JSON.stringify(asked)}: ${why}`;
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { ...context, asked });
 }
 
 /** Returns the errno name of a Node system error, such as ENOENT; undefined for other errors. */

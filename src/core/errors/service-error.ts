@@ -1,6 +1,16 @@
-import type { ServiceError } from '@grpc/grpc-js';
+import type { Metadata } from '../grpc/index.ts';
 
-/** Whether this is a gRPC error of grpc-js's client. */
+/** The error of a failed gRPC call. */
+export interface ServiceError extends Error {
+  /** The status code. */
+  readonly code: number;
+  /** The status message. */
+  readonly details: string;
+  /** The trailers. */
+  readonly metadata: Metadata;
+}
+
+/** Whether this is the error of a failed gRPC call. */
 export function isServiceError(error: unknown): error is ServiceError {
   return (
     error instanceof Error &&

@@ -1,19 +1,37 @@
 /** Names further than this from each other are not similar: edits, of at least three characters each. */
 const MAX_EDITS = 2;
 
+/** Longer names are not compared: the time grows with the product of both lengths, and a caller may give any name. */
+const LONGEST = 64;
+
 /**
- * Returns `: did you mean web?` for the name that is most similar to the given one; an empty string if none is.
+ * Returns the name that is most similar to the given one. Undefined if none is.
  * @param names the existing names
+ * @param simplify returns what of a name is compared, such as the name in lower case
  */
-export function suggestion(given: string, names: readonly string[]): string {
-  // The distance takes time by the product of the lengths, and what is given comes from a caller.
-  if (given.length > 64) return '';
+export function nearest(
+  given: string,
+  names: readonly string[],
+  simplify = (name: string): string => name,
+): string | undefined {
+  if (given.length > LONGEST) return undefined;
+  const simple = simplify(given);
   const near = [...new Set(names)]
-    .filter((name) => name.length <= 64)
-    .map((name) => ({ name, edits: distance(given, name) }))
-    .filter(({ name, edits }) => edits <= Math.min(MAX_EDITS, Math.ceil(name.length / 3)) || isPart(given, name))
+    .filter((name) => name.length <= LONGEST)
+    .map((name) => ({ name, simplified: simplify(name) }))
+    .map(({ name, simplified }) => ({ name, simplified, edits: distance(simple, simplified) }))
+    .filter(
+      ({ name, simplified, edits }) =>
+        edits <= Math.min(MAX_EDITS, Math.ceil(simplified.length / 3)) || isPart(given, name),
+    )
     .sort((one, other) => one.edits - other.edits || (one.name < other.name ? -1 : 1));
-  return near[0] === undefined ? '' : `: did you mean ${near[0].name}?`;
+  return near[0]?.name;
+}
+
+/** Returns `: did you mean web?` for the name that is most similar to the given one; an empty string if none is. */
+export function suggestion(given: string, names: readonly string[]): string {
+  const name = nearest(given, names);
+  return name === undefined ? '' : `: did you mean ${name}?`;
 }
 
 const isPart = (given: string, name: string): boolean => given.length >= 3 && name.includes(given);

@@ -1,11 +1,14 @@
+import { MiB } from '../quantities/index.ts';
 import { errnoOf } from '../errors/index.ts';
-import { collectAll } from './collect.ts';
+import { collectAll, collectCode } from './collect.ts';
+import { type Madvise, type Mapping, programMappings, unmap } from './file-pages.ts';
 
-const MIB = 1_048_576;
 /** Milliseconds between two looks at the resident memory. */
-export const CHECK_MS = 10_000;
+export const CHECK_MS = 5_000;
 /** Bytes of resident memory above the least known from which memory is released. */
-export const MARGIN = 16 * MIB;
+export const MARGIN = 16 * MiB;
+/** Bytes that resident memory grows by between two looks although no burst goes on. */
+const NOISE = MiB;
 
 /** What {@link MemoryRelease} reads and does. */
 export interface MemoryParts {
@@ -13,18 +16,25 @@ export interface MemoryParts {
   readonly rss: () => number;
   /** Collects all garbage. */
   readonly collect: () => void;
+  /** Collects all garbage, and compiled code: most has only run at the start. */
+  readonly collectCode: () => void;
   /** Returns free memory of the allocator to the kernel. */
   readonly trim: () => void;
+  /** Unmaps pages of the program's file, most of which only the start has used. */
+  readonly unmap: () => void;
 }
 
 /**
- * Returns the memory that a burst of clients has taken, once the burst is over. By itself, V8 collects nothing in an idle process, and
- * glibc keeps free memory between pieces that are in use. Takes about 6 ms of processor time, once after a burst.
+ * Returns the memory that the start or a burst of clients has taken, once it is over. By itself, V8 collects nothing in an idle process,
+ * and glibc keeps free memory between pieces that are in use. Calls wait during a collection, of which there
+ * is one after the start, and one after each burst.
  */
 export class MemoryRelease {
-  #least = Infinity;
+  /** The least memory since the start was released. */
+  #least: number | undefined;
   #last = -1;
   #isCollected = false;
+  #isUnmapped = false;
   readonly #parts: MemoryParts;
 
   constructor(parts: MemoryParts) {
@@ -36,15 +46,22 @@ export class MemoryRelease {
     if (this.#isCollected) {
       this.#isCollected = false;
       this.#parts.trim();
+      const isFirst = this.#least === undefined;
+      if (isFirst) this.#parts.unmap();
       this.#least = this.#last = this.#parts.rss();
+      this.#isUnmapped = isFirst;
       return;
     }
     const rss = this.#parts.rss();
-    const grows = rss > this.#last;
+    // Pages that are in use are mapped again by now: the least is with them.
+    if (this.#isUnmapped) this.#least = this.#last = rss;
+    this.#isUnmapped = false;
+    const grows = rss > this.#last + NOISE;
     this.#last = rss;
-    this.#least = Math.min(this.#least, rss);
-    if (grows || rss < this.#least + MARGIN) return;
-    this.#parts.collect();
+    if (this.#least !== undefined) this.#least = Math.min(this.#least, rss);
+    if (grows || rss < (this.#least ?? 0) + MARGIN) return;
+    if (this.#least === undefined) this.#parts.collectCode();
+    else this.#parts.collect();
     this.#isCollected = true;
   }
 }
@@ -52,16 +69,27 @@ export class MemoryRelease {
 /** Releases memory from now on. Does nothing where malloc_trim(3) is missing: without koffi, or with a libc other than glibc. */
 export async function releaseMemory(): Promise<void> {
   let trim: (pad: number) => number;
+  let madvise: Madvise;
   try {
     const { default: koffi } = await import('koffi');
-    trim = koffi.load(null).func('int malloc_trim(size_t pad)') as (pad: number) => number;
+    const libc = koffi.load(null);
+    trim = libc.func('int malloc_trim(size_t pad)') as (pad: number) => number;
+    madvise = libc.func('int madvise(uintptr_t start, size_t length, int advice)') as Madvise;
   } catch {
     return;
   }
+  let mappings: readonly Mapping[] = [];
+  const collectStart = async (): Promise<void> => {
+    // Before the collection, which also collects the text. Without it, such as for lack of descriptors, the pages stay mapped.
+    mappings = await programMappings().catch(() => []);
+    collectCode();
+  };
   const release = new MemoryRelease({
     rss: () => process.memoryUsage.rss(),
     collect: collectAll,
+    collectCode: () => void collectStart(),
     trim: () => void trim(0),
+    unmap: () => unmap(mappings, madvise),
   });
   // Reading the resident memory needs a descriptor: without one, this look is left out.
   const look = (): void => {
@@ -71,7 +99,6 @@ export async function releaseMemory(): Promise<void> {
       if (!['EMFILE', 'ENFILE'].includes(errnoOf(error) ?? '')) throw error;
     }
   };
-  // What the process needs without clients.
   look();
   setInterval(look, CHECK_MS).unref();
 }

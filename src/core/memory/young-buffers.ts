@@ -1,7 +1,8 @@
+import { MiB } from '../quantities/index.ts';
 import { collectYoung } from './collect.ts';
 
 /** Bytes of short-lived buffers after which they are collected. */
-const COLLECT_AFTER = 8 * 1_048_576;
+const COLLECT_AFTER = 8 * MiB;
 
 let used = 0;
 

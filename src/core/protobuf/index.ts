@@ -81,6 +81,18 @@ export function contentsOf(message: Uint8Array, field: number): readonly Uint8Ar
 /** Decodes the content of a string field; the empty string, proto3's default, if the field is absent. */
 export const textOf = (content: Uint8Array | undefined): string => Buffer.from(content ?? []).toString('utf8');
 
+/** The type of a message, as protobufjs reads it from a .proto file. */
+interface MessageType<Message> {
+  fromObject(object: object): Message;
+  encode(message: Message): FieldWriter;
+}
+
+/** Encodes a message that is a plain object. */
+export function encodeMessage<Message>(type: MessageType<Message>, object: object): Buffer {
+  const bytes = type.encode(type.fromObject(object)).finish();
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
 /** Creates a writer for the fields of a message. */
 export const createWriter = (): FieldWriter => protobuf.Writer.create();
 

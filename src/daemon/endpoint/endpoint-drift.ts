@@ -1,5 +1,5 @@
 import type { Config } from '../../config/index.ts';
-import { systemClock } from '../../core/concurrency/index.ts';
+import { type Clock, systemClock } from '../../core/concurrency/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import type { EndpointWatch } from '../../endpoint/index.ts';
 import type { EndpointState, Log, ReadinessCheck } from '../../observe/index.ts';
@@ -14,16 +14,25 @@ export interface EndpointDriftParts {
   readonly log: Log;
 }
 
-/** Watches whether kubelet uses the shim. Loads src/endpoint after the start, because kubelet waits for our first response. */
+/** When the first look begins, in milliseconds: kubelet and its runtime's clients connect as soon as there is a socket. */
+const FIRST_LOOK_MS = 500;
+
+/**
+ * Watches whether kubelet uses the shim. Loads src/endpoint and its YAML library after the start, because kubelet waits for our first
+ * response.
+ */
 export class EndpointDrift {
   readonly #config: Pick<Config, 'stateFolder'>;
   readonly #parts: EndpointDriftParts;
+  readonly #clock: Clock;
   #watch: EndpointWatch | undefined;
+  #stopTimer: (() => void) | undefined;
   #isClosed = false;
 
-  constructor(config: Pick<Config, 'stateFolder'>, parts: EndpointDriftParts) {
+  constructor(config: Pick<Config, 'stateFolder'>, parts: EndpointDriftParts, clock: Clock = systemClock) {
     this.#config = config;
     this.#parts = parts;
+    this.#clock = clock;
   }
 
   get state(): EndpointState {
@@ -34,8 +43,13 @@ export class EndpointDrift {
     return this.#watch?.check();
   }
 
-  /** Looks at once, and then regularly until closed. Never rejects. */
-  async run(): Promise<void> {
+  /** Looks after {@link FIRST_LOOK_MS}, and then regularly until closed. */
+  begin(): void {
+    this.#stopTimer = this.#clock.after(FIRST_LOOK_MS, () => void this.#run());
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
     const { cri, bypass, resizing, log } = this.#parts;
     try {
       const { EndpointWatch: Watch } = await import('../../endpoint/index.ts');
@@ -47,7 +61,7 @@ export class EndpointDrift {
         peers: () => cri.peers(),
         isBypassed: () => bypass.times.start !== undefined && bypass.times.end === undefined,
         onDrift: (isDrift, note) => resizing.endpointChanged(isDrift, note),
-        clock: systemClock,
+        clock: this.#clock,
         log,
       });
       await this.#watch.run();
@@ -58,6 +72,7 @@ export class EndpointDrift {
 
   close(): void {
     this.#isClosed = true;
+    this.#stopTimer?.();
     this.#watch?.close();
   }
 }

@@ -14,7 +14,13 @@ export interface Change {
   forget?(): Promise<void>;
 }
 
-export type ChangesResult = 'done' | 'undone' | 'undo failed';
+/** `overtaken`: undone, because somebody else has changed a file meanwhile. */
+export type ChangesResult = 'done' | 'undone' | 'overtaken' | 'undo failed';
+
+/** Somebody else has changed a file since it was read. Another attempt may succeed. */
+export class ChangedMeanwhile extends Error {
+  override readonly name = 'ChangedMeanwhile';
+}
 
 const LONG_MS = 1000;
 
@@ -40,7 +46,8 @@ export async function applyChanges(
       report(`done: ${change.description}`);
     } catch (error) {
       report(`failed: ${change.description}: ${messageOf(error)}`);
-      return undo(changes.slice(0, index + 1), report);
+      const result = await undo(changes.slice(0, index + 1), report);
+      return result === 'undone' && error instanceof ChangedMeanwhile ? 'overtaken' : result;
     }
   }
   for (const change of changes) {

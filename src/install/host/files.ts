@@ -16,7 +16,8 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf } from '../../core/errors/index.ts';
-import type { Change } from './change.ts';
+import { syncFolder } from '../../core/files/index.ts';
+import { type Change, ChangedMeanwhile } from './change.ts';
 import { assertReplaceable } from './writable.ts';
 
 /** Content, mode and owner of a file. */
@@ -70,7 +71,10 @@ async function copyAttributes(from: string, to: string): Promise<void> {
   await execa('cp', ['--attributes-only', '--preserve=mode,ownership,xattr', '--', from, to], { reject: false });
 }
 
-/** Replaces a file atomically: readers see either the old or the new content. It keeps its extended attributes. */
+/**
+ * Replaces a file atomically: readers see either the old or the new content, also after a power cut. It keeps its extended attributes.
+ * The caller syncs the folder.
+ */
 async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile): Promise<void> {
   const fresh = join(dirname(path), `${basename(path)}.${randomBytes(4).toString('hex')}`);
   try {
@@ -94,11 +98,19 @@ async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile)
 /** Mode and owner of a new file. */
 export type Rights = Pick<SavedFile, 'mode' | 'uid' | 'gid'>;
 
+export interface WriteOptions extends Partial<Rights> {
+  /** The content that the new text was made from. If the file has another one, it is not written: somebody else has changed it. */
+  readonly madeFrom?: string;
+  /** Returns the content after a rollback if somebody else has changed the file since. Otherwise the old one is restored. */
+  readonly rolledBack?: (now: string) => string;
+}
+
 /**
  * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays one. A new file belongs to
- * us, unless `rights` say otherwise.
+ * us, unless the options say otherwise.
  */
-export function writing(path: string, text: string | Buffer, rights: Partial<Rights> = {}): Change {
+export function writing(path: string, text: string | Buffer, options: WriteOptions = {}): Change {
+  const { madeFrom, rolledBack, ...rights } = options;
   let before: SavedFile | undefined;
   let file = path;
   let made: string | undefined;
@@ -110,19 +122,35 @@ export function writing(path: string, text: string | Buffer, rights: Partial<Rig
       file = await behindLinks(path);
       await assertReplaceable(file);
       before = await readSaved(file);
+      if (madeFrom !== undefined && before?.content.equals(Buffer.from(madeFrom)) !== true)
+        throw new ChangedMeanwhile(`${path} has changed since it was read: try again`);
       made = await mkdir(dirname(file), { recursive: true });
       await replaceFile(file, { mode: 0o644, ...ourselves(), ...rights, ...before, content: Buffer.from(text) });
       isReplaced = true;
+      await syncFolder(dirname(file));
     },
     async undo() {
-      if (isReplaced && before !== undefined) await replaceFile(file, before);
-      else if (isReplaced) await rm(file, { force: true });
+      if (isReplaced && before !== undefined) {
+        const now = (await readSaved(file))?.content;
+        const isChanged = now?.equals(Buffer.from(text)) === false;
+        const content =
+          isChanged && rolledBack !== undefined ? Buffer.from(rolledBack(now.toString('utf8'))) : undefined;
+        await replaceFile(file, { ...before, content: content ?? before.content });
+      } else if (isReplaced) await rm(file, { force: true });
+      if (isReplaced) await syncFolder(dirname(file));
       if (made !== undefined) await removeEmpty(dirname(file), made);
     },
   };
 }
 
 const ourselves = (): Omit<Rights, 'mode'> => ({ uid: process.geteuid?.() ?? 0, gid: process.getegid?.() ?? 0 });
+
+/** Writes the removal of a file to the disk. One that did not exist may have no folder. */
+async function syncRemoval(path: string): Promise<void> {
+  await syncFolder(dirname(path)).catch((error: unknown) => {
+    if (errnoOf(error) !== 'ENOENT') throw error;
+  });
+}
 
 /** Removes a file or a symbolic link if it exists. */
 export function removing(path: string): Change {
@@ -137,11 +165,13 @@ export function removing(path: string): Change {
       before = link === undefined ? await readSaved(path) : undefined;
       await rm(path, { force: true });
       isRemoved = true;
+      await syncRemoval(path);
     },
     async undo() {
       if (!isRemoved) return;
       if (link !== undefined) await symlink(link, path);
       if (before !== undefined) await replaceFile(path, before);
+      await syncRemoval(path);
     },
   };
 }

@@ -1,10 +1,13 @@
 /** The machine that the installer runs on: its paths, files, units, programs and runtime, and changes that can be rolled back. */
 export { type Change, type ChangesResult, applyChanges, combineChanges, probeChanges } from './change.ts';
-export { readSaved, removing, writing } from './files.ts';
+export { readSaved, removing, type SavedFile, writing } from './files.ts';
 export { changeOfVersion, installedVersion } from './installed-version.ts';
+export { takeInstallLock } from './lock/index.ts';
+export { expandGlob } from './glob.ts';
 export type { Node } from './node.ts';
 export { OWN_NODE, filesIn } from './program-files.ts';
 export {
+  EXECUTABLE,
   type Program,
   type ProgramFile,
   filesOf,
@@ -14,8 +17,14 @@ export {
   resizectlOf,
   resizectlStartOf,
   startOf,
+  unitWord,
 } from './programs.ts';
-export { type Runtime, type ShimReport, queryRuntime, queryShim } from './query-runtime.ts';
+export { type ShimReport, answerOf, queryRuntime, queryShim } from './query-runtime.ts';
+export {
+  PROVIDED_KUBECONFIG,
+  planKubeconfig,
+  removingKubeconfig,
+} from './provided-kubeconfig.ts';
 export { serviceFlags } from './service-flags.ts';
 export {
   BYPASS,
@@ -28,8 +37,8 @@ export {
   UNITS,
   UNIT_FILES,
   shimEndpoint,
-  socketOf,
 } from './site.ts';
 export { stopUnits, systemctl, unitProperties } from './systemctl.ts';
+export { unitPlaces } from './unit-places/index.ts';
 export { assertReplaceable } from './writable.ts';
 export { type Wait, waitUntil } from './waiting.ts';

@@ -44,9 +44,9 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
 }
 
 /**
- * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one. If the one runs us that npm
- * has installed into a checkout, a copy of it: npm removes and installs it again, and the unit does not see a checkout in /tmp.
- * Otherwise the one that runs us.
+ * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one. If
+ * the one runs us that npm has installed into a checkout, a copy of it: npm removes and installs it again, and the unit
+ * does not see a checkout in /tmp. Otherwise the one that runs us.
  */
 export function nodeProgramOf(
   folder: string,
@@ -70,17 +70,24 @@ export const resizectlOf = (program: Program, to: string): readonly string[] =>
   program.kind === 'folder' ? [program.node, `${to}/dist/resizectl.js`] : [`${to}/${RESIZECTL}`];
 
 /** The value of ExecStart= for the program installed in the folder `to`, quoted for systemd. */
-export function startOf(program: Program, to: string): string {
-  const words = program.kind === 'folder' ? [program.node, `${to}/dist/cri-resize-shim.js`] : [`${to}/${EXECUTABLE}`];
-  return words.map(quoted).join(' ');
-}
+export const startOf = (program: Program, to: string): string =>
+  started(program.kind === 'folder' ? [program.node, `${to}/dist/cri-resize-shim.js`] : [`${to}/${EXECUTABLE}`]);
 
 /** The value of ExecStart= for the resizectl installed in the folder `to`, quoted for systemd. */
-export const resizectlStartOf = (program: Program, to: string): string =>
-  resizectlOf(program, to).map(quoted).join(' ');
+export const resizectlStartOf = (program: Program, to: string): string => started(resizectlOf(program, to));
+
+/**
+ * With SELinux, env makes the program unconfined, regardless of the type of its file: systemd itself may execute it, but then it runs as
+ * init_t, which may not connect to containerd.
+ */
+function started(command: readonly string[]): string {
+  // env takes a word with = for a variable.
+  const words = command[0]?.includes('=') === true ? command : ['/usr/bin/env', ...command];
+  return words.map(unitWord).join(' ');
+}
 
 /** Quotes a word for systemd, where % starts a specifier. */
-function quoted(word: string): string {
+export function unitWord(word: string): string {
   const escaped = word.replaceAll(/["\\]/g, '\\$&').replaceAll('%', '%%');
   return /[\s"'\\]/.test(word) ? `"${escaped}"` : escaped;
 }

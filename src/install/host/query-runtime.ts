@@ -1,7 +1,6 @@
-import { status } from '@grpc/grpc-js';
 import * as z from 'zod/mini';
 import { steadyNow } from '../../core/concurrency/index.ts';
-import { isServiceError } from '../../core/errors/index.ts';
+import { Code, isServiceError, messageOf } from '../../core/errors/index.ts';
 import { Backend, SHIM_STATUS_PATH, decode } from '../../runtime/index.ts';
 
 const report = z.object({
@@ -28,7 +27,7 @@ export interface Runtime {
 const ANSWER_MS = 5000;
 const KEY = 'cri-resize-shim';
 
-/** Calls Version and Status. Rejects with ServiceError of grpc-js if nothing answers. */
+/** Calls Version and Status. Rejects with a ServiceError if nothing answers. */
 export async function queryRuntime(socket: string): Promise<Runtime> {
   const backend = new Backend(`unix://${socket}`);
   const options = { deadline: steadyNow() + ANSWER_MS };
@@ -43,9 +42,19 @@ export async function queryRuntime(socket: string): Promise<Runtime> {
   }
 }
 
+/** The runtime on a socket, or why none answers. */
+export type Answer = Runtime | { readonly error: string };
+
+/** Asks as {@link queryRuntime} does. Never rejects. */
+export const answerOf = (socket: string): Promise<Answer> =>
+  queryRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
+
+/** Extracts the reason from the message of a call that has found no connection. */
+const causeOf = (error: unknown): string => /Last error: (.*)/.exec(messageOf(error))?.[1] ?? messageOf(error);
+
 /**
  * Asks the shim alone: it answers also if containerd does not. Returns undefined if the socket is not served by a shim of this version.
- * Rejects with ServiceError of grpc-js if nothing answers.
+ * Rejects with a ServiceError if nothing answers.
  */
 export async function queryShim(socket: string): Promise<ShimReport | undefined> {
   const backend = new Backend(`unix://${socket}`);
@@ -62,7 +71,7 @@ async function reportFrom(backend: Backend, deadline: number): Promise<ShimRepor
     const own = decode('StatusResponse', response).info[KEY];
     return own === undefined ? undefined : report.parse(JSON.parse(own));
   } catch (error) {
-    if (isServiceError(error) && error.code === status.UNIMPLEMENTED) return undefined;
+    if (isServiceError(error) && error.code === Code.UNIMPLEMENTED) return undefined;
     throw error;
   }
 }

@@ -2,8 +2,8 @@ import { readFile } from 'node:fs/promises';
 import { errnoOf } from '../../core/errors/index.ts';
 
 /**
- * Returns the flags of the service, from its environment file: CRI_RESIZE_SHIM_FLAGS, split at blanks as systemd does. Returns none if there is no
- * such file. Rejects if it cannot be read.
+ * Returns the flags of the service, from its environment file: CRI_RESIZE_SHIM_FLAGS, split at blanks as systemd does.
+ * Returns none if there is no such file. Rejects if it cannot be read.
  */
 export async function serviceFlags(flagsFile: string): Promise<readonly string[]> {
   try {

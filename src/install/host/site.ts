@@ -1,5 +1,6 @@
 import type { Node } from './node.ts';
 import type { Program } from './programs.ts';
+import type { ProvidedKubeconfig } from './provided-kubeconfig.ts';
 import type { Wait } from './waiting.ts';
 
 /** A node, and the paths of an installation. */
@@ -19,6 +20,7 @@ export interface Site {
   readonly isConfigGiven: boolean;
   /** Environment file with the flags of the service. */
   readonly flagsFile: string;
+  readonly kubeconfig: ProvidedKubeconfig;
   /** How long to wait for the shim to become ready, and for kubelet to come back. */
   readonly wait: Wait;
 }
@@ -38,6 +40,3 @@ export const UNIT_FILES: readonly string[] = [...UNITS, ...STARTED_UNITS, 'cri-r
 
 /** The endpoint of the shim, for kubelet. */
 export const shimEndpoint = ({ node }: Site): string => `unix://${node.listen}`;
-
-/** The path in a socket address, with or without `unix://`. */
-export const socketOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');

@@ -3,8 +3,9 @@ import { dirname } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
 
 /**
- * Rejects if a file or a folder cannot be replaced or removed: its file system is read-only, it or its folder is immutable (chattr +i), or it is a
- * mount of its own, over which nothing can be renamed, or neither a regular file, a folder nor a link. It need not exist. Changes nothing.
+ * Rejects if a file or a folder cannot be replaced or removed: its file system is read-only, it or its folder is
+ * immutable (chattr +i), or it is a mount of its own, over which nothing can be renamed, or neither a regular file, a
+ * folder nor a link. It need not exist. Changes nothing.
  */
 export async function assertReplaceable(path: string): Promise<void> {
   // access(2) reports a read-only file system and the immutable attribute to root, too.
@@ -24,7 +25,7 @@ async function assertPlain(path: string): Promise<void> {
   });
   if (found === undefined || found.isFile() || found.isDirectory() || found.isSymbolicLink()) return;
   const remedy = path === '/dev/null' ? ': unmask the unit (systemctl unmask)' : '';
-  throw new Error(`${path} is no regular file, so it is not replaced${remedy}`);
+  throw new Error(`${path} is not a regular file, so it is not replaced${remedy}`);
 }
 
 const reasons: Readonly<Record<string, string>> = {

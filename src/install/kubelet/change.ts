@@ -9,19 +9,23 @@ import {
   shimEndpoint,
   queryRuntime,
   readSaved,
+  type SavedFile,
   removing,
   systemctl,
   waitUntil,
   writing,
 } from '../host/index.ts';
 import { type Setting, patchSettings, settingsInUse, settingsToChange } from './files.ts';
-import { type Kubelet, findKubelet } from './kubelet.ts';
+import { type Kubelet, findKubelet, readStoppedKubelet } from './kubelet.ts';
 import { Refusal } from './setting.ts';
 
 /** The copy of the original file, next to the changed one. */
 const backupOf = (file: string): string => `${file}.before-cri-resize-shim`;
 
-/** Returns the setup of the running kubelet. Throws Refusal if kubelet does not run: then its endpoint is unknown. */
+/**
+ * Returns the setup of the running kubelet, or of one that ends again after each start because nothing serves the socket of the shim.
+ * Throws Refusal for any other kubelet that does not run.
+ */
 export async function runningKubelet({ node }: Site): Promise<Kubelet> {
   const { kubeletUnit: unit } = node;
   const found = await findKubelet(node);
@@ -30,14 +34,29 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
       return found.kubelet;
     case 'no unit':
       throw new Refusal(`no unit ${unit}`, 'specify the unit of kubelet with --kubelet-unit');
-    case 'stopped':
-      throw new Refusal(`${unit} is ${found.state}`, `systemctl start ${unit}, and try again`);
+    case 'stopped': {
+      const waiting = found.state === 'activating' ? await stoppedAtShim(node) : undefined;
+      if (waiting !== undefined) return waiting;
+      throw new Refusal(
+        `${unit} is ${found.state}`,
+        found.state === 'activating'
+          ? `see journalctl -u ${unit}, and try again when kubelet runs`
+          : `systemctl start ${unit}, and try again`,
+      );
+    }
     case 'unclear':
       throw new Refusal(
         `${unit} runs, but its endpoint is unknown: ${found.why}`,
         'check the --config flag of kubelet',
       );
   }
+}
+
+/** Returns the setup of a kubelet that does not run, if it is to use the shim at its next start. Rejects if systemd does not answer. */
+export async function stoppedAtShim(node: Node): Promise<Kubelet | undefined> {
+  const { chain } = await readStoppedKubelet(node);
+  if (chain?.endpoint === undefined || chain.layers.some(({ problem }) => problem !== undefined)) return undefined;
+  return (await isSameSocket(chain.endpoint, node.listen)) ? { endpoint: chain.endpoint, chain } : undefined;
 }
 
 /** Points kubelet at the shim, now and after the next upgrade of the node. Throws Refusal. */
@@ -85,12 +104,38 @@ interface Edit {
 const namesOf = (edits: readonly Edit[]): string => edits.map(({ name }) => name).join(' and ');
 
 /** Sets the endpoint in a file, and stores the text before next to it. */
-async function editOf({ file, text, isOwn, edited }: Setting, endpoint: string): Promise<Edit> {
+async function editOf(setting: Setting, endpoint: string): Promise<Edit> {
+  const { file, text, isOwn, edited } = setting;
   if (isOwn || text === undefined) return { name: file, changes: [writing(file, edited(text ?? '', endpoint))] };
   const saved = await readSaved(file);
+  assertText(file, text, saved);
   const rights = saved && { mode: saved.mode, uid: saved.uid, gid: saved.gid };
-  const changes = [writing(backupOf(file), text, rights), writing(file, edited(text, endpoint))];
+  const changes = [writing(backupOf(file), text, rights), editing(setting, text, edited(text, endpoint))];
   return { name: `${file} (backup: ${backupOf(file)})`, changes };
+}
+
+/**
+ * Writes an edited text. Changes of others, such as `kubeadm upgrade node`, are not lost: before the write they make it fail, and
+ * after it a rollback changes nothing but our endpoint.
+ */
+function editing({ file, edited, endpointOf }: Setting, before: string, after: string): Change {
+  const [from, to] = [endpointOf(before), endpointOf(after)];
+  return writing(file, after, {
+    madeFrom: before,
+    rolledBack: (now) => (endpointOf(now) === to ? edited(now, from) : now),
+  });
+}
+
+/**
+ * An edited text is written as UTF-8. systemd accepts comments that are not. Throws Refusal if other bytes than the
+ * endpoint would change.
+ */
+function assertText(file: string, text: string, saved: SavedFile | undefined): void {
+  if (saved === undefined || saved.content.equals(Buffer.from(text))) return;
+  throw new Refusal(
+    `${file} is not valid UTF-8, or has just changed`,
+    `convert it to UTF-8, such as with iconv, and try again`,
+  );
 }
 
 /**
@@ -137,13 +182,14 @@ async function restoring(node: Node, setting: Setting): Promise<Restoring> {
     const changes = backup === undefined ? [] : [removing(backupOf(file))];
     return { says: `remove ${backupOf(file)}`, changes, ...(now !== undefined && { endpoint: now }) };
   }
+  assertText(file, text, await readSaved(file));
   const before = backup === undefined ? `unix://${node.containerd}` : endpointOf(backup);
   // If nothing else was changed in the file since, it is restored byte for byte.
   const isUntouched = backup !== undefined && edited(backup, now) === text;
   const after = isUntouched ? backup : edited(text, before);
   return {
     says: `set ${before ?? 'no endpoint'} in ${file}`,
-    changes: [writing(file, after), removing(backupOf(file))],
+    changes: [editing(setting, text, after), removing(backupOf(file))],
     ...(before !== undefined && { endpoint: before }),
   };
 }

@@ -12,6 +12,7 @@ import {
   compareDropIns,
   isSameSocket,
 } from '../../endpoint/index.ts';
+import { environmentFilesOf } from './environment-files.ts';
 import type { Kubelet } from './kubelet.ts';
 import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
 import { type Node, unitProperties } from '../host/index.ts';
@@ -139,7 +140,7 @@ ${ENDPOINT_KEY}: ${endpoint}
 `;
 
 async function flagSetting(node: Node, { endpoint, chain }: Kubelet, wanted: string): Promise<Setting> {
-  const files = await filesOf(node.kubeletUnit);
+  const files = await filesOfUnit(node.kubeletUnit);
   const found = files.flatMap(({ file, text, isOfUnit }) =>
     flagsIn(text).map((flag) => ({ file, text, isOfUnit, flag })),
   );
@@ -168,21 +169,20 @@ async function flagSetting(node: Node, { endpoint, chain }: Kubelet, wanted: str
   };
 }
 
-interface UnitFile {
+export interface UnitFile {
   readonly file: string;
   readonly text: string;
   readonly isOfUnit: boolean;
 }
 
 /** Returns the unit file, its drop-ins and its environment files. */
-async function filesOf(unit: string): Promise<readonly UnitFile[]> {
+export async function filesOfUnit(unit: string): Promise<readonly UnitFile[]> {
   const property = await unitProperties(unit, ['FragmentPath', 'DropInPaths', 'EnvironmentFiles']);
   const ofUnit = [...property('FragmentPath'), ...property('DropInPaths').flatMap((paths) => paths.split(' '))];
-  // `/etc/default/kubelet (ignore_errors=yes)`, one per line.
-  const environment = property('EnvironmentFiles').map((entry) => entry.replace(/ \(ignore_errors=(yes|no)\)$/, ''));
+  const environment = await environmentFilesOf(property('EnvironmentFiles'));
   const all = [
     ...ofUnit.map((file) => ({ file, isOfUnit: true })),
-    ...environment.map((file) => ({ file, isOfUnit: false })),
+    ...environment.map(({ file }) => ({ file, isOfUnit: false })),
   ].filter(({ file }) => file !== '');
   const read = await Promise.all(all.map(async (at) => ({ ...at, text: await textOf(at.file) })));
   return read.flatMap(({ file, text, isOfUnit }) => (text === undefined ? [] : [{ file, text, isOfUnit }]));

@@ -1,6 +1,20 @@
-import { messageOf } from '../../core/errors/index.ts';
-import { type EndpointChain, kubeletOfUnit, layerName, readEndpointChain } from '../../endpoint/index.ts';
-import { type Node, unitProperties } from '../host/index.ts';
+import { readFile, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errnoOf, messageOf } from '../../core/errors/index.ts';
+import {
+  type Assignment,
+  type EndpointChain,
+  NotStartedYet,
+  endpointFlagsOf,
+  kubeletOfUnit,
+  layerName,
+  printedVariables,
+  readEndpointChain,
+  wordsOfUnit,
+} from '../../endpoint/index.ts';
+import { type Node, systemctl, unitProperties } from '../host/index.ts';
+import { type EnvironmentProblem, readEnvironment } from './environment-files.ts';
 
 /** The setup of the kubelet that runs on a node. */
 export interface Kubelet {
@@ -17,25 +31,119 @@ export type KubeletFound =
   /** It runs, but its setup cannot be read. */
   | { readonly kind: 'unclear'; readonly why: string; readonly chain?: EndpointChain };
 
+/** A kubelet that ends again after each start may start or end while it is looked at. */
+const MOST_LOOKS = 10;
+const LOOK_MS = 100;
+
 /**
  * Reads the setup of kubelet from the command line of its process, so it does not matter which unit, drop-in or environment file
  * set it. Rejects if systemd does not answer.
  */
 export async function findKubelet(node: Node): Promise<KubeletFound> {
-  const properties = await unitProperties(node.kubeletUnit, ['LoadState', 'ActiveState', 'MainPID']);
-  const one = (name: string): string | undefined => properties(name)[0];
-  if (one('LoadState') !== 'loaded') return { kind: 'no unit' };
-  const pid = one('MainPID') ?? '0';
-  if (pid === '0') return { kind: 'stopped', state: one('ActiveState') ?? 'unknown' };
+  for (let looks = 1; ; looks += 1) {
+    const property = await unitProperties(node.kubeletUnit, ['LoadState', 'ActiveState', 'MainPID']);
+    const one = (name: string): string | undefined => property(name)[0];
+    if (one('LoadState') !== 'loaded') return { kind: 'no unit' };
+    const pid = one('MainPID') ?? '0';
+    if (pid === '0') return { kind: 'stopped', state: one('ActiveState') ?? 'unknown' };
+    const found = await runningSetup(node, pid);
+    if (found !== 'changing') return found;
+    if (looks === MOST_LOOKS) return { kind: 'unclear', why: `process ${pid} starts and ends too fast` };
+    // Nothing reports when systemd makes a process the program of the unit.
+    await delay(LOOK_MS);
+  }
+}
+
+async function runningSetup({ procRoot }: Node, pid: string): Promise<KubeletFound | 'changing'> {
   try {
-    const { flags, view } = await kubeletOfUnit(node.procRoot, Number(pid));
+    const { flags, view } = await kubeletOfUnit(procRoot, Number(pid));
     const chain = await readEndpointChain(flags, view);
     if (chain.endpoint !== undefined) return { kind: 'running', pid, kubelet: { endpoint: chain.endpoint, chain } };
-    return { kind: 'unclear', why: problemsOf(chain), chain };
+    return (await isThere(`${procRoot}/${pid}`)) ? { kind: 'unclear', why: problemsOf(chain), chain } : 'changing';
   } catch (error) {
+    if (error instanceof NotStartedYet || !(await isThere(`${procRoot}/${pid}`))) return 'changing';
     return { kind: 'unclear', why: messageOf(error) };
   }
 }
+
+/** What a kubelet that does not run is configured with, by its unit and its files. */
+export interface StoppedKubelet {
+  /** Undefined if the unit does not start kubelet itself, or its command is not known. */
+  readonly chain: EndpointChain | undefined;
+  /** The environment file that systemd cannot read. */
+  readonly environment?: EnvironmentProblem;
+}
+
+const COMMAND = ['ExecStart', 'ExecStartEx', 'WorkingDirectory', 'EnvironmentFiles'];
+const ENVIRONMENT = ['Environment', 'PassEnvironment', 'UnsetEnvironment'];
+
+/** Reads the setup of a kubelet that does not run from its unit: there is no process to ask. Rejects if systemd does not answer. */
+export async function readStoppedKubelet({ kubeletUnit, procRoot }: Node): Promise<StoppedKubelet> {
+  const property = await unitProperties(kubeletUnit, [...COMMAND, ...ENVIRONMENT]);
+  const one = (name: string): string => property(name)[0] ?? '';
+  const files = await readEnvironment(property('EnvironmentFiles'));
+  if ('problem' in files) return { chain: undefined, environment: files };
+  const inherited = await inheritedVariables(procRoot, one('PassEnvironment'));
+  const words = await kubeletWords(
+    wordsOfUnit({
+      ...{ execStart: one('ExecStart'), execStartEx: one('ExecStartEx'), files, inherited },
+      ...{ environment: one('Environment'), unsetEnvironment: one('UnsetEnvironment') },
+    }),
+  );
+  if (words === undefined) return { chain: undefined };
+  return {
+    chain: await readEndpointChain(endpointFlagsOf(words), { root: '', cwd: folderIn(one('WorkingDirectory')) }),
+  };
+}
+
+/** `/var/lib/kubelet`, `!/var/lib/kubelet` if the folder may be missing, or `~` for the home of root. */
+function folderIn(workingDirectory: string): string {
+  const folder = workingDirectory.replace(/^!/, '');
+  return folder === '~' ? '/root' : folder === '' ? '/' : folder;
+}
+
+/** Returns the variables that systemd hands down to each unit, and those of its own environment that `PassEnvironment=` names. */
+async function inheritedVariables(procRoot: string, passed: string): Promise<readonly Assignment[]> {
+  const all = printedVariables(await systemctl(['show-environment'], 10_000));
+  const names = passed.split(' ').filter((name) => name !== '');
+  if (names.length === 0) return all;
+  const own = (await environmentOf(`${procRoot}/1`)).split('\0');
+  return [...all, ...own.flatMap((text) => printedVariables(text)).filter(([name]) => names.includes(name))];
+}
+
+/** Only root may read the environment of systemd. */
+async function environmentOf(process: string): Promise<string> {
+  try {
+    return await readFile(`${process}/environ`, 'utf8');
+  } catch (error) {
+    if (errnoOf(error) === 'EACCES') return '';
+    throw error;
+  }
+}
+
+const SHELL = /^(?:ba|da|z|k)?sh$/;
+
+/** Returns the words from kubelet on: a wrapper may start it, such as nice. The words in a command for a shell are not known. */
+async function kubeletWords(words: readonly string[]): Promise<readonly string[] | undefined> {
+  const isKubelet = (word: string): boolean => word.startsWith('/') && basename(word) === 'kubelet';
+  const [program = '', ...others] = words;
+  if (basename(program) === 'kubelet') return words;
+  if (SHELL.test(basename(program))) return undefined;
+  for (const [index, word] of others.entries()) if (isKubelet(word) && (await isFile(word))) return others.slice(index);
+  return undefined;
+}
+
+const isThere = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );
+
+const isFile = (path: string): Promise<boolean> =>
+  stat(path).then(
+    (found) => found.isFile(),
+    () => false,
+  );
 
 const problemsOf = ({ layers }: EndpointChain): string =>
   layers.flatMap(({ problem }) => (problem === undefined ? [] : [problem])).join('; ');

@@ -15,7 +15,10 @@ export class Refusal extends Error {
   }
 }
 
-/** Returns the endpoint in the text of a file; undefined if it sets none. Throws if kubelet could not read the text. @param file for errors */
+/**
+ * Returns the endpoint in the text of a file; undefined if it sets none. Throws if kubelet could not read the text.
+ * @param file for errors
+ */
 export function endpointIn(text: string, file: string, form: FileForm = 'config'): string | undefined {
   const written = writtenIn(text, file, form);
   return typeof written === 'string' ? undefined : written.endpoint;

@@ -4,13 +4,16 @@ import { errnoOf } from '../../core/errors/index.ts';
 import {
   BYPASS,
   FALLBACK,
+  type Node,
   SERVICE,
   SOCKETS,
   STARTED_UNITS,
   TAKEOVER,
+  answerOf,
   stopUnits,
   systemctl,
   unitProperties,
+  waitUntil,
 } from '../host/index.ts';
 
 /** The bypass as systemd sees it. */
@@ -26,6 +29,7 @@ export interface BypassState {
   readonly since: string;
 }
 
+/** Reads the state of the bypass from systemd. */
 export async function bypassState(): Promise<BypassState> {
   const property = await unitProperties(BYPASS, ['LoadState', 'ActiveState', 'MainPID', 'ActiveEnterTimestamp']);
   const one = (name: string): string => property(name)[0] ?? '';
@@ -61,26 +65,68 @@ export async function isBypassHeld(unitFolder = UNIT_FOLDER): Promise<boolean> {
   }
 }
 
+/** What a switch of the bypass has led to. */
+export interface BypassSwitch {
+  readonly isOn: boolean;
+  /** Why clients reach no runtime through it. */
+  readonly problem?: string;
+}
+
+interface SwitchOptions {
+  readonly unitFolder?: string;
+  /** How long a runtime may take to answer through the bypass, in milliseconds. */
+  readonly answerMs?: number;
+}
+
 /**
  * Stops the shim, as at an upgrade: calls that run are answered. The bypass is started first, so that new clients do not
- * wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot.
+ * wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot. If containerd answers, but not through the
+ * bypass, the shim is started again at once. Rejects if it does not become ready then.
  */
-export async function turnBypassOn(unitFolder = UNIT_FOLDER): Promise<void> {
+export async function turnBypassOn(
+  { listen, containerd }: Pick<Node, 'listen' | 'containerd'>,
+  { unitFolder = UNIT_FOLDER, answerMs = ANSWER_MS }: SwitchOptions = {},
+): Promise<BypassSwitch> {
   const wasHeld = await isBypassHeld(unitFolder);
   await holdBypass();
   try {
     await systemctl(['start', '--', BYPASS]);
   } catch (error) {
     // Otherwise nothing serves after the next boot: neither a bypass that does not start, nor the shim.
-    if (!wasHeld) await releaseBypass(unitFolder);
+    if (!wasHeld) {
+      await releaseBypass(unitFolder);
+      // systemd would start it again and again, and serve next to the shim once that succeeds.
+      await stopUnits([BYPASS]);
+    }
     throw error;
   }
   await stopUnits([SERVICE]);
+  const problem = await silenceAt(listen, answerMs);
+  if (problem === undefined) return { isOn: true };
+  const runtime = await answerOf(containerd);
+  if ('error' in runtime)
+    return { isOn: true, problem: `${problem}; containerd does not answer either: ${containerd}: ${runtime.error}` };
+  if (wasHeld) return { isOn: true, problem: `${problem}; run resizectl bypass off` };
+  await turnBypassOff(unitFolder);
+  return { isOn: false, problem };
+}
+
+const ANSWER_MS = 5000;
+
+/** Waits for a runtime that answers. Returns why none does, or undefined. */
+async function silenceAt(socket: string, timeoutMs: number): Promise<string | undefined> {
+  let silence: string | undefined;
+  const look = async (): Promise<string | undefined> => {
+    const answer = await answerOf(socket);
+    return (silence = 'error' in answer ? `no runtime answers at ${socket}: ${answer.error}` : undefined);
+  };
+  await waitUntil({ timeoutMs, signal: new AbortController().signal }, look).catch(() => undefined);
+  return silence;
 }
 
 /** Starts the shim, and returns when the clients of the bypass have moved to it. Rejects if the shim does not become ready. */
-export async function turnBypassOff(): Promise<void> {
-  await releaseBypass();
+export async function turnBypassOff(unitFolder = UNIT_FOLDER): Promise<void> {
+  await releaseBypass(unitFolder);
   await systemctl(['start', '--', SERVICE]);
   // The start of the shim has started this too. If it still runs, this waits for the same run.
   if ((await bypassState()).isActive) await systemctl(['start', '--', TAKEOVER], TAKEOVER_MS);
@@ -89,6 +135,7 @@ export async function turnBypassOff(): Promise<void> {
 /** Longer than TimeoutStartSec= of its unit. */
 const TAKEOVER_MS = 12 * 60_000;
 
+/** Links the bypass to the socket, so that it serves after a boot too, instead of the shim. */
 export async function holdBypass(): Promise<void> {
   await systemctl(['add-wants', '--', SOCKET, BYPASS]);
 }
@@ -96,6 +143,15 @@ export async function holdBypass(): Promise<void> {
 /** Removes the link of {@link holdBypass}. */
 export async function releaseBypass(unitFolder = UNIT_FOLDER): Promise<void> {
   if (await isBypassHeld(unitFolder)) await systemctl(['disable', '--', BYPASS]);
+}
+
+/** Has the bypass serve again. The shim does not run. The fallback starts it too, and starts a shim again that has failed. */
+export async function resumeBypass({ isActive }: Pick<BypassState, 'isActive'>): Promise<void> {
+  if (isActive) {
+    await systemctl(['stop', '--', TAKEOVER]);
+    await systemctl(['start', '--', BYPASS]);
+  }
+  await systemctl(['start', '--no-block', '--', FALLBACK]);
 }
 
 /** Stops what starts the shim again or serves instead of it. Units of an older version have none of these. */

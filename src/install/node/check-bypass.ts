@@ -1,7 +1,7 @@
 import { access, readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { messageOf } from '../../core/errors/index.ts';
-import type { Node } from '../host/index.ts';
+import { type Node, answerOf } from '../host/index.ts';
 import { bypassState, isBypassHeld } from './bypass.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
@@ -12,10 +12,8 @@ export async function checkBypass(node: Node): Promise<Finding> {
   const inContainer = await entryPointState(node);
   if (inContainer !== undefined) {
     if (!inContainer.isActive) return ok('ready to serve if the shim fails, by the entry point of the image');
-    return warning(
-      `serves clients since ${inContainer.since}, by the entry point of the image: resizes reach containerd unchanged`,
-      'find the cause in the log of the container',
-    );
+    const since = `${inContainer.since}, by the entry point of the image`;
+    return serving(node, since, 'find the cause in the log of the container');
   }
   if (!(await isThere(systemdFolder))) return ok('not checked: systemd is not the init system of this node');
   if (!(await isThere(proxyProgram)))
@@ -23,12 +21,12 @@ export async function checkBypass(node: Node): Promise<Finding> {
       `${proxyProgram} does not exist: if the shim fails, kubelet has no runtime`,
       'install it: it is a part of systemd, and of the package systemd in most distributions',
     );
-  return bypassOfSystemd().catch((error: unknown) =>
+  return bypassOfSystemd(node).catch((error: unknown) =>
     warning(`cannot be checked: ${messageOf(error)}`, 'systemctl status cri-resize-shim-bypass'),
   );
 }
 
-async function bypassOfSystemd(): Promise<Finding> {
+async function bypassOfSystemd(node: Node): Promise<Finding> {
   const { ok, warning } = findingsOf('bypass');
   const { isInstalled, isUsed, isActive, since } = await bypassState();
   if (!isInstalled) return ok('not installed');
@@ -36,13 +34,18 @@ async function bypassOfSystemd(): Promise<Finding> {
     return warning('the units of the shim are of a version without it', 'run resizectl install of this version');
   if (!isActive) return ok('ready to serve if the shim fails');
   if (await isBypassHeld())
-    return warning(
-      `serves clients since ${since}, switched on by hand: resizes reach containerd unchanged`,
-      'when the incident is over: resizectl bypass off',
-    );
-  return warning(
-    `serves clients since ${since}: resizes reach containerd unchanged`,
-    'find the cause with journalctl -u cri-resize-shim, then: resizectl bypass off',
+    return serving(node, `${since}, switched on by hand`, 'when the incident is over: resizectl bypass off');
+  return serving(node, since, 'find the cause with journalctl -u cri-resize-shim, then: resizectl bypass off');
+}
+
+/** An active bypass accepts each client, also if it reaches no runtime. */
+async function serving({ listen }: Node, since: string, remedy: string): Promise<Finding> {
+  const { warning, failed } = findingsOf('bypass');
+  const answer = await answerOf(listen);
+  if (!('error' in answer)) return warning(`serves clients since ${since}: resizes reach containerd unchanged`, remedy);
+  return failed(
+    `serves clients since ${since}, but no runtime answers at ${listen}: ${answer.error}`,
+    `if containerd answers: compare its socket with /var/lib/cri-resize-shim-bypass/target, and see ausearch -m avc with SELinux; ${remedy}`,
   );
 }
 

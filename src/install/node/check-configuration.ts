@@ -12,7 +12,7 @@ export async function checkConfiguration(node: Node): Promise<Finding> {
   const { flagsFile } = node;
   const { ok, failed } = findingsOf('configuration');
   try {
-    const { configFile, settings } = await effectiveSettings(await flagsOf(node));
+    const { configFile, settings } = await effectiveSettings(await plannedFlags(node));
     const isOff = settings.some(({ key, value }) => key === 'intercept' && value === false);
     const note = isOff ? ', off by configuration (intercept: false)' : '';
     return ok(`${configFile === undefined ? 'no file: the defaults apply' : `${configFile}, valid`}${note}`);
@@ -28,8 +28,11 @@ export async function checkConfiguration(node: Node): Promise<Finding> {
   }
 }
 
-/** The flags of the service; before an installation, those that it would write if the configuration file exists. */
-async function flagsOf({ flagsFile, configFile }: Node): Promise<readonly string[]> {
+/** Returns the flags of the service; before an installation, those that it would write if the configuration file exists. */
+export async function plannedFlags({
+  flagsFile,
+  configFile,
+}: Pick<Node, 'flagsFile' | 'configFile'>): Promise<readonly string[]> {
   if ((await isThere(flagsFile)) || !(await isThere(configFile))) return serviceFlags(flagsFile);
   return ['--config', configFile];
 }

@@ -1,8 +1,26 @@
 import { stat } from 'node:fs/promises';
 import { messageOf } from '../../core/errors/index.ts';
-import { type EndpointChain, ENDPOINT_FLAG, ENDPOINT_KEY, isSameSocket, layerName } from '../../endpoint/index.ts';
+import {
+  type EndpointChain,
+  ENDPOINT_FLAG,
+  ENDPOINT_KEY,
+  type Layer,
+  isSameSocket,
+  layerName,
+} from '../../endpoint/index.ts';
 import type { Node } from '../host/index.ts';
-import { type Kubelet, type KubeletFound, chainLines, findKubelet } from '../kubelet/index.ts';
+import {
+  type EnvironmentProblem,
+  type Kubelet,
+  type KubeletFound,
+  type Stop,
+  chainLines,
+  findKubelet,
+  readRestarts,
+  readStoppedKubelet,
+  restartNote,
+  stopOf,
+} from '../kubelet/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
 const { ok, warning, failed } = findingsOf('kubelet');
@@ -22,21 +40,88 @@ export async function checkKubelet(node: Node): Promise<Finding> {
   }
 }
 
+/** Says that kubelet does not run after an installation; undefined if it runs. @param before the findings before the installation */
+export async function kubeletAfterInstall(node: Node, before: readonly Finding[]): Promise<string | undefined> {
+  const { kubeletUnit: unit } = node;
+  try {
+    const found = await findKubelet(node);
+    if (found.kind === 'stopped') return `${unit} does not run (${found.state}): see resizectl doctor`;
+    const hasFailed = before.some(({ check, result }) => check === 'kubelet' && result === 'failed');
+    return hasFailed ? `${unit} ended again after each start until now: see resizectl doctor` : undefined;
+  } catch (error) {
+    return `whether ${unit} runs is unknown: ${messageOf(error)}`;
+  }
+}
+
 async function findingOf(node: Node, found: KubeletFound): Promise<Finding> {
   const { kubeletUnit: unit } = node;
   switch (found.kind) {
     case 'no unit':
       return warning(`no unit ${unit}`, 'specify the unit with --kubelet-unit, if this node runs kubelet');
     case 'stopped':
-      return warning(`${unit} is ${found.state}`, `systemctl start ${unit}`);
+      return stoppedFinding(node, found.state);
     case 'unclear': {
       const why = `${unit} runs, but its endpoint is unknown: ${found.why}`;
-      return withChain(failed(why, 'check the --config flag of kubelet'), found.chain);
+      const isDenied = found.chain?.layers.some((layer) => layer.isDenied) === true;
+      const finding = isDenied ? warning(why, AS_ROOT) : failed(why, 'check the --config flag of kubelet');
+      return running(node, withChain(finding, found.chain));
     }
     case 'running':
-      return withChain(await endpointFinding(node, found.kubelet), found.kubelet.chain);
+      return running(
+        node,
+        withChain(await endpointFinding(node, found.kubelet), found.kubelet.chain),
+        await isSameSocket(found.kubelet.endpoint, node.listen),
+      );
   }
 }
+
+const AT_SHIM = { isLoopAtShim: true } as const;
+
+/** A kubelet that ends again after each start runs for a while, too. */
+async function running(node: Node, finding: Finding, isAtShim = false): Promise<Finding> {
+  const { kubeletUnit: unit } = node;
+  const note = restartNote(await readRestarts(node, isAtShim), unit);
+  if (note === undefined) return finding;
+  const isLoop = note.kind === 'loop';
+  const found = isLoop ? `${note.text}; ${finding.found}` : `${finding.found}; ${note.text}`;
+  if (note.kind === 'note') return { ...finding, found };
+  const result = isLoop || finding.result === 'failed' ? 'failed' : 'warning';
+  const remedies = [`journalctl -u ${unit}`, ...(finding.remedy === '' ? [] : [finding.remedy])];
+  return { ...finding, result, found, remedy: remedies.join('\n'), ...(isLoop && isAtShim && AT_SHIM) };
+}
+
+/** What keeps a kubelet from starting is in its files, or in its journal. */
+async function stoppedFinding(node: Node, state: string): Promise<Finding> {
+  const { chain, environment } = await readStoppedKubelet(node);
+  const isAtShim = await isSameSocket(chain?.endpoint ?? '', node.listen);
+  const stop = stopOf(await readRestarts(node, isAtShim), node.kubeletUnit, state);
+  if (environment !== undefined) return environmentFinding(stop, environment);
+  if (chain === undefined) return findingOfStop(stop, stop.what);
+  const broken = chain.layers.find(({ problem }) => problem !== undefined);
+  if (broken !== undefined && !(broken.isDenied === true && chain.endpoint !== undefined))
+    return withChain(brokenFinding(stop, broken), chain);
+  const { endpoint = '', winner } = chain;
+  const uses = isAtShim ? 'the shim' : `${endpoint}, not the shim`;
+  const finding = findingOfStop(stop, `${stop.what}, configured with ${uses} (set by ${layerName(winner)})`);
+  return withChain({ ...finding, ...(stop.fails && state === 'activating' && isAtShim && AT_SHIM) }, chain);
+}
+
+const findingOfStop = ({ fails, remedy }: Stop, found: string): Finding =>
+  fails ? failed(found, remedy) : warning(found, remedy);
+
+/** A file that we may not read says nothing about kubelet. */
+const brokenFinding = ({ what }: Stop, broken: Layer): Finding =>
+  broken.isDenied === true
+    ? warning(`${what}: ${broken.problem ?? ''}`, AS_ROOT)
+    : failed(`${what}: ${broken.problem ?? ''}`, `repair ${layerName(broken)}`);
+
+function environmentFinding({ what }: Stop, { file, problem, isDenied }: EnvironmentProblem): Finding {
+  if (isDenied === true) return warning(`${what}: ${problem}`, AS_ROOT);
+  const optional = `or let the unit start without it: EnvironmentFile=-${file}`;
+  return failed(`${what}, and systemd does not start it: EnvironmentFile: ${problem}`, `repair ${file}, ${optional}`);
+}
+
+const AS_ROOT = 'run resizectl doctor as root';
 
 const withChain = (finding: Finding, chain: EndpointChain | undefined): Finding =>
   chain === undefined ? finding : { ...finding, details: chainLines(chain) };
@@ -49,7 +134,7 @@ async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promis
       `uses ${endpoint}, not the shim (${origin})`,
       chain.winner.kind === 'flag' ? `set ${ENDPOINT_FLAG}=${ours}` : `set ${ENDPOINT_KEY}: ${ours}`,
     );
-  const broken = chain.layers.find(({ problem }) => problem !== undefined);
+  const broken = chain.layers.find(({ problem, isDenied }) => problem !== undefined && isDenied !== true);
   if (broken !== undefined)
     return warning(
       `uses the shim (${origin}), but does not start again: ${broken.problem ?? ''}`,

@@ -1,15 +1,16 @@
-import { stat, statfs } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { MiB } from '../../core/quantities/index.ts';
-import { type Node, type Runtime, queryRuntime } from '../host/index.ts';
+import { type Node, answerOf } from '../host/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { checkBypass, isBypassed } from './check-bypass.ts';
 import { checkConfiguration } from './check-configuration.ts';
 import { checkKubelet } from './check-kubelet.ts';
-import { checkInstallation } from './ownership.ts';
+import { PACKAGE_FOLDER, checkInstallation, hasProgram } from './ownership.ts';
 import { isAtLeast } from './release.ts';
+import { checkSpace } from './program.ts';
 import { checkKubeletRuntime } from './way-back.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
@@ -32,7 +33,7 @@ export const checks: readonly Check[] = [
   checkBypass,
   checkKubelet,
   checkKubeletRuntime,
-  ({ programFolder, programSpace }) => checkSpace('program room', programFolder, programSpace),
+  checkProgramSpace,
   ({ stateFolder }) => checkSpace('state room', stateFolder, STATE_BYTES),
   checkStateFolder,
 ];
@@ -139,14 +140,12 @@ async function checkShim(node: Node): Promise<Finding> {
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
 }
 
-/** Checks the free disk space. @param least in bytes */
-async function checkSpace(check: string, folder: string, least: number): Promise<Finding> {
-  const { ok, failed } = findingsOf(check);
-  const at = await nearest(folder);
-  const { bavail, bsize } = await statfs(at);
-  const free = bavail * bsize;
-  const found = `${Math.floor(free / MiB)} MiB free for ${folder}`;
-  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MiB)} MiB are needed`);
+/** Checks the space for the program. One that is installed needs none until it is replaced, which planInstall checks. */
+async function checkProgramSpace({ programFolder, programSpace }: Node): Promise<Finding> {
+  const finding = await checkSpace('program room', programFolder, programSpace);
+  const isInstalled = (await hasProgram(join(programFolder, 'cri-resize-shim'))) || (await hasProgram(PACKAGE_FOLDER));
+  if (finding.result !== 'failed' || !isInstalled) return finding;
+  return findingsOf(finding.check).warning(finding.found, `before an upgrade, ${finding.remedy}`);
 }
 
 async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
@@ -162,23 +161,9 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
   }
 }
 
-type Answer = Runtime | { readonly error: string };
-
-const answerOf = (socket: string): Promise<Answer> =>
-  queryRuntime(socket).catch((error: unknown): Answer => ({ error: causeOf(error) }));
-
-/** Extracts the system error from a message of grpc-js, which adds its connection state. */
-const causeOf = (error: unknown): string =>
-  /Last error: (?:Error: )?(.*?)\.? Resolution note/.exec(messageOf(error))?.[1] ?? messageOf(error);
-
 async function isThere(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     () => false,
   );
-}
-
-/** Returns the folder itself, or its closest existing parent. */
-async function nearest(folder: string): Promise<string> {
-  for (let at = folder; ; at = dirname(at)) if ((await isThere(at)) || at === dirname(at)) return at;
 }

@@ -10,6 +10,8 @@ export interface Finding {
   readonly remedy: string;
   /** What the finding is based on, one line each. */
   readonly details?: readonly string[];
+  /** kubelet uses the shim, and ends again after each start, maybe because of the shim: an installation may repair it. */
+  readonly isLoopAtShim?: true;
 }
 
 /** Returns the worst result of several checks. */

@@ -1,11 +1,12 @@
 import { readFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { version } from '../../config/index.ts';
 import { readShipped } from '../../core/shipped/index.ts';
 import {
   type Change,
   type Program,
   SERVICE,
+  SOCKETS,
   type Site,
   UNITS,
   UNIT_FILES,
@@ -14,20 +15,42 @@ import {
   originOf,
   resizectlStartOf,
   shimEndpoint,
+  planKubeconfig,
   readSaved,
   removing,
+  removingKubeconfig,
   startOf,
   systemctl,
   combineChanges,
+  unitPlaces,
+  unitWord,
   writing,
 } from '../host/index.ts';
 import { isBypassHeld } from './bypass.ts';
 import { planCommand, removingCommand } from './command.ts';
-import { type Kubelet, Refusal, keepAtShim, pointAtContainerd, runningKubelet, pointAtShim } from '../kubelet/index.ts';
+import {
+  type Kubelet,
+  Refusal,
+  keepAtShim,
+  pointAtContainerd,
+  runningKubelet,
+  pointAtShim,
+  stoppedAtShim,
+} from '../kubelet/index.ts';
 import { USED_FILE, isSameSocket } from '../../endpoint/index.ts';
 import { refuseOtherOwner } from './ownership.ts';
-import { isInPlace, isThere, placing, removingProgram } from './program.ts';
-import { isUp, restartOnRollback, starting, stopping, unitsState } from './service.ts';
+import { checkSpace, isInPlace, isThere, placing, removingProgram } from './program.ts';
+import { nextStart } from './way-back.ts';
+import {
+  type UnitsState,
+  isServedWithout,
+  isUp,
+  restartOnRollback,
+  retryOnRollback,
+  starting,
+  stopping,
+  unitsState,
+} from './service.ts';
 
 /** The changes to make, and what is in place already. */
 export interface Plan {
@@ -50,17 +73,20 @@ export async function planInstall(site: Site): Promise<Plan> {
   const isPackaged = await isOfPackage(site);
   const kubelet = await runningKubelet(site);
   await refuseOtherOwner(site, isPackaged ? 'package' : 'resizectl');
+  await refuseOtherPlaces(site);
   const isThrough = await isSameSocket(kubelet.endpoint, site.node.listen);
   if (!isThrough) await refuseOtherRuntime(site, kubelet);
 
   const program = isPackaged || (await isInPlace(site)) ? [] : [placing(site)];
+  if (program.length > 0) await refuseWithoutSpace(site.node);
   const units = isPackaged ? [] : await unitChanges(site);
   const command = isPackaged ? { changes: [], already: [] } : await planCommand(site);
   const settings = await missingSettings(site);
+  const kubeconfig = await planKubeconfig(site.kubeconfig, site.isConfigGiven);
   const state = await unitsState();
   const isNew = program.length + units.length + settings.length > 0;
   const start = isNew || !(await isUp(site.node, state)) ? [starting(site, state)] : [];
-  const older = isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
+  const older = recordShim(site, state, isNew);
   const move = isThrough ? await keepAtShim(site, kubelet) : [await pointAtShim(site, kubelet)];
 
   const already = [
@@ -72,9 +98,16 @@ export async function planInstall(site: Site): Promise<Plan> {
     ...(start.length === 0 ? [`${UNITS.join(', ')} are enabled, and the shim is ready`] : []),
     ...(isThrough ? [`${site.node.kubeletUnit} uses ${shimEndpoint(site)}`] : []),
   ];
-  const changes = [...older, ...program, ...command.changes, ...units, ...settings, ...start, ...move];
+  const started = [...older, ...program, ...command.changes, ...units, ...settings, ...kubeconfig.before, ...start];
+  const changes = [...started, ...move, ...kubeconfig.after];
   if (program.length === 0) return { changes, already };
   return { changes, already, versions: changeOfVersion(await installedVersion(site.to), version) };
+}
+
+/** Plans what the rollback does with the shim that is there, once its files are restored. */
+function recordShim(site: Site, state: UnitsState, isNew: boolean): readonly Change[] {
+  if (state.hasFailed && isServedWithout(state)) return [retryOnRollback()];
+  return isNew && state.active.includes(SERVICE) ? [restartOnRollback(site)] : [];
 }
 
 /** Whether a package has installed the program and the units: its folder has no units. */
@@ -100,7 +133,8 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const used = join(site.node.stateFolder, USED_FILE);
   const forget = (await isThere(used)) ? [removing(used)] : [];
   const program = hasProgram ? [removingProgram(site.to)] : [];
-  const changes = [...forget, ...move, ...stop, ...units, ...command, ...program];
+  const kubeconfig = isPackaged ? [] : await removingKubeconfig(site.kubeconfig);
+  const changes = [...forget, ...move, ...stop, ...units, ...command, ...program, ...kubeconfig];
   return { changes, already: changes.length === 0 ? ['the shim is not installed'] : [] };
 }
 
@@ -108,9 +142,14 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
   try {
     return await pointAtContainerd(site, await runningKubelet(site));
   } catch (error) {
-    // Without an installed shim there is nothing that kubelet could still use.
-    if (error instanceof Refusal && !isHere) return [];
-    throw error;
+    // Without an installed shim there is nothing that kubelet could still use, unless it is to use the shim at its next start: the units of
+    // a package may be stopped and disabled.
+    if (!(error instanceof Refusal)) throw error;
+    if (!isHere && (await stoppedAtShim(site.node)) === undefined) return [];
+    const { isFree, byHand } = await nextStart(site.node);
+    if (isFree) return [];
+    if (byHand === undefined) throw error;
+    throw new Refusal(error.message, `${error.remedy}; or, if it is to stay stopped, ${byHand}`);
   }
 }
 
@@ -123,15 +162,44 @@ async function refuseOtherRuntime({ node, configFile }: Site, { endpoint }: Kube
   );
 }
 
+/**
+ * Throws Refusal if the configuration has a socket that the units do not serve, or a state folder that they do not let
+ * the shim write to: it would not become ready.
+ */
+async function refuseOtherPlaces({ node: { listen, stateFolder }, unitFolder }: Site): Promise<void> {
+  const { sockets, writable } = await unitPlaces(unitFolder);
+  const [unit = ''] = SOCKETS;
+  const are = await Promise.all(sockets.map((socket) => isSameSocket(socket, listen)));
+  if (!are.includes(true))
+    throw new Refusal(
+      `listen is unix://${listen}, but ${unit} serves ${sockets.map((socket) => `unix://${socket}`).join(', ')}`,
+      `remove listen from the configuration, or set ListenStream=${listen} in a drop-in of ${unit} (docs/units.md)`,
+    );
+  if (writable.some((folder) => isWithin(stateFolder, folder))) return;
+  throw new Refusal(
+    `stateFolder is ${stateFolder}, to which ${SERVICE} may not write`,
+    `remove stateFolder from the configuration, or set ReadWritePaths=${stateFolder} in a drop-in of ${SERVICE} (docs/units.md)`,
+  );
+}
+
+/** Whether a path is a folder or in it. */
+const isWithin = (path: string, folder: string): boolean => !relative(folder, path).startsWith('..');
+
+/** Throws Refusal if the program does not fit on the disk. */
+async function refuseWithoutSpace({ programFolder, programSpace }: Site['node']): Promise<void> {
+  const { result, found, remedy } = await checkSpace('program room', programFolder, programSpace);
+  if (result === 'failed') throw new Refusal(found, remedy);
+}
+
 async function reload(): Promise<void> {
   await systemctl(['daemon-reload']);
 }
 
 /** Plans the units, adapted to the place of the program on this machine. */
-async function unitChanges({ program, to, unitFolder }: Site): Promise<readonly Change[]> {
+async function unitChanges({ program, to, node, unitFolder }: Site): Promise<readonly Change[]> {
   const changes: Change[] = [];
   for (const unit of UNIT_FILES) {
-    const text = unitText(await shippedUnit(program, unit), { program, to });
+    const text = unitText(await shippedUnit(program, unit), { program, to, node });
     const there = await readSaved(join(unitFolder, unit));
     if (there?.content.toString('utf8') !== text) changes.push(writing(join(unitFolder, unit), text));
   }
@@ -144,16 +212,24 @@ async function shippedUnit(program: Program, unit: string): Promise<string> {
   return program.kind === 'folder' ? readFile(join(program.folder, path), 'utf8') : readShipped(path);
 }
 
-/** Adapts a shipped unit so that it starts this program. */
-export function unitText(shipped: string, { program, to }: Pick<Site, 'program' | 'to'>): string {
+interface UnitPlace extends Pick<Site, 'program' | 'to'> {
+  readonly node: Pick<Site['node'], 'containerd'>;
+}
+
+/** Adapts a shipped unit so that it starts this program, and so that a bypass without its target file finds containerd. */
+export function unitText(shipped: string, { program, to, node: { containerd } }: UnitPlace): string {
   return shipped
     .replace(SHIPPED_START, () => `ExecStart=${startOf(program, to)}`)
     .replace(SHIPPED_RESIZECTL, () => `ExecStart=${resizectlStartOf(program, to)}`)
+    .replace(SHIPPED_TARGET, (_, name: string) => `Environment=${unitWord(`${name}=${containerd}`)}`)
     .replaceAll('/usr/local/lib/cri-resize-shim', () => to);
 }
 
-const SHIPPED_START = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/cri-resize-shim\.js/m;
-const SHIPPED_RESIZECTL = /^ExecStart=\/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/resizectl\.js/m;
+const SHIPPED_TARGET = /^Environment=(CRI_RESIZE_SHIM_BYPASS_TO)=.*$/m;
+const SHIPPED_START =
+  /^ExecStart=\/usr\/bin\/env \/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/cri-resize-shim\.js/m;
+const SHIPPED_RESIZECTL =
+  /^ExecStart=\/usr\/bin\/env \/usr\/bin\/node \/usr\/local\/lib\/cri-resize-shim\/dist\/resizectl\.js/m;
 
 /** Plans the configuration files. Existing files are kept, unless a configuration is given. */
 async function missingSettings({ configFile, configText, isConfigGiven, flagsFile }: Site): Promise<readonly Change[]> {

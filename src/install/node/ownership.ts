@@ -1,5 +1,5 @@
 import { dirname, join } from 'node:path';
-import { SERVICE, type Site, unitProperties } from '../host/index.ts';
+import { EXECUTABLE, SERVICE, type Site, unitProperties } from '../host/index.ts';
 import { Refusal } from '../kubelet/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { isThere } from './program.ts';
@@ -12,6 +12,7 @@ const OWN_FOLDER = '/usr/local/lib/cri-resize-shim';
 /** Whose units systemd has loaded: those of a package, of `resizectl install`, or none. */
 export type Owner = 'package' | 'resizectl' | 'none';
 
+/** Returns whose units systemd has loaded, by the folder of the service's file. */
 export async function unitOwner({ unitFolder }: Pick<Site, 'unitFolder'>): Promise<Owner> {
   const path = (await unitProperties(SERVICE, ['FragmentPath']))('FragmentPath')[0] ?? '';
   if (path === '') return 'none';
@@ -33,11 +34,14 @@ export async function refuseOtherOwner(site: Pick<Site, 'unitFolder'>, own: Excl
   );
 }
 
+/** Whether a folder has the program: as a folder, or as the single executable. */
+export const hasProgram = async (folder: string): Promise<boolean> =>
+  (await isThere(join(folder, 'package.json'))) || isThere(join(folder, EXECUTABLE));
+
 /** Checks whether there is more than one installation on this node. */
 export async function checkInstallation(folders = { package: PACKAGE_FOLDER, own: OWN_FOLDER }): Promise<Finding> {
   const { ok, warning } = findingsOf('installation');
-  const has = (folder: string): Promise<boolean> => isThere(join(folder, 'package.json'));
-  const [isPackaged, isOwn] = [await has(folders.package), await has(folders.own)];
+  const [isPackaged, isOwn] = [await hasProgram(folders.package), await hasProgram(folders.own)];
   if (!isPackaged || !isOwn) return ok(isPackaged ? `package at ${folders.package}` : isOwn ? folders.own : 'none');
   return warning(
     `two: a package at ${folders.package}, and ${folders.own}; units in /etc/systemd/system take precedence over those of the package`,

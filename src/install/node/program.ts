@@ -1,7 +1,9 @@
 import { createReadStream } from 'node:fs';
-import { copyFile, mkdir, readlink, rename, rm, stat, symlink } from 'node:fs/promises';
+import { copyFile, mkdir, readlink, rename, rm, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
+import { syncFile, syncFolder } from '../../core/files/index.ts';
+import { MiB } from '../../core/quantities/index.ts';
 import {
   type Change,
   type Program,
@@ -12,6 +14,7 @@ import {
   originIn,
   originOf,
 } from '../host/index.ts';
+import { type Finding, findingsOf } from './finding.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {
@@ -32,7 +35,7 @@ export async function isInPlace({ program, to }: ProgramPlaces): Promise<boolean
 
 const pathsOf = (files: readonly ProgramFile[]): readonly string[] => files.map(({ path }) => path).toSorted();
 
-/** Copies the program next to its target folder and swaps the folders, so that the target is always complete. */
+/** Copies the program next to its target folder and swaps the folders, so that the target is always complete, also after a power cut. */
 export function placing({ program, to }: ProgramPlaces): Change {
   const [fresh, old] = [`${to}.new`, `${to}.old`];
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
@@ -49,6 +52,7 @@ export function placing({ program, to }: ProgramPlaces): Change {
       state = 'old aside';
       await rename(fresh, to);
       state = 'placed';
+      await syncFolder(dirname(to));
     },
     async undo() {
       await rm(fresh, { recursive: true, force: true });
@@ -71,6 +75,7 @@ export function removingProgram(to: string): Change {
       await recoverOld(to);
       await rename(to, old);
       isAside = true;
+      await syncFolder(dirname(to));
     },
     async undo() {
       if (isAside) await rename(old, to);
@@ -94,8 +99,9 @@ export async function copyProgram({ program, to }: ProgramPlaces): Promise<void>
 async function put(file: ProgramFile, to: string): Promise<void> {
   await mkdir(dirname(to), { recursive: true, mode: 0o755 });
   const target = await targetOf(file);
-  if (target.kind === 'link') await symlink(target.to, to);
-  else await copyFile(target.path, to);
+  if (target.kind === 'link') return symlink(target.to, to);
+  await copyFile(target.path, to);
+  await syncFile(to);
 }
 
 async function isSame(file: ProgramFile, there: string): Promise<boolean> {
@@ -114,23 +120,38 @@ async function targetOf(file: ProgramFile): Promise<Target> {
   return to === undefined ? { kind: 'file', path: file.from } : { kind: 'link', to };
 }
 
-const PIECES = { highWaterMark: 1024 * 1024 };
+const PIECES = { highWaterMark: MiB };
 
 /** Compares in chunks: the single executable is larger than the memory that this process needs otherwise. */
 async function isSameContent(one: string, other: string): Promise<boolean> {
   if ((await stat(one)).size !== (await stat(other)).size) return false;
   const [first, second] = [createReadStream(one, PIECES), createReadStream(other, PIECES)];
   try {
-    const others = second[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
-    for await (const piece of first as AsyncIterable<Buffer>) {
-      const { value } = await others.next();
-      if (value === undefined || !piece.equals(value)) return false;
-    }
-    return true;
+    return await areSameBytes(first, second);
   } finally {
     first.destroy();
     second.destroy();
   }
+}
+
+/** Whether two streams have the same bytes. Their chunks may end at different places: a read may return less than it was asked for. */
+export async function areSameBytes(one: AsyncIterable<Buffer>, other: AsyncIterable<Buffer>): Promise<boolean> {
+  const others = other[Symbol.asyncIterator]();
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const piece of one) {
+    for (let at = 0; at < piece.length; ) {
+      if (rest.length === 0) {
+        const next = await others.next();
+        if (next.done === true) return false;
+        rest = next.value;
+      }
+      const length = Math.min(rest.length, piece.length - at);
+      if (!rest.subarray(0, length).equals(piece.subarray(at, at + length))) return false;
+      rest = rest.subarray(length);
+      at += length;
+    }
+  }
+  return rest.length === 0 && (await others.next()).done === true;
 }
 
 /** Returns the target of a symbolic link; undefined if the path is not a link. */
@@ -143,6 +164,7 @@ async function linkOf(path: string): Promise<string | undefined> {
   }
 }
 
+/** Whether a file or folder exists. Rejects if that cannot be read. */
 export async function isThere(path: string): Promise<boolean> {
   try {
     await stat(path);
@@ -151,4 +173,19 @@ export async function isThere(path: string): Promise<boolean> {
     if (errnoOf(error) === 'ENOENT') return false;
     throw error;
   }
+}
+
+/** Checks the free disk space. @param least in bytes */
+export async function checkSpace(check: string, folder: string, least: number): Promise<Finding> {
+  const { ok, failed } = findingsOf(check);
+  const at = await nearest(folder);
+  const { bavail, bsize } = await statfs(at);
+  const free = bavail * bsize;
+  const found = `${Math.floor(free / MiB)} MiB free for ${folder}`;
+  return free >= least ? ok(found) : failed(found, `free disk space: ${Math.ceil(least / MiB)} MiB are needed`);
+}
+
+/** Returns the folder itself, or its closest existing parent. */
+async function nearest(folder: string): Promise<string> {
+  for (let at = folder; ; at = dirname(at)) if ((await isThere(at)) || at === dirname(at)) return at;
 }

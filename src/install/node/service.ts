@@ -1,10 +1,12 @@
-import { rm, rmdir } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import { glob, rm, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { bypassState, holdBypass, isBypassHeld, releaseBypass, stopStartedUnits } from './bypass.ts';
+import { syncFolder } from '../../core/files/index.ts';
+import { bypassState, holdBypass, isBypassHeld, releaseBypass, resumeBypass, stopStartedUnits } from './bypass.ts';
 import {
   type Change,
+  FALLBACK,
   type Node,
   SERVICE,
   SOCKETS,
@@ -19,21 +21,31 @@ import {
   waitUntil,
 } from '../host/index.ts';
 
-/** The units of the shim that are active and enabled. */
+/** The units of the shim that are active and enabled, and what serves if the service is neither. */
 export interface UnitsState {
   readonly active: readonly string[];
   readonly enabled: readonly string[];
+  /** Whether the service has failed. The fallback starts it again then. */
+  readonly hasFailed: boolean;
+  /** Whether the units of this installation use the bypass, and whether it serves. */
+  readonly bypass: { readonly isUsed: boolean; readonly isActive: boolean };
 }
 
 export async function unitsState(): Promise<UnitsState> {
   const [active, enabled]: [string[], string[]] = [[], []];
+  const bypass = await bypassState();
+  let hasFailed = false;
   for (const unit of UNITS) {
     const property = await unitProperties(unit, ['ActiveState', 'UnitFileState']);
-    // `activating` includes a unit that systemd restarts again and again.
-    if (['active', 'activating', 'reloading'].includes(property('ActiveState')[0] ?? '')) active.push(unit);
+    const state = property('ActiveState')[0] ?? '';
+    // With the bypass, the fallback starts a service that has failed. Without it, systemd does, and the service may be
+    // `activating` forever.
+    const isTried = unit === SERVICE && bypass.isUsed && bypass.isActive && state === 'activating';
+    if (['active', 'activating', 'reloading'].includes(state) && !isTried) active.push(unit);
+    if (unit === SERVICE) hasFailed = isTried || state === 'failed';
     if (property('UnitFileState')[0] === 'enabled') enabled.push(unit);
   }
-  return { active, enabled };
+  return { active, enabled, hasFailed, bypass };
 }
 
 /** Whether all units are active and enabled and the shim is ready. */
@@ -41,6 +53,10 @@ export async function isUp(node: Node, { active, enabled }: UnitsState): Promise
   const all = active.length === UNITS.length && enabled.length === UNITS.length;
   return all && (await missingOf(node).catch(messageOf)) === undefined;
 }
+
+/** Whether clients of the socket are served without the shim: it does not run, and the bypass serves, or is about to. */
+export const isServedWithout = ({ active, bypass }: UnitsState): boolean =>
+  bypass.isUsed && !active.includes(SERVICE) && active.includes(SOCKETS[0] ?? '');
 
 /** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
 export function restartOnRollback({ node, wait }: Site): Change {
@@ -56,13 +72,48 @@ export function restartOnRollback({ node, wait }: Site): Change {
   };
 }
 
+/**
+ * The first change of an installation over a shim that has failed. A new shim that starts and is stopped again by the
+ * rollback is no failed one, and the fallback starts only those.
+ */
+export function retryOnRollback(): Change {
+  return {
+    description: `record that ${SERVICE} has failed, to start it again on rollback`,
+    do: () => Promise.resolve(),
+    // The bypass serves. Nobody waits for a shim that has failed before: the fallback starts it again if it fails again.
+    undo: retryShim,
+  };
+}
+
+/** Starts the shim, also one that was stopped, without waiting for it. One of the version that is rolled back may run: it ends. */
+async function retryShim(): Promise<void> {
+  await systemctl(['restart', '--no-block', '--', SERVICE]);
+}
+
+/**
+ * Returns a shim that did not serve to its earlier state, after it was started: one that had failed is started again, without waiting
+ * for it, and one that was stopped is stopped.
+ */
+export async function leaveShim(node: Node, before: UnitsState): Promise<void> {
+  if (before.hasFailed || before.active.includes(SERVICE)) await retryShim();
+  else await stopStarted(node, before);
+}
+
+/** Stops the units that were not active before. */
+async function stopStarted(node: Node, before: UnitsState): Promise<void> {
+  const stopped = missingIn(before.active);
+  if (isServedWithout(before)) await stopAtBypass(stopped, before);
+  else if (stopped.length > 0) await stop(stopped, node);
+}
+
 /** Enables and starts the units, and waits until the shim is ready to resize. */
-export function starting({ node, wait }: Site, before: UnitsState): Change {
+export function starting({ node, wait, unitFolder }: Site, before: UnitsState): Change {
   const [stopped, disabled] = [missingIn(before.active), missingIn(before.enabled)];
   return {
     description: `enable and start ${UNITS.join(', ')}, and wait for the shim to be ready`,
     async do() {
       await systemctl(['enable', '--', ...UNITS]);
+      await syncLinks(unitFolder);
       // systemd does not create a socket for a running service that opened its own.
       if (SOCKETS.some((unit) => stopped.includes(unit))) await stopUnits([SERVICE]);
       await systemctl(['start', '--', ...SOCKETS]);
@@ -70,10 +121,21 @@ export function starting({ node, wait }: Site, before: UnitsState): Change {
       await waitUntil(wait, () => missingOf(node));
     },
     async undo() {
-      if (stopped.length > 0) await stop(stopped, node);
+      await stopStarted(node, before);
       if (disabled.length > 0) await systemctl(['disable', '--', ...disabled]);
     },
   };
+}
+
+/** Writes the links of enabled units to the disk: kubelet's file may be on another one, and there before them. */
+async function syncLinks(unitFolder: string): Promise<void> {
+  for await (const folder of glob(join(unitFolder, '*.wants'))) await syncFolder(folder).catch(ignoreNoFolder);
+  await syncFolder(unitFolder);
+}
+
+/** What others have there may be a link to nothing, or to /dev/null. */
+function ignoreNoFolder(error: unknown): void {
+  if (!['ENOENT', 'ENOTDIR', 'EINVAL'].includes(errnoOf(error) ?? '')) throw error;
 }
 
 /** Stops and disables the units. */
@@ -93,6 +155,11 @@ export function stopping({ node, wait, unitFolder }: Site, before: UnitsState): 
       if (before.active.length === 0) return;
       await systemctl(['start', '--', ...before.active], wait.timeoutMs);
       if (wasHeld) return;
+      if (isServedWithout(before)) {
+        await resumeBypass(before.bypass);
+        // The stop above has left no failed shim, which the fallback would start.
+        return before.hasFailed ? retryShim() : undefined;
+      }
       await waitUntil(uninterrupted(wait), () => missingOnRollback(node));
     },
   };
@@ -114,6 +181,17 @@ async function stop(units: readonly string[], node: Node): Promise<void> {
   }
 }
 
+/** Stops a shim whose clients the bypass served before, so that they are served again. */
+async function stopAtBypass(units: readonly string[], { hasFailed, bypass }: UnitsState): Promise<void> {
+  // The fallback starts a shim that fails, which cancels the stop.
+  await stopUnits(units, async () => {
+    await systemctl(['stop', '--', FALLBACK]);
+  });
+  // The fallback starts a shim again that is "failed", and leaves one alone that was stopped.
+  if (!hasFailed) await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
+  await resumeBypass(bypass);
+}
+
 const missingIn = (units: readonly string[]): readonly string[] => UNITS.filter((unit) => !units.includes(unit));
 /** The same timeout, without the interrupt: a rollback is not interrupted. */
 const uninterrupted = (wait: Wait): Wait => ({ ...wait, signal: new AbortController().signal });
@@ -129,8 +207,8 @@ export async function withLogLine(error: unknown): Promise<never> {
 }
 
 /**
- * Returns what is missing until the shim does what its configuration says: resize, or forward every call. Undefined if nothing is. Rejects if
- * its configuration is invalid, which time does not change.
+ * Returns what is missing until the shim does what its configuration says: resize, or forward every call. Undefined if
+ * nothing is. Rejects if its configuration is invalid, which time does not change.
  */
 async function missingOf({ listen }: Node): Promise<string | undefined> {
   const shim = await shimAt(listen);

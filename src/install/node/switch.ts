@@ -13,9 +13,9 @@ import {
   writing,
 } from '../host/index.ts';
 import { Refusal } from '../kubelet/index.ts';
-import { isBypassHeld } from './bypass.ts';
+import { isBypassHeld, isShimActive } from './bypass.ts';
 import type { Plan } from './install.ts';
-import { withLogLine } from './service.ts';
+import { type UnitsState, leaveShim, unitsState, withLogLine } from './service.ts';
 
 export interface SwitchOptions {
   /** Whether the shim is to act on resizes. */
@@ -44,7 +44,8 @@ export async function planSwitch(node: Node, { isOn, wait, unitFolder }: SwitchO
   if (isSet && before === isOn)
     return { changes: [], already: [`${file} has intercept: ${isOn}, and the shim runs so`] };
   const write = isSet ? [] : [writing(file, changed)];
-  return { changes: [switching(node, { write, isOn, before, wait })], already: [] };
+  const [state, wasServing] = [await unitsState(), await isShimActive()];
+  return { changes: [switching(node, { write, isOn, before, state, wasServing, wait })], already: [] };
 }
 
 /** Returns the configuration file of the service. Throws Refusal if a change of it would have no effect. */
@@ -79,10 +80,13 @@ interface Switching {
   readonly isOn: boolean;
   /** Undefined: no shim has answered. */
   readonly before: boolean | undefined;
+  readonly state: UnitsState;
+  /** Whether the service was active. */
+  readonly wasServing: boolean;
   readonly wait: Wait;
 }
 
-function switching(node: Node, { write, isOn, before, wait }: Switching): Change {
+function switching(node: Node, { write, isOn, before, state, wasServing, wait }: Switching): Change {
   let isRestarted = false;
   const restart = async (expected: boolean | undefined, limits: Wait): Promise<void> => {
     isRestarted = true;
@@ -100,8 +104,10 @@ function switching(node: Node, { write, isOn, before, wait }: Switching): Change
     },
     async undo() {
       await first?.undo();
+      if (!isRestarted) return;
+      if (!wasServing) return leaveShim(node, state);
       // A rollback is not interrupted.
-      if (isRestarted) await restart(before, { ...wait, signal: new AbortController().signal });
+      await restart(before, { ...wait, signal: new AbortController().signal });
     },
   };
 }

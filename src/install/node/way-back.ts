@@ -1,8 +1,12 @@
 import { glob, readFile, stat } from 'node:fs/promises';
-import { isSameSocket, layerName } from '../../endpoint/index.ts';
-import { type Node, UNITS, queryRuntime, queryShim } from '../host/index.ts';
-import { findKubelet } from '../kubelet/index.ts';
+import { basename, join } from 'node:path';
+import { SS_CONNECTED, unixSockets } from '../../core/procfs/index.ts';
+import { MiB } from '../../core/quantities/index.ts';
+import { type EndpointChain, USED_FILE, isSameSocket, layerName, runsKubelet } from '../../endpoint/index.ts';
+import { type Node, UNITS, expandGlob, queryRuntime, queryShim } from '../host/index.ts';
+import { filesOfUnit, findKubelet, readStoppedKubelet } from '../kubelet/index.ts';
 import { type Finding, findingsOf } from './finding.ts';
+import { isThere } from './program.ts';
 
 /** Where kubeadm, packages and distributions set the endpoint of kubelet. */
 export const KUBELET_FILES: readonly string[] = [
@@ -14,19 +18,26 @@ export const KUBELET_FILES: readonly string[] = [
 ];
 
 /**
- * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed, readlink and systemctl, also
- * those of busybox. If no file sets the socket of the shim, they leave the shim on: kubelet may still use it. README.md and
- * docs/troubleshooting.md have them, too.
+ * Returns the lines of shell that point kubelet back at containerd and stop the shim, with nothing but grep, sed,
+ * readlink and systemctl, also those of busybox. If no file sets the socket of the shim, they leave the shim on:
+ * kubelet may still use it. README.md and docs/troubleshooting.md have them, too.
+ * @param others files that none of the patterns finds
  */
-export function linesBack({ listen, containerd, kubeletUnit, kubeletFiles }: Node): readonly string[] {
+export function linesBack(
+  { listen, containerd, kubeletUnit, kubeletFiles }: Node,
+  others: readonly string[] = [],
+): readonly string[] {
   const unit = kubeletUnit.replace(/\.service$/, '');
   return [
-    `files=$(grep -rls ${listen.split('/').at(-1) ?? listen} ${kubeletFiles.join(' ')})`,
+    `files=$(grep -rls ${listen.split('/').at(-1) ?? listen} ${[...kubeletFiles, ...others.map(quoted)].join(' ')})`,
     `for file in $files; do sed -i 's|${listen}|${containerd}|' "$(readlink -f "$file")"; done`,
     `systemctl daemon-reload; systemctl reset-failed ${unit}; systemctl restart ${unit}`,
     `[ -n "$files" ] && systemctl disable --now ${UNITS.join(' ')}`,
   ];
 }
+
+const quoted = (path: string): string =>
+  /^[\w/.@:+-]+$/.test(path) ? path : `'${path.replaceAll("'", String.raw`'\''`)}'`;
 
 /** Checks whether kubelet, running or not, is set to use a socket that nothing serves. */
 export async function checkKubeletRuntime(node: Node): Promise<Finding> {
@@ -37,8 +48,11 @@ export async function checkKubeletRuntime(node: Node): Promise<Finding> {
   if (await answers(listen)) return ok(`${listen} is served`);
   if (!(await answers(containerd))) return ok('not checked: containerd does not answer either');
   return failed(
-    `kubelet uses ${listen} (${place}), and nothing answers there: this node has no container runtime`,
-    ['resizectl install, or these lines, which need nothing of the shim:', ...linesBack(node)].join('\n'),
+    `kubelet uses ${listen} (${place.name}), and nothing answers there: this node has no container runtime`,
+    [
+      'resizectl install, or these lines, which need no program of the shim:',
+      ...linesBack(node, await otherFiles(node, place.files)),
+    ].join('\n'),
   );
 }
 
@@ -57,12 +71,91 @@ async function answers(socket: string): Promise<boolean> {
   );
 }
 
-/** Returns what sets the socket of the shim: for a kubelet that runs, or the next one; undefined if nothing does. */
-async function placeOfEndpoint(node: Node): Promise<string | undefined> {
-  const found = await findKubelet(node).catch(() => undefined);
-  if (found?.kind !== 'running') return fileWith(node);
-  const { endpoint, chain } = found.kubelet;
-  return (await isSameSocket(endpoint, node.listen)) ? layerName(chain.winner) : undefined;
+/** What sets the socket of the shim. */
+interface Place {
+  /** The file, or the flag. */
+  readonly name: string;
+  /** The files that may have it. */
+  readonly files: readonly string[];
+}
+
+/** Returns what sets the socket of the shim: for a kubelet that runs, or for its next start; undefined if nothing does. */
+async function placeOfEndpoint(node: Node): Promise<Place | undefined> {
+  const chain = await chainOf(node).catch(() => undefined);
+  if (chain?.endpoint === undefined) {
+    // kubelet has no unit, or another program starts it: what it is configured with is in one of its usual files.
+    const file = await fileWith(node);
+    return file === undefined ? undefined : { name: file, files: [file] };
+  }
+  if (!(await isSameSocket(chain.endpoint, node.listen))) return undefined;
+  const own = [...chain.layers, ...(chain.kubeadm === undefined ? [] : [chain.kubeadm])].flatMap(
+    ({ file }) => file ?? [],
+  );
+  const ofUnit = chain.winner.kind === 'flag' ? await filesOfUnit(node.kubeletUnit) : [];
+  return { name: layerName(chain.winner), files: [...own, ...ofUnit.map(({ file }) => file)] };
+}
+
+/** Reads it as the check `kubelet` does, so that both say the same. */
+async function chainOf(node: Node): Promise<EndpointChain | undefined> {
+  const found = await findKubelet(node);
+  if (found.kind === 'running') return found.kubelet.chain;
+  return found.kind === 'stopped' ? (await readStoppedKubelet(node)).chain : undefined;
+}
+
+/** Whether a kubelet that does not run would use the shim at its next start. */
+export interface NextStart {
+  /** Nothing that kubelet reads has the socket of the shim, and no kubelet uses it. */
+  readonly isFree: boolean;
+  /** What to do by hand if kubelet is to stay stopped. */
+  readonly byHand?: string;
+}
+
+/** Where k3s and RKE2 may have the endpoint as a flag. Their units have other names than kubelet's. */
+const RANCHER_FILES: readonly string[] = [
+  '/etc/rancher/*/config.yaml*',
+  ...['k3s', 'rke2'].flatMap((name) => [`/etc/systemd/system/${name}*`, `/usr/local/lib/systemd/system/${name}*`]),
+];
+
+/** Reads what a kubelet would use that has no unit or does not run, as on a node that has left its cluster. */
+export async function nextStart(node: Node): Promise<NextStart> {
+  const found = await findKubelet(node);
+  if (found.kind === 'running' || found.kind === 'unclear') return { isFree: false };
+  const { kubeletFiles } = node;
+  const file = await fileWith({ ...node, kubeletFiles: [...kubeletFiles, ...RANCHER_FILES] });
+  if (file !== undefined) return { isFree: false, byHand: `set unix://${node.containerd} in ${file}` };
+  // Of another unit, such as that of MicroK8s.
+  if (await runsKubelet(node.procRoot)) return { isFree: false };
+  if (found.kind === 'no unit') return startWithoutUnit(node);
+  const { chain } = await readStoppedKubelet(node);
+  if (chain === undefined) return { isFree: false };
+  const { endpoint } = chain;
+  if (endpoint !== undefined) return { isFree: !(await isSameSocket(endpoint, node.listen)) };
+  // `kubeadm reset` removes the configuration, and kubelet does not start without it.
+  const problems = chain.layers.filter(({ problem }) => problem !== undefined);
+  return { isFree: problems.every(({ file: path, problem }) => problem === `${path ?? ''} does not exist`) };
+}
+
+/** A kubelet without a unit that we know may have the socket in a file that we do not know. */
+async function startWithoutUnit(node: Node): Promise<NextStart> {
+  if (await hasClients(node)) return { isFree: false, byHand: `stop the clients of ${node.listen}` };
+  const used = join(node.stateFolder, USED_FILE);
+  if (await isThere(used)) return { isFree: false, byHand: `run rm -f ${used}: it says that kubelet uses the shim` };
+  return { isFree: true };
+}
+
+/** Whether a client is connected to the socket of the shim. */
+async function hasClients({ procRoot, listen }: Node): Promise<boolean> {
+  const sockets = unixSockets(await readFile(join(procRoot, 'net/unix'), 'utf8'));
+  return sockets.some(({ state, path }) => state === SS_CONNECTED && basename(path) === basename(listen));
+}
+
+/** Returns the files that have the socket of the shim and that none of the usual patterns finds. */
+async function otherFiles({ kubeletFiles, listen }: Node, files: readonly string[]): Promise<readonly string[]> {
+  const usual = (await Promise.all(kubeletFiles.map(expandGlob))).flat();
+  const isUsual = (file: string): boolean => usual.some((path) => file === path || file.startsWith(`${path}/`));
+  const others = files.filter((file) => file.startsWith('/') && !isUsual(file));
+  const have = await Promise.all(others.map((file) => hasText(file, listen)));
+  return others.filter((_file, index) => have[index] === true);
 }
 
 /** Returns the first file that has the socket of the shim in a line that is no comment. */
@@ -73,7 +166,7 @@ async function fileWith({ kubeletFiles, listen }: Node): Promise<string | undefi
 }
 
 /** A configuration is smaller: anything larger is something else. */
-const LONGEST = 1024 * 1024;
+const LONGEST = MiB;
 
 async function hasText(path: string, text: string): Promise<boolean> {
   try {

@@ -6,17 +6,21 @@ import { haltAll, retry, sleep, vouchFor, vouchedCanaries } from './turns/index.
 /** What a look at a canary node finds: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {
   readonly why?: string;
+  /** Whether the reason is that kubelet does not use the shim. */
+  readonly isPast?: true;
   readonly run: string;
 }
 
 /**
  * If this node is a canary and canaries are still needed: watches it for the time that a canary has to work, and then vouches for the
  * release, so that the other nodes get it. If the node does not work, halts all installations of this release, and continues to watch
- * it. Two looks in a row have to agree. Rejects only with the reason of the signal.
+ * it. Two looks in a row have to agree. Returns false when the shim is to be installed again, because kubelet does not use it: this
+ * does not halt the release the first time. Otherwise returns true. Rejects only with the reason of the signal.
+ * @param earliest time of the clock before which nothing is repaired
  */
-export async function passedAsCanary(context: RolloutContext, stop: AbortSignal): Promise<void> {
+export async function passedAsCanary(context: RolloutContext, earliest: number, stop: AbortSignal): Promise<boolean> {
   const { turns, say, times, clock } = context;
-  if (turns.canaries === 0 || !(await isNeeded(context, stop))) return;
+  if (turns.canaries === 0 || !(await isNeeded(context, stop))) return true;
   say(`this node is a canary: it is watched for ${times.soak / 1000} s`);
   let [start, before, reported] = [clock.now(), await look(context, '', stop), ''];
   for (;;) {
@@ -25,10 +29,16 @@ export async function passedAsCanary(context: RolloutContext, stop: AbortSignal)
     const isRestarted = before.run !== '' && now.run !== before.run;
     const why = isRestarted ? 'the shim has ended and was started again' : now.why;
     const isSure = isRestarted || before.why !== undefined;
+    const isDrift = !isRestarted && before.isPast === true && now.isPast === true;
     before = now;
     if (why === undefined && clock.now() - start >= times.soak) break;
     if (why === undefined) continue;
     start = clock.now();
+    if (isDrift && context.repairsDrift && start >= earliest) {
+      say(`ShimDrift: ${why}`);
+      await posted(context, 'ShimDrift', why, stop);
+      return false;
+    }
     if (!isSure || why === reported) continue;
     reported = why;
     await failed(context, why, stop);
@@ -36,6 +46,7 @@ export async function passedAsCanary(context: RolloutContext, stop: AbortSignal)
   await vouchFor(turns, stop);
   say('ShimCanaryPassed: the other nodes may get this release');
   await posted(context, 'ShimCanaryPassed', `it has worked for ${times.soak / 1000} s`, stop);
+  return true;
 }
 
 async function isNeeded(context: RolloutContext, stop: AbortSignal): Promise<boolean> {
@@ -62,7 +73,7 @@ async function look(context: RolloutContext, known: string, stop: AbortSignal): 
     if (!shim.isActive) return { why: 'the shim does not run', run };
     if (node?.isReady !== true) return { why: 'this node is not Ready', run };
     const { state, note } = await context.drift();
-    return state === 'past' ? { why: note, run } : { run };
+    return state === 'past' ? { why: note, isPast: true, run } : { run };
   } catch (error) {
     return { why: messageOf(error), run };
   }

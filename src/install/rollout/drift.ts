@@ -4,7 +4,10 @@ import { posted } from './posted.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { loggingChanges, sleep } from './turns/index.ts';
 
-type DriftContext = Pick<RolloutContext, 'drift' | 'repairsDrift' | 'say' | 'random' | 'clock' | 'postEvent' | 'times'>;
+type DriftContext = Pick<
+  RolloutContext,
+  'drift' | 'repairsDrift' | 'say' | 'random' | 'clock' | 'eventToPost' | 'times'
+>;
 
 /**
  * Looks at kubelet's endpoint while the shim is installed, and reports when kubelet stops using the shim and when it uses it again. Two
@@ -27,6 +30,12 @@ export async function driftToRepair(context: DriftContext, earliest: number, sto
     reported = state;
     if (state === 'past' && repairsDrift && context.clock.now() >= earliest) return;
   }
+}
+
+/** Reports that kubelet uses the shim again after {@link driftToRepair}, if it does. Rejects only with the reason of the signal. */
+export async function reportRepaired(context: DriftContext, stop: AbortSignal): Promise<void> {
+  const { state, note } = await lookedAt(context, context.say);
+  if (state === 'shim') await report(context, 'ShimDriftEnded', note, stop);
 }
 
 async function lookedAt({ drift }: DriftContext, complain: (line: string) => void): Promise<Drift> {

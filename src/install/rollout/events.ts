@@ -1,5 +1,5 @@
 import { wallTime } from '../../core/concurrency/index.ts';
-import { type Api, eventOf, readText } from '../../kubernetes/client/index.ts';
+import { type Api, ApiRefusal, eventOf, readText } from '../../kubernetes/client/index.ts';
 
 /** The events of a node, for `kubectl describe node`. Documented in docs/kubernetes.md. */
 export type Reason =
@@ -25,20 +25,18 @@ const NORMAL: readonly Reason[] = [
 const CONTROLLER = 'cri-resize-shim-installer';
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
+const ALREADY_EXISTS = 409;
 
 function actionOf(reason: Reason): string {
   if (/^Shim(?:Drift|Canary)/.test(reason)) return 'Watch';
   return reason.startsWith('ShimInstall') ? 'Install' : 'Uninstall';
 }
 
-/** Creates an event of a node. Rejects like {@link Api}. */
-export async function postNodeEvent(
-  api: Api,
-  node: string,
-  reason: Reason,
-  note: string,
-  signal: AbortSignal,
-): Promise<void> {
+/** Creates an event. Each call creates the same one. Rejects like {@link Api}. */
+export type PostEvent = (signal: AbortSignal) => Promise<void>;
+
+/** Returns a function that creates an event of a node. */
+export function nodeEvent(api: Api, node: string, reason: Reason, note: string): PostEvent {
   // Events of objects without a namespace have to be in this one.
   const namespace = 'default';
   const body = eventOf({
@@ -55,7 +53,14 @@ export async function postNodeEvent(
     at: wallTime(),
   });
   const path = `/apis/events.k8s.io/v1/namespaces/${namespace}/events`;
-  const response = await api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
-  // The event exists even if the response cannot be read.
-  await readText(response, LONGEST_ANSWER).catch(() => undefined);
+  return async (signal) => {
+    try {
+      const response = await api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
+      // The event exists even if the response cannot be read.
+      await readText(response, LONGEST_ANSWER).catch(() => undefined);
+    } catch (error) {
+      // The response to an earlier try was lost.
+      if (!(error instanceof ApiRefusal) || error.status !== ALREADY_EXISTS) throw error;
+    }
+  };
 }

@@ -1,8 +1,11 @@
+import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { wallTime } from '../../core/concurrency/index.ts';
+import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import { OWN_NODE } from '../node/index.ts';
+import { loggingChanges } from './turns/index.ts';
 
 /** Operations on the host, outside the pod. */
 export interface Host {
@@ -12,12 +15,22 @@ export interface Host {
    * @param after `unstage`: systemd removes the staged files once it has ended, also if this pod no longer runs
    */
   resizectl(args: readonly string[], after?: 'unstage'): Promise<CommandResult>;
-  /** Waits until no resizectl of an earlier pod runs on the host. Rejects with the reason of the signal. */
+  /**
+   * Waits until no resizectl of an earlier pod runs on the host. Asks again if systemd does not answer, as while it re-executes itself.
+   * Rejects with the reason of the signal, and with {@link NoSystemd}.
+   */
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
   kubeletStart(): Promise<number | undefined>;
   /** Returns whether the shim runs. Rejects if systemd does not answer. */
   shim(): Promise<ShimRun>;
+}
+
+/** The host has another init system: nothing can be installed on it. */
+export class NoSystemd extends Error {
+  constructor() {
+    super('systemd is not the init system of this node');
+  }
 }
 
 export interface ShimRun {
@@ -37,6 +50,8 @@ export interface HostOptions {
   /** All staged files and folders. */
   readonly staged: readonly string[];
   readonly kubeletUnit: string;
+  /** The root of the host. */
+  readonly hostRoot: string;
   readonly say: (line: string) => void;
 }
 
@@ -44,6 +59,7 @@ const UNIT = 'cri-resize-shim-installer.service';
 const SHIM = 'cri-resize-shim.service';
 const AGAIN_MS = 500;
 const QUERY_MS = 10_000;
+const LABEL_MS = 60_000;
 
 /** Enters the mount namespace of the host. With hostPID, its programs need nothing else. */
 const onHost = ['--target', '1', '--mount', '--'];
@@ -68,11 +84,33 @@ const unit = [
 /** Quotes a word of a command in a unit: systemd.syntax(7), and the variables of systemd.service(5). */
 const quoted = (word: string): string => `"${word.replaceAll(/[\\"]/g, '\\$&').replaceAll('$', '$$$$')}"`;
 
-/** The property of the unit that removes files and folders when it has ended. */
+/**
+ * The property of the unit that removes files and folders when it has ended, also after a failure. What it cannot remove, rm says in the
+ * output of the unit; the result of the unit is that of resizectl.
+ */
 export const removalAfter = (paths: readonly string[]): string =>
-  `--property=ExecStopPost=/bin/rm -rf -- ${paths.map(quoted).join(' ')}`;
+  `--property=ExecStopPost=-/bin/rm -rf -- ${paths.map(quoted).join(' ')}`;
 
-export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Host {
+/**
+ * Sets the SELinux type of programs on copied files, if the host has SELinux: below /var/lib they inherit var_lib_t, which systemd may not
+ * execute in enforcing mode. A failure is logged: where the type matters, systemd does not start the program (exit code 203).
+ * @param hostRoot the root of the host
+ */
+export async function allowExecution(folder: string, say: (line: string) => void, hostRoot: string): Promise<void> {
+  // The file system is mounted only while SELinux is enabled.
+  const isEnabled = await stat(join(hostRoot, 'sys/fs/selinux/enforce')).then(
+    () => true,
+    () => false,
+  );
+  if (!isEnabled) return;
+  const command = [...onHost, 'chcon', '-R', '-t', 'bin_t', '--', folder];
+  const options = { reject: false, timeout: LABEL_MS, stdin: 'ignore' } as const;
+  const { failed, stderr, shortMessage } = await execa('nsenter', command, options);
+  if (failed) say(`the SELinux type of ${folder} was not set: ${stderr.trim() || shortMessage}`);
+}
+
+/** Returns the host of this pod, on which resizectl runs as a transient unit. */
+export function thisHost({ folder, staged, kubeletUnit, hostRoot, say }: HostOptions): Host {
   const program = [join(folder, OWN_NODE), join(folder, 'dist/resizectl.js')];
   return {
     async resizectl(args, after) {
@@ -90,12 +128,8 @@ export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Hos
     },
 
     async idle(signal) {
-      for (;;) {
-        const { ActiveState: state = '' } = await properties(UNIT, ['ActiveState']);
-        if (['inactive', 'failed'].includes(state)) return;
-        // systemd notifies only the process that started a unit.
-        await delay(AGAIN_MS, undefined, { signal });
-      }
+      if (!(await isBooted(hostRoot))) throw new NoSystemd();
+      await idle(say, signal);
     },
 
     async kubeletStart() {
@@ -119,10 +153,47 @@ export function thisHost({ folder, staged, kubeletUnit, say }: HostOptions): Hos
   };
 }
 
-/** Returns properties of a unit on the host. Rejects if systemd does not answer. */
-async function properties(unit: string, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
+/** Whether systemd is the init system of the host (sd_booted(3)). */
+async function isBooted(hostRoot: string): Promise<boolean> {
+  try {
+    await stat(join(hostRoot, 'run/systemd/system'));
+    return true;
+  } catch (error) {
+    // Otherwise systemctl says what is wrong.
+    return errnoOf(error) !== 'ENOENT';
+  }
+}
+
+/** Waits until the transient unit has ended. Rejects with the reason of the signal. */
+async function idle(say: (line: string) => void, signal: AbortSignal): Promise<void> {
+  const complain = loggingChanges(say);
+  for (;;) {
+    const state = await properties(UNIT, ['ActiveState'], signal).then(
+      ({ ActiveState }) => ActiveState ?? '',
+      (error: unknown) => {
+        signal.throwIfAborted();
+        complain(`systemd does not answer: ${messageOf(error).replaceAll(/\s+/g, ' ')}; trying again`);
+        return '';
+      },
+    );
+    if (['inactive', 'failed'].includes(state)) return;
+    // systemd notifies only the process that started a unit.
+    await delay(AGAIN_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
+  }
+}
+
+/** Returns properties of a unit on the host. Rejects if systemd does not answer, or when the signal aborts. */
+async function properties(
+  unit: string,
+  names: readonly string[],
+  signal?: AbortSignal,
+): Promise<Readonly<Record<string, string>>> {
   const command = [...onHost, 'systemctl', 'show', `--property=${names.join(',')}`, '--', unit];
-  const { stdout } = await execa('nsenter', command, { timeout: QUERY_MS, stdin: 'ignore' });
+  const { stdout } = await execa('nsenter', command, {
+    timeout: QUERY_MS,
+    stdin: 'ignore',
+    ...(signal !== undefined && { cancelSignal: signal }),
+  });
   const found: Record<string, string> = {};
   for (const line of stdout.split('\n')) {
     const [name = '', value = ''] = line.split(/=(.*)/s);

@@ -11,8 +11,10 @@ import { keepInstalled, leave } from './roll-out.ts';
 /** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */
 const FINAL_EVENT_MS = 10_000;
 
-/** The shim's socket for metrics on the host, as the chart configures it: the root of process 1 is that of the host. */
-const SHIM_METRICS = '/proc/1/root/run/cri-resize-shim/metrics.sock';
+/** The root of process 1 is that of the host. */
+const HOST_ROOT = '/proc/1/root';
+/** The shim's socket for metrics on the host, as the chart configures it. */
+const SHIM_METRICS = '/run/cri-resize-shim/metrics.sock';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -46,7 +48,8 @@ async function main(): Promise<void> {
     ).unref();
   };
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, ended);
-  const relay = options.metricsPort === 0 ? undefined : await relayMetrics(options.metricsPort, SHIM_METRICS);
+  const relay =
+    options.metricsPort === 0 ? undefined : await relayMetrics(options.metricsPort, HOST_ROOT, SHIM_METRICS);
   const context = contextOf(options, await givenConfig(options.config), say);
   try {
     await keepInstalled(context, stop.signal, end.signal);

@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
-import { type Api, ApiRefusal, readText } from '../../kubernetes/client/index.ts';
+import { MiB } from '../../core/quantities/index.ts';
+import { type Api, ApiRefusal, parsedResponse, readText } from '../../kubernetes/client/index.ts';
 
 /** The fields of a node that the installer uses. */
 export interface ClusterNode {
@@ -33,14 +34,14 @@ const nodeSchema = z.object({
 
 const IDLE_MS = 10_000;
 /** A node object includes its list of images and may take hundreds of kilobytes. */
-const LONGEST = 8 * 1024 * 1024;
+const LONGEST = 8 * MiB;
 
 /** Reads a node; returns undefined if it does not exist. Rejects like {@link Api}. */
 export async function readNode(api: Api, name: string, signal: AbortSignal): Promise<ClusterNode | undefined> {
   try {
     const path = `/api/v1/nodes/${encodeURIComponent(name)}`;
     const response = await api({ method: 'GET', path, idleMs: IDLE_MS, signal });
-    return nodeOf(nodeSchema.parse(JSON.parse(await readText(response, LONGEST))));
+    return nodeOf(parsedResponse(nodeSchema, await readText(response, LONGEST), 'a node'));
   } catch (error) {
     if (error instanceof ApiRefusal && error.status === 404) return undefined;
     throw error;
@@ -54,15 +55,18 @@ const PAGE = 500;
 const PODS_PAGE = 200;
 const listSchema = z.object({
   metadata: z.object({ continue: z.exactOptional(z.string()) }),
-  items: z.array(
-    z.object({
-      metadata: z.object({ name: z.string() }),
-      spec: z.exactOptional(z.object({ nodeName: z.exactOptional(z.string()) })),
-    }),
+  // PartialObjectMetadataList has null in place of an empty array.
+  items: z.nullish(
+    z.array(
+      z.object({
+        metadata: z.object({ name: z.string() }),
+        spec: z.exactOptional(z.object({ nodeName: z.exactOptional(z.string()) })),
+      }),
+    ),
   ),
 });
 
-type Listed = z.infer<typeof listSchema>['items'];
+type Listed = NonNullable<z.infer<typeof listSchema>['items']>;
 
 /** Lists the objects in a folder of the API that have a label. Rejects like {@link Api}. @param accept empty: whole objects */
 async function listed(
@@ -82,8 +86,8 @@ async function listed(
       signal,
       ...(accept !== undefined && { accept }),
     } as const;
-    const { metadata, items } = listSchema.parse(JSON.parse(await readText(await api(sent), LONGEST)));
-    all.push(...items);
+    const { metadata, items } = parsedResponse(listSchema, await readText(await api(sent), LONGEST), 'a list');
+    all.push(...(items ?? []));
     from = metadata.continue ?? '';
     if (from === '') return all;
   }

@@ -23,6 +23,7 @@ export interface Options {
   readonly canaries: number;
   readonly canaryLabel: Label;
   readonly soak: number;
+  readonly spread: number;
   readonly revision: string;
   readonly shimCredentials: string;
   readonly metricsPort: number;
@@ -39,11 +40,16 @@ function duration(text: string): number {
   return ms;
 }
 
+function durationOrZero(text: string): number {
+  return text === '0' || text === '0s' ? 0 : duration(text);
+}
+
 const durationText = (text: string): string => (duration(text), text);
 
 const durationOption = (flags: string, description: string, ms: number, shown: string): Option =>
   new Option(flags, description).argParser(duration).default(ms, shown);
 
+/** Parses KEY=VALUE. */
 export function label(text: string): Label {
   const [, key, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
   if (key === undefined || value === undefined) throw new InvalidArgumentError('expected KEY=VALUE.');
@@ -54,7 +60,8 @@ export function label(text: string): Label {
 const MOST_PARALLEL = 200;
 const MOST_CANARIES = 20;
 
-const count =
+/** Parses a whole number within bounds. */
+export const count =
   (least: number, most: number) =>
   (text: string): number => {
     const value = Number(text);
@@ -156,6 +163,11 @@ function withWaves(program: Command): void {
     .option('--canary-label <KEY=VALUE>', 'Label of canary nodes.', label, label('cri-resize-shim.io/canary=true'))
     .addOption(
       durationOption('--soak <DURATION>', 'A canary node passes after it has worked for this time.', 300_000, '5m'),
+    )
+    .addOption(
+      new Option('--spread <DURATION>', 'Each pod first waits for a random part of this time; 0s: none.')
+        .argParser(durationOrZero)
+        .default(10_000, '10s'),
     )
     .option('--revision <TEXT>', 'Revision of the DaemonSet: canary nodes and halts belong to one.', '');
 }

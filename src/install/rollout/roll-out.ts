@@ -1,8 +1,8 @@
 import { messageOf } from '../../core/errors/index.ts';
 import { EVENT_MS, posted } from './posted.ts';
 import type { Reason } from './events.ts';
-import type { CommandResult } from './host.ts';
-import { driftToRepair } from './drift.ts';
+import { type CommandResult, NoSystemd } from './host.ts';
+import { driftToRepair, reportRepaired } from './drift.ts';
 import type { ClusterNode } from './node.ts';
 import type { RolloutContext } from './rollout-context.ts';
 import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
@@ -13,15 +13,21 @@ import { version } from '../../config/index.ts';
 
 /**
  * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a
- * restart of the pod, it takes no turn. If kubelet stops using the shim, it reports that, and installs the shim again if it is to.
+ * restart of the pod, it takes no turn. First waits for a random time, because a release replaces the pods of all nodes at once. If
+ * kubelet stops using the shim, it reports that, and installs the shim again if it is to.
  * Rejects only with the reason of the signal.
  * @param end aborts when the grace period is over
  */
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
+  await context.markReady(false);
+  const { clock, random, times } = context;
+  await sleep(clock, Math.round(times.spread * random()), stop);
+  let hasDrifted = false;
   for (let earliest = 0; ; earliest = context.clock.now() + context.times.retry) {
     await install(context, stop, end);
-    await passedAsCanary(context, stop);
-    await driftToRepair(context, earliest, stop);
+    if (hasDrifted) await reportRepaired(context, stop);
+    if (await passedAsCanary(context, earliest, stop)) await driftToRepair(context, earliest, stop);
+    hasDrifted = true;
   }
 }
 
@@ -31,11 +37,12 @@ async function install(context: RolloutContext, stop: AbortSignal, end: AbortSig
   for (let tries = 1; ; tries += 1) {
     const outcome = await installed(context, stop, end);
     if (outcome.kind === 'done') break;
-    if (outcome.kind === 'refused') await context.unstage();
+    if (outcome.kind === 'refused') await unstaged(context);
     stop.throwIfAborted();
-    await sleep(context.clock, outcome.kind === 'failed' ? pause(tries, random()) : context.times.retry, stop);
+    const isShort = outcome.kind === 'failed' || (outcome.kind === 'refused' && outcome.isBusy === true);
+    await sleep(context.clock, isShort ? pause(tries, random()) : context.times.retry, stop);
   }
-  await context.unstage();
+  await unstaged(context);
   await labelled(context, version, end);
   await markReady(true);
   say('the shim is installed');
@@ -43,7 +50,8 @@ async function install(context: RolloutContext, stop: AbortSignal, end: AbortSig
 
 async function installed(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<Outcome> {
   const { host, installFlags } = context;
-  await host.idle(stop);
+  const unfit = await idleOrUnfit(context, stop);
+  if (unfit !== undefined) return reported(context, 'ShimInstallRefused', { kind: 'refused', why: unfit.message }, end);
   const looked = await attempted(async () => {
     await context.stage();
     return host.resizectl(['install', '--dry-run', ...installFlags]);
@@ -56,7 +64,7 @@ async function installed(context: RolloutContext, stop: AbortSignal, end: AbortS
   // From here on the installation is completed, regardless of the restart of kubelet and of the stop signal.
   const ended = isThere ? looked : await attempted(() => host.resizectl(['install', ...installFlags]));
   const outcome = outcomeOf(ended);
-  const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
+  const result = await readyAgain(context, outcome, end);
   await turn.end(end, result.kind === 'failed' ? result.why : undefined);
   if (result.kind === 'done') return reported(context, 'ShimInstalled', result, end);
   if (result.kind === 'gone') {
@@ -64,6 +72,17 @@ async function installed(context: RolloutContext, stop: AbortSignal, end: AbortS
     return result;
   }
   return reported(context, result.kind === 'refused' ? 'ShimInstallRefused' : 'ShimInstallFailed', result, end);
+}
+
+/** Waits until the host is idle. Returns the reason if the shim cannot be on it. */
+async function idleOrUnfit({ host }: RolloutContext, signal: AbortSignal): Promise<NoSystemd | undefined> {
+  try {
+    await host.idle(signal);
+    return undefined;
+  } catch (error) {
+    if (error instanceof NoSystemd) return error;
+    throw error;
+  }
 }
 
 async function newTurn(context: RolloutContext, stop: AbortSignal): Promise<Turn> {
@@ -94,57 +113,134 @@ export async function leave(context: RolloutContext, end: AbortSignal): Promise<
     say('the API server did not return the labels of this node: the shim stays installed');
     return;
   }
-  if (node === undefined || node.isEnding) say('this node is being removed from the cluster: the shim stays installed');
+  if (node === undefined || node.isEnding) say(LEAVING);
   else if (hasLabel(node.labels)) say('this node has the label: the shim stays installed');
   else await uninstall(context, end);
   await unstageIdle(context);
 }
 
+const LEAVING = 'this node is being removed from the cluster: the shim stays installed';
+
 /** Removes the staged program unless a unit on the host still runs it. */
-async function unstageIdle({ host, unstage }: RolloutContext): Promise<void> {
-  const isIdle = await host.idle(AbortSignal.timeout(SOON_MS)).then(
+async function unstageIdle(context: RolloutContext): Promise<void> {
+  const isIdle = await context.host.idle(AbortSignal.timeout(SOON_MS)).then(
     () => true,
     () => false,
   );
-  if (isIdle) await unstage();
+  if (isIdle) await unstaged(context);
+}
+
+/** Removes the staged program. One that stays is reported, and is removed by the next pod of this node. */
+async function unstaged({ unstage, say }: RolloutContext): Promise<void> {
+  await unstage().catch((error: unknown) => say(`the staged program was not removed: ${messageOf(error)}`));
+}
+
+/** How far a removal has come. */
+interface Removal {
+  turn?: Turn;
+  /** The result of resizectl. */
+  outcome?: Outcome;
 }
 
 async function uninstall(context: RolloutContext, end: AbortSignal): Promise<void> {
-  const { host, say, uninstallFlags } = context;
-  say('the label was removed: uninstalling the shim');
-  await context.markReady(false);
-  let isBegun = false;
+  const removal: Removal = {};
+  context.say('the label was removed: uninstalling the shim');
   try {
-    await host.idle(end);
-    const looked = await attempted(async () => {
-      await context.stage();
-      return host.resizectl(['uninstall', '--dry-run', ...uninstallFlags]);
-    });
-    const fit = outcomeOf(looked);
-    if (fit.kind === 'done' && !hasChanges(looked)) {
-      say('the shim is not installed');
-      return;
-    }
-    const turn = await takeTurn(context.turns, 'uninstall', end);
-    isBegun = true;
-    // Only a removal that has succeeded removes it: `restore` waits for that (docs/kubernetes.md).
-    await labelled(context, REMOVING, end);
-    // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
-    // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
-    await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
-    const outcome = outcomeOf(await attempted(() => host.resizectl(['uninstall', ...uninstallFlags], 'unstage')));
-    await labelled(context, outcome.kind === 'done' ? undefined : version, end);
-    const result = outcome.kind === 'done' ? await readyAgain(context, end) : outcome;
-    await turn.end(end, result.kind === 'done' || result.kind === 'gone' ? undefined : result.why);
-    if (result.kind === 'gone') say(result.why);
-    else await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
+    await context.markReady(false);
+    await remove(context, removal, end);
   } catch (error) {
-    if (!end.aborted) throw error;
-    const what = isBegun ? 'this node was Ready again' : 'the turn of this node';
-    const result = { kind: 'failed', why: `the grace period of the pod ended before ${what}` } as const;
-    const reason = isBegun ? 'ShimUninstallFailed' : 'ShimLeftInstalled';
-    await reported(context, reason, result, AbortSignal.timeout(SOON_MS));
+    await reportUnfinished(context, removal, error, end);
   }
+}
+
+/** Uninstalls the shim in the turn of this node. Notes in `removal` how far it has come. */
+async function remove(context: RolloutContext, removal: Removal, end: AbortSignal): Promise<void> {
+  const { host, say, uninstallFlags } = context;
+  if ((await idleOrUnfit(context, end)) !== undefined) return notInstalled(context, end);
+  let isStaged = false;
+  const looked = await attempted(async () => {
+    await context.stage();
+    isStaged = true;
+    return host.resizectl(['uninstall', '--dry-run', ...uninstallFlags]);
+  });
+  const fit = outcomeOf(looked);
+  if (fit.kind === 'done' && !hasChanges(looked)) return notInstalled(context, end);
+  const turn = (removal.turn = await takeTurn(context.turns, 'uninstall', end));
+  const stays = await staysInstalled(context, end);
+  if (stays !== undefined) {
+    await turn.end(end);
+    say(stays);
+    return;
+  }
+  // Only a removal that has succeeded removes it: `restore` waits for that (docs/kubernetes.md).
+  await labelled(context, REMOVING, end);
+  // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
+  // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
+  await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
+  const outcome = (removal.outcome = await uninstalled(context, isStaged, end));
+  await labelled(context, outcome.kind === 'done' ? undefined : version, end);
+  const result = await readyAgain(context, outcome, end);
+  await turn.end(end, result.kind === 'done' || result.kind === 'gone' ? undefined : result.why);
+  if (result.kind === 'gone') say(result.why);
+  else await reported(context, result.kind === 'done' ? 'ShimUninstalled' : 'ShimUninstallFailed', result, end);
+}
+
+async function notInstalled(context: RolloutContext, end: AbortSignal): Promise<void> {
+  context.say('the shim is not installed');
+  // It may have been uninstalled by hand.
+  await labelled(context, undefined, end);
+}
+
+/** Returns why the shim is not to be removed any more: the wait for the turn may take an hour. Otherwise returns undefined. */
+async function staysInstalled(context: RolloutContext, end: AbortSignal): Promise<string | undefined> {
+  const node = await retry('this node cannot be read', context, end, context.readNode);
+  if (node === undefined || node.isEnding) return LEAVING;
+  return context.hasLabel(node.labels) ? 'this node has the label again: the shim stays installed' : undefined;
+}
+
+/**
+ * Uninstalls the shim. This pod has no later attempt: it waits for another installation that runs on the node.
+ * @param isStaged whether the program is on the host
+ */
+async function uninstalled(context: RolloutContext, isStaged: boolean, end: AbortSignal): Promise<Outcome> {
+  const { host, uninstallFlags, clock, times, say } = context;
+  const run = async (): Promise<CommandResult> => host.resizectl(['uninstall', ...uninstallFlags], 'unstage');
+  const stageAndRun = async (): Promise<CommandResult> => (await context.stage(), run());
+  for (let work = isStaged ? run : stageAndRun; ; work = stageAndRun) {
+    const outcome = outcomeOf(await attempted(work));
+    if (outcome.kind !== 'refused' || outcome.isBusy !== true) return outcome;
+    say(`waiting: ${outcome.why}`);
+    await sleep(clock, times.poll, end);
+  }
+}
+
+/** Reports a removal that has not come to its end: no other pod tries it again. Takes a few seconds at most. */
+async function reportUnfinished(
+  context: RolloutContext,
+  { turn, outcome }: Removal,
+  error: unknown,
+  end: AbortSignal,
+): Promise<void> {
+  const soon = AbortSignal.timeout(SOON_MS);
+  const why = end.aborted ? whyLate(turn, outcome) : messageOf(error);
+  if (turn !== undefined) {
+    await labelled(context, outcome?.kind === 'done' ? undefined : version, soon);
+    // Otherwise the turn stays: the other nodes find out whether this one becomes Ready, as if kubelet had ended the pod.
+    if (outcome?.kind !== 'done' || !end.aborted)
+      await turn
+        .end(soon, outcome === undefined ? undefined : why)
+        .catch(() => context.say('the turn of this node was not ended'));
+  }
+  const reason = outcome === undefined ? 'ShimLeftInstalled' : 'ShimUninstallFailed';
+  await reported(context, reason, { kind: 'failed', why }, soon);
+}
+
+/** Says what the time of the pod was too short for. */
+function whyLate(turn: Turn | undefined, outcome: Outcome | undefined): string {
+  const late = 'the grace period of the pod ended';
+  if (outcome === undefined)
+    return `${late} ${turn === undefined ? 'before the turn of this node' : 'before the removal could begin'}`;
+  return outcome.kind === 'done' ? `${late} before this node was Ready again` : outcome.why;
 }
 
 /** Turns a rejection into a failure: resizectl was not started. */
@@ -164,11 +260,14 @@ async function reported(
   signal: AbortSignal,
 ): Promise<Outcome> {
   const { say } = context;
-  const note = outcome.kind === 'done' ? 'kubelet runs, and this node is Ready' : outcome.why;
+  const note = outcome.kind === 'done' ? noteOf(outcome.left) : outcome.why;
   say(`${reason}: ${note}`);
   await posted(context, reason, note, signal);
   return outcome;
 }
+
+const noteOf = (left: string | undefined): string =>
+  `kubelet runs, and this node is Ready${left === undefined ? '' : `; left on this node: ${left}`}`;
 
 const SOON_MS = 5000;
 
@@ -183,19 +282,25 @@ async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<v
   }
 }
 
-/** Waits until the restarted kubelet has reported the node as Ready. The API keeps the status of the old one for a while. */
-async function readyAgain(context: RolloutContext, signal: AbortSignal): Promise<Outcome> {
+/**
+ * After work that is done, waits until the restarted kubelet has reported the node as Ready. The API keeps the status of the old one for a
+ * while. After an outage of the API server the time begins again, because kubelet could not report in it.
+ */
+async function readyAgain(context: RolloutContext, outcome: Outcome, signal: AbortSignal): Promise<Outcome> {
+  if (outcome.kind !== 'done') return outcome;
   const { host, times, clock } = context;
   let missing = 'this node is not Ready again';
-  for (const until = clock.now() + times.ready; clock.now() < until; ) {
+  for (let until = clock.now() + times.ready; clock.now() < until; ) {
+    const asked = clock.now();
     const node = await retry('this node cannot be read', context, signal, context.readNode);
+    if (clock.now() - asked > times.ready / 3) until = clock.now() + times.ready;
     const started = await host.kubeletStart().catch(() => undefined);
     if (node === undefined) return { kind: 'gone', why: 'this node has left the cluster during its turn' };
     if (started === undefined) missing = 'kubelet is not running';
     else if (!node.isReady) missing = 'this node is not Ready again';
     // Kubernetes stores whole seconds.
     else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not reported its status again';
-    else return { kind: 'done' };
+    else return outcome;
     await sleep(clock, times.poll, signal);
   }
   return { kind: 'failed', why: `${missing} after ${times.ready / 1000} s` };

@@ -1,5 +1,5 @@
 import type { Drift } from '../../endpoint/index.ts';
-import type { Reason } from './events.ts';
+import type { PostEvent, Reason } from './events.ts';
 import type { Host } from './host.ts';
 import type { ClusterNode } from './node.ts';
 import type { RetryOptions, TurnContext } from './turns/index.ts';
@@ -17,7 +17,8 @@ export interface RolloutContext extends RetryOptions {
   readonly readNode: (signal: AbortSignal) => Promise<ClusterNode | undefined>;
   /** Sets the label of the node that has the installed version; undefined removes it. */
   readonly labelVersion: (version: string | undefined, signal: AbortSignal) => Promise<void>;
-  readonly postEvent: (reason: Reason, note: string, signal: AbortSignal) => Promise<void>;
+  /** Returns a function that creates an event of this node. */
+  readonly eventToPost: (reason: Reason, note: string) => PostEvent;
   /** Sets the readiness of the pod. */
   readonly markReady: (isReady: boolean) => Promise<void>;
   /** Whether the labels include that of the shim. */
@@ -33,6 +34,8 @@ export interface RolloutContext extends RetryOptions {
 
 /** Timeouts and intervals in milliseconds. */
 export interface Times {
+  /** The pods of all nodes start at once: each first waits for a random part of this time. */
+  readonly spread: number;
   /** Maximum time for the node to become Ready after its turn. */
   readonly ready: number;
   /** Interval until a node that does not meet the requirements is checked again. */

@@ -1,4 +1,4 @@
-import { chmod, copyFile, mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { OWN_NODE, copyProgram } from '../node/index.ts';
 import { provideKubeconfig, withNodeName } from './provide/kubeconfig.ts';
@@ -8,6 +8,8 @@ export interface StagingPlaces {
   readonly from: string;
   /** A folder of the host, mounted at the same path. */
   readonly staging: string;
+  /** The folder of this pod in it: {@link stagingOf}. */
+  readonly own: string;
   /** Path of the configuration in the container; undefined: the node keeps its own. */
   readonly config: string | undefined;
   readonly nodeName: string;
@@ -15,15 +17,33 @@ export interface StagingPlaces {
   readonly credentials: string;
 }
 
-export const programIn = (staging: string): string => join(staging, 'program');
-export const kubeconfigIn = (staging: string): string => join(staging, 'kubeconfig');
-export const configIn = (staging: string): string => join(staging, 'config.yaml');
+/** Names of what a pod of an older version has staged, directly in the folder. */
+const OLDER: readonly string[] = ['program', 'program.new', 'config.yaml', 'kubeconfig.new'];
+const FOLDER = /^pod-(\d+)$/;
 
-/** Copies the program to the host atomically, with the Node of the image: the host may have none. */
-export async function stage({ from, staging, config, nodeName, credentials }: StagingPlaces): Promise<void> {
-  const to = programIn(staging);
+/**
+ * Returns the folder of a pod, by the ID of its process, which is one of the host (hostPID): a pod that was deleted by force may end after
+ * its successor has staged the program.
+ */
+export const stagingOf = (staging: string, pid: number): string => join(staging, `pod-${pid}`);
+
+/** Returns the folder of the staged program. @param own the folder of the pod */
+export const programIn = (own: string): string => join(own, 'program');
+/** The kubeconfig that `resizectl install` copies, in the turn of this node, to the one that the shim uses. */
+export const kubeconfigIn = (own: string): string => join(own, 'kubeconfig.new');
+/** Returns the path of the staged configuration. */
+export const configIn = (own: string): string => join(own, 'config.yaml');
+
+/**
+ * Copies the program to the host atomically, with the Node of the image: the host may have none. What the installed shim uses, and what
+ * another pod that still runs has staged, stays as it is.
+ */
+export async function stage({ from, staging, own, config, nodeName, credentials }: StagingPlaces): Promise<void> {
+  const to = programIn(own);
   const fresh = `${to}.new`;
-  await unstage(staging);
+  await unstage(own);
+  await mkdir(own, { recursive: true, mode: 0o755 });
+  await removeLeft(staging);
   const program = { kind: 'folder', folder: from, node: process.execPath, arch: process.arch } as const;
   await copyProgram({ program, to: fresh });
   const node = join(fresh, OWN_NODE);
@@ -32,22 +52,29 @@ export async function stage({ from, staging, config, nodeName, credentials }: St
   await chmod(node, 0o755);
   if (config !== undefined) {
     const text = await readFile(config, 'utf8');
-    await writeFile(configIn(staging), credentials === '' ? text : withNodeName(text, nodeName));
+    await writeFile(configIn(own), credentials === '' ? text : withNodeName(text, nodeName));
   }
-  await provideKubeconfig(credentials, kubeconfigIn(staging));
+  if (credentials !== '') await provideKubeconfig(credentials, kubeconfigIn(own));
   await rename(fresh, to);
 }
 
-/** All files and folders that {@link stage} may create. */
-export const stagedIn = (staging: string): readonly string[] => {
-  const to = programIn(staging);
-  return [to, `${to}.new`, configIn(staging)];
-};
+/** Removes what pods that have ended have left, such as one that was killed. */
+async function removeLeft(staging: string): Promise<void> {
+  for (const name of await readdir(staging)) {
+    const [, pid] = FOLDER.exec(name) ?? [];
+    const isLeft = pid === undefined ? OLDER.includes(name) : !(await isRunning(Number(pid)));
+    if (isLeft) await unstage(join(staging, name));
+  }
+}
 
-/** All that an uninstallation removes: the kubeconfig is used by the shim as long as it is installed. */
-export const providedIn = (staging: string): readonly string[] => [...stagedIn(staging), kubeconfigIn(staging)];
+/** Whether a process with this ID runs. Another one may have got the ID: then the folder stays until that has ended. */
+const isRunning = (pid: number): Promise<boolean> =>
+  stat(`/proc/${pid}`).then(
+    () => true,
+    () => false,
+  );
 
-/** Removes the staged files. */
-export async function unstage(staging: string): Promise<void> {
-  for (const path of stagedIn(staging)) await rm(path, { recursive: true, force: true });
+/** Removes a folder or file that a pod has staged. */
+export async function unstage(own: string): Promise<void> {
+  await rm(own, { recursive: true, force: true });
 }

@@ -19,12 +19,27 @@ export interface PosterParts {
 const MOST_WAITING = 256;
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
+/** After this many failures of one event, the events of other namespaces go first: a webhook may fail, or hang, for this one. */
+const MOST_TRIES_IN_ROW = 3;
+const ALREADY_EXISTS = 409;
 
-/** Posts events one after the other, in order. Retries, except for events that the server rejects permanently. */
+/** An event that is to be posted. */
+interface Waiting {
+  readonly namespace: string;
+  /** The same for each try. The response to an earlier try may be lost: then the server says that the name is taken. */
+  readonly body: object;
+  /** Failures since the event was last moved behind others. */
+  failures: number;
+}
+
+/**
+ * Posts events one after the other, those of a namespace in order. Retries, except for events that the server rejects permanently. A
+ * namespace whose events fail in the server does not delay others.
+ */
 export class EventPoster {
   readonly #parts: PosterParts;
   readonly #isFirst = oncePerKey(64);
-  #waiting: (PodEvent | NodeEvent)[] = [];
+  #waiting: Waiting[] = [];
   #wake: () => void = () => undefined;
 
   constructor(parts: PosterParts) {
@@ -33,11 +48,12 @@ export class EventPoster {
 
   post(event: PodEvent | NodeEvent): void {
     // It becomes part of the path of the request: `..` would lead to another one.
-    if (!isDnsLabel(namespaceOf(event))) {
+    const namespace = namespaceOf(event);
+    if (!isDnsLabel(namespace)) {
       this.#dropped('namespace', 'the namespace of the pod is not a valid name');
       return;
     }
-    this.#waiting.push(event);
+    this.#waiting.push({ namespace, body: eventBody(event, this.#parts.nodeName), failures: 0 });
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
       this.#dropped('too many', 'too many pending events');
@@ -62,22 +78,36 @@ export class EventPoster {
         if (error !== undefined) this.#dropped(kindOf(error), wordsOf(error));
       } else {
         failures += 1;
+        this.#failed(event, error);
         const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
         await wait(this.#parts.clock, Math.max(asked, retryDelay(failures, this.#parts.random())), signal);
       }
     }
   }
 
-  async #try(event: PodEvent | NodeEvent, signal: AbortSignal): Promise<unknown> {
-    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespaceOf(event))}/events`;
-    const body = eventBody(event, this.#parts.nodeName);
+  /**
+   * Moves the events of a namespace behind all others if one fails again and again. If the server reports an error for it, other events of
+   * the namespace go before it.
+   */
+  #failed(event: Waiting, error: unknown): void {
+    event.failures += 1;
+    if (event.failures < MOST_TRIES_IN_ROW || !this.#waiting.includes(event)) return;
+    event.failures = 0;
+    const isSame = ({ namespace }: Waiting): boolean => namespace === event.namespace;
+    const [same, others] = [this.#waiting.filter(isSame), this.#waiting.filter((other) => !isSame(other))];
+    const isItsOwn = error instanceof ApiRefusal && error.status >= 500;
+    this.#waiting = [...others, ...(isItsOwn ? [...same.filter((other) => other !== event), event] : same)];
+  }
+
+  async #try({ namespace, body }: Waiting, signal: AbortSignal): Promise<unknown> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`;
     try {
       const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
       // The event exists even if the response cannot be read.
       await readText(response, LONGEST_ANSWER).catch(() => undefined);
       return undefined;
     } catch (error) {
-      return error;
+      return error instanceof ApiRefusal && error.status === ALREADY_EXISTS ? undefined : error;
     }
   }
 

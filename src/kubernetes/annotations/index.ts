@@ -21,7 +21,7 @@ import type { Clock } from '../../core/concurrency/index.ts';
 import type { Resizes } from '../../resize/index.ts';
 import type { NodeAllocatable, PodSpecs } from '../../sandbox/index.ts';
 
-export type { LocalPod, NodePods } from './requests.ts';
+export type { LocalPod } from './requests.ts';
 
 export interface KubernetesParts {
   /** A file, or {@link IN_CLUSTER}. */
@@ -74,7 +74,7 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
   const audience = all(specs, claims, requests);
   const allocatable = new AllocatableStore();
   void feedNode({ api, nodeName, store: allocatable, clock, log }, signal);
-  void feedPods({ watch: podWatch(api, nodeName), audience, reach, clock, random }, signal);
+  void feedPods({ watch: podWatch(api, nodeName), audience, reach, skipped: skippedIn(parts), clock, random }, signal);
   return {
     podAdded(pod) {
       claims.look(pod.uid);
@@ -100,6 +100,15 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
     },
   };
 }
+
+/** Returns a function that reports an object that was skipped because it is too large. */
+const skippedIn =
+  ({ counters, log }: Pick<KubernetesParts, 'counters' | 'log'>) =>
+  (pod?: ApiPodIdentity): void => {
+    counters.ignoredPod('too_large');
+    const names = pod && { namespace: pod.namespace, pod: pod.name, uid: pod.uid };
+    log.warn({ ...names, reason: 'too_large' }, 'pod object ignored: it is too large');
+  };
 
 const bypassNote = (start: number, end: number): string =>
   `kubelet reached containerd without the shim from ${new Date(start).toISOString()} to ${new Date(end).toISOString()}: ` +

@@ -10,12 +10,15 @@ export function resizedNote(volume: string, text: string, { before, after }: Res
   return `volume ${volume}: ${formatMemory(from)} -> ${formatMemory(to)}, as requested (${text})`;
 }
 
+/** Returns the text of an event about a resize that does not fit yet. */
 export const deferredNote = (volume: string, text: string, why: string): string =>
   `volume ${volume} is not resized yet (requested: ${text}): ${why}; the shim retries until it fits`;
 
+/** Returns the text of an event about a resize that was rejected or has failed. */
 export const infeasibleNote = (volume: string, text: string, reason: string, why: string): string =>
   `volume ${volume} is not resized (requested: ${text}): ${reason}: ${why}`;
 
+/** Returns the text of an event about a resize that was canceled. */
 export const canceledNote = (volume: string, text: string, why: string): string =>
   `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
 

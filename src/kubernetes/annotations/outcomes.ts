@@ -4,7 +4,7 @@ import { canceledNote, deferredNote, exceedsNote, infeasibleNote, resizedNote } 
 import type { Clock } from '../../core/concurrency/index.ts';
 import { type ApiPodIdentity, keyOf } from '../pods/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
-import type { Resize } from '../../resize/index.ts';
+import type { Explanation, Resize } from '../../resize/index.ts';
 
 /** What says nothing about the request itself: it is made again. */
 const PASSING: ReadonlySet<string> = new Set([
@@ -15,6 +15,7 @@ const PASSING: ReadonlySet<string> = new Set([
   Reason.AMBIGUOUS_POD,
   Reason.STOPPING,
 ]);
+/** Whether the reason says nothing about the request itself, so that it is made again. */
 export const isPassing = (reason: string | undefined): boolean => reason !== undefined && PASSING.has(reason);
 
 export interface OutcomesParts {
@@ -77,11 +78,11 @@ export class Outcomes {
     }
   }
 
-  deferred(pod: PodIdentity, volume: string, text: string, why: Failure): void {
+  deferred(pod: PodIdentity, volume: string, text: string, why: Explanation): void {
     this.#once(pod, volume, text, 'VolumeResizeDeferred', why.reason, deferredNote(volume, text, why.message));
   }
 
-  infeasible(pod: PodIdentity, volume: string, text: string, why: Failure): void {
+  infeasible(pod: PodIdentity, volume: string, text: string, why: Explanation): void {
     const note = infeasibleNote(volume, text, why.reason, why.message);
     this.#once(pod, volume, text, 'VolumeResizeInfeasible', why.reason, note);
   }
@@ -104,9 +105,4 @@ export class Outcomes {
     posted.add(key);
     this.#parts.post({ pod, reason, note, at: this.#parts.clock.wallTime() });
   }
-}
-
-interface Failure {
-  readonly reason: string;
-  readonly message: string;
 }

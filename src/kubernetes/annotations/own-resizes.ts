@@ -15,14 +15,14 @@ const SUPERSEDED = 'SUPERSEDED';
  * So they are known after a restart too, and one whose annotation has changed since is no longer one of them.
  */
 export class OwnResizes {
-  readonly #resizes: Pick<Resizes, 'newestOf' | 'annotationsOf'>;
+  readonly #resizes: Pick<Resizes, 'find' | 'newestOf' | 'annotationsOf'>;
   readonly #outcomes: Outcomes;
   /** By pod uid, what is being asked right now. */
   readonly #asking = new Map<string, Texts>();
   /** Resizes that are deferred or being retried, by id. */
   readonly #waiting = new Map<string, Resize>();
 
-  constructor(resizes: Pick<Resizes, 'newestOf' | 'annotationsOf'>, outcomes: Outcomes) {
+  constructor(resizes: Pick<Resizes, 'find' | 'newestOf' | 'annotationsOf'>, outcomes: Outcomes) {
     this.#resizes = resizes;
     this.#outcomes = outcomes;
   }
@@ -61,17 +61,23 @@ export class OwnResizes {
   }
 
   /** What is asked for a pod's volumes and waits. */
-  waitingTexts({ sandboxId }: PodIdentity): Texts {
-    const ofPod = [...this.#waiting.values()].filter(({ pod }) => pod.sandboxId === sandboxId);
-    return Object.fromEntries(ofPod.flatMap((resize) => this.#ours(resize)));
+  waitingTexts(pod: PodIdentity): Texts {
+    return Object.fromEntries(this.#waitingOf(pod).flatMap((resize) => this.#ours(resize)));
   }
 
   /** The ids of those that wait for this volume, and for no volume that is not ours. */
-  waitingFor({ sandboxId }: PodIdentity, volume: string): readonly string[] {
-    return [...this.#waiting.values()]
-      .filter(({ pod, asked }) => pod.sandboxId === sandboxId && textOf(asked.volumes, volume) !== undefined)
+  waitingFor(pod: PodIdentity, volume: string): readonly string[] {
+    return this.#waitingOf(pod)
+      .filter(({ asked }) => textOf(asked.volumes, volume) !== undefined)
       .filter((resize) => this.#ours(resize).length === Object.keys(resize.asked.volumes).length)
       .map(({ id }) => id);
+  }
+
+  /** Those of a pod that wait, as they are now: the pod may have got another sandbox since. */
+  #waitingOf({ uid }: PodIdentity): readonly Resize[] {
+    return [...this.#waiting.values()]
+      .map((resize) => this.#resizes.find(resize.id) ?? resize)
+      .filter(({ pod }) => pod.uid === uid);
   }
 
   #ours({ pod, asked }: Resize): readonly (readonly [string, string])[] {

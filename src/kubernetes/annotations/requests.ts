@@ -27,7 +27,7 @@ export interface LocalPod {
 }
 
 export interface RequestsParts {
-  readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'newestOf' | 'annotationsOf' | 'storeAnnotations'>;
+  readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'find' | 'newestOf' | 'annotationsOf' | 'storeAnnotations'>;
   readonly pods: NodePods;
   readonly post: (event: PodEvent) => void;
   readonly clock: Clock;

@@ -14,7 +14,7 @@ export interface ApiRequest {
   readonly accept?: string;
   /** JSON. */
   readonly body?: unknown;
-  /** Maximum time without data in milliseconds. */
+  /** Maximum time without data in milliseconds. The connect counts. */
   readonly idleMs: number;
   readonly signal: AbortSignal;
 }
@@ -29,6 +29,7 @@ const LONGEST_RETRY_AFTER_S = 60;
 
 const statusSchema = z.object({ kind: z.literal('Status'), message: z.string() });
 
+/** Returns a client that asks `connect` for the connection of each request. */
 export function apiOf(connect: () => Promise<Connection>): Api {
   return async (request) => {
     const connection = await connect();
@@ -54,11 +55,22 @@ function send({ server, options }: Connection, request: ApiRequest): Promise<Inc
       'content-length': String(Buffer.byteLength(body)),
     }),
   };
-  const all: RequestOptions = { ...options, method, headers, signal };
+  // The option counts from the socket on. ClientRequest.setTimeout would count only from the connect on, which may hang for minutes.
+  const all: RequestOptions = { ...options, method, headers, signal, timeout: idleMs };
   return new Promise((resolve, reject) => {
     const call = url.protocol === 'http:' ? requestPlain(url, all) : requestTls(url, all);
     call.setSocketKeepAlive(true, KEEP_ALIVE_MS);
-    call.setTimeout(idleMs, () => call.destroy(new ApiUnreached(`no data for ${idleMs} ms`)));
+    const silent = (): void => {
+      const error = new ApiUnreached(`no data for ${idleMs} ms`);
+      call.destroy(error);
+      // A request that has no socket yet does not emit the error.
+      reject(error);
+    };
+    call.on('timeout', silent);
+    // A proxy returns its socket only once it has connected.
+    const unconnected = setTimeout(silent, idleMs);
+    call.on('socket', () => clearTimeout(unconnected));
+    call.on('close', () => clearTimeout(unconnected));
     call.on('response', resolve);
     call.on('error', reject);
     call.end(body);
@@ -91,16 +103,4 @@ export async function readText(response: Readable, longest: number): Promise<str
     if (text.length > longest) throw new ApiUnreached(`the response is longer than ${longest} characters`);
   }
   return text;
-}
-
-/** Yields the lines of a body as they arrive. Rejects with ApiUnreached for a line longer than `longest` characters. */
-export async function* readLines(response: Readable, longest: number): AsyncGenerator<string> {
-  let rest = '';
-  response.setEncoding('utf8');
-  for await (const chunk of response as AsyncIterable<string>) {
-    const lines = (rest + chunk).split('\n');
-    rest = lines.pop() ?? '';
-    for (const line of lines) if (line !== '') yield line;
-    if (rest.length > longest) throw new ApiUnreached(`a line of the response is longer than ${longest} characters`);
-  }
 }

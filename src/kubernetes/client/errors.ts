@@ -19,8 +19,15 @@ export class ApiUnreached extends Error {
   override readonly name = 'ApiUnreached';
 }
 
+/** 403 Forbidden: a right is missing, or an admission policy denies the request. */
+export const isForbidden = (error: unknown): error is ApiRefusal => error instanceof ApiRefusal && error.status === 403;
+
 /** 410 Gone, as a response or in a watch: the resource version is too old. */
 export const isGone = (error: unknown): boolean => error instanceof ApiRefusal && error.status === 410;
+
+/** The server does not have this resource version yet, as after a restored backup (storage.NewTooLargeResourceVersionError). */
+export const isTooNew = (error: unknown): boolean =>
+  error instanceof ApiRefusal && error.status === 504 && /too large resource version/i.test(error.says);
 
 /** Returns text that is safe to log. For errors of other modules only the errno or name: their messages may quote secrets. */
 export function wordsOf(error: unknown): string {

@@ -71,7 +71,10 @@ export class PodClaims implements PodAudience {
   }
 }
 
-/** Until one of them runs here, nothing shows which one is the pod. The API server assigns each uid once, so only a mirror pod's is a claim. */
+/**
+ * Until one of them runs here, nothing shows which one is the pod. The API server assigns each uid once, so only a
+ * mirror pod's is a claim.
+ */
 const duplicate = ({ isMirror }: Claim, isFirst: boolean): IgnoredPodReason | undefined =>
   isMirror && !isFirst ? 'duplicate_uid' : undefined;
 

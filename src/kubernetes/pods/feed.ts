@@ -1,8 +1,8 @@
 import type { ApiPod, ApiPodIdentity } from './pod.ts';
-import type { PodWatch } from './pod-watch.ts';
+import type { PodChange, PodWatch } from './pod-watch.ts';
 import type { Reach } from './reach.ts';
 import { wait } from './wait.ts';
-import { ApiRefusal, ApiUnreached, isGone } from '../client/index.ts';
+import { ApiRefusal, ApiUnreached, isGone, isTooNew } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
 
@@ -19,6 +19,8 @@ export interface FeedParts {
   readonly watch: PodWatch;
   readonly audience: PodAudience;
   readonly reach: Reach;
+  /** An object was skipped because it is too large. Its names are undefined if they cannot be read. Must not throw. */
+  readonly skipped: (pod: ApiPodIdentity | undefined) => void;
   readonly clock: Clock;
   /** 0 to 1, as Math.random. */
   readonly random: () => number;
@@ -28,19 +30,20 @@ export interface FeedParts {
 const SOON_MS = 1000;
 
 /**
- * Lists and watches the pods of the node until aborted. Resumes after an interruption, and lists again if the resource version is
- * too old. Retries failures with increasing delays up to a minute. Never rejects.
+ * Lists and watches the pods of the node until aborted. Resumes after an interruption, and lists again if the resource
+ * version is too old. Lists come from the cache of the API server where it has the last version, as for kubelet
+ * (client-go, Reflector). Retries failures with increasing delays up to a minute. Never rejects.
  */
 export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<void> {
   const { reach, clock, random } = parts;
-  const place: Place = { version: undefined, failures: 0 };
+  const place: Place = { version: '0', isListed: false, isCached: true, failures: 0 };
   while (!signal.aborted) {
     try {
       await follow(parts, place, signal);
     } catch (error) {
       if (isStopped(signal)) return;
-      if (isGone(error)) place.version = undefined;
       // A version that is too old is not a failure: it is normal after an interruption.
+      if (isGone(error) || isTooNew(error)) dropVersion(place);
       else reach.failed(error);
       place.failures += 1;
       const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
@@ -51,19 +54,33 @@ export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<v
 
 /** Progress of the watch. */
 interface Place {
-  /** Resource version; undefined: the pods have to be listed. */
-  version: string | undefined;
+  /** The last resource version; 0 before the first one. */
+  version: string;
+  /** Whether the pods are known up to this version. Otherwise they have to be listed. */
+  isListed: boolean;
+  /** Whether the API server may have a state that is as new as this version in its cache. */
+  isCached: boolean;
   /** Consecutive failures. */
   failures: number;
 }
 
+/** The pods have to be listed: if this was a list from the cache, from etcd. */
+function dropVersion(place: Place): void {
+  if (!place.isListed) place.isCached = false;
+  place.isListed = false;
+}
+
+async function list({ watch, audience, skipped }: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
+  const found = await watch.list(place.isCached ? place.version : undefined, signal);
+  audience.replace(found.pods);
+  for (const pod of found.skipped) skipped(pod);
+  Object.assign(place, { version: found.version, isListed: true, isCached: true });
+}
+
 /** Lists the pods if needed, and watches them until the watch ends. */
-async function follow({ watch, audience, reach, clock }: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
-  if (place.version === undefined) {
-    const { pods, version } = await watch.list(signal);
-    audience.replace(pods);
-    place.version = version;
-  }
+async function follow(parts: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
+  const { watch, reach, clock } = parts;
+  if (!place.isListed) await list(parts, place, signal);
   const changes = await watch.changes(place.version, signal);
   reach.reached();
   const start = clock.now();
@@ -71,15 +88,23 @@ async function follow({ watch, audience, reach, clock }: FeedParts, place: Place
   try {
     for await (const change of changes) {
       hasProgress = true;
-      place.version = change.version;
-      if (change.kind === 'present') audience.present(change.pod);
-      if (change.kind === 'gone') audience.gone(change.pod);
+      place.version = change.version ?? place.version;
+      pass(change, parts);
     }
   } finally {
     hasProgress ||= clock.now() - start >= SOON_MS;
     if (hasProgress) place.failures = 0;
   }
   if (!hasProgress) throw new ApiUnreached('the watch ended immediately');
+}
+
+function pass(change: PodChange, { audience, skipped }: Pick<FeedParts, 'audience' | 'skipped'>): void {
+  if (change.kind === 'present') audience.present(change.pod);
+  if (change.kind === 'gone') audience.gone(change.pod);
+  if (change.kind !== 'skipped') return;
+  // What was known of it is out of date.
+  if (change.pod !== undefined) audience.gone(change.pod);
+  skipped(change.pod);
 }
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;

@@ -1,4 +1,7 @@
-/** The pods of this node in the API server: listed, then watched. Also the node's allocatable. Loaded only with --kubeconfig: other folders import only its types. */
+/**
+ * The pods of this node in the API server: listed, then watched. Also the node's allocatable. Loaded only with
+ * --kubeconfig: other folders import only its types.
+ */
 export { PodClaims } from './claims.ts';
 export type { NodePodNames } from './claims.ts';
 export { feedPods } from './feed.ts';

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Clock } from '../../core/concurrency/index.ts';
-import { bytes, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
+import { MiB, bytes, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { Amounts, NodeAllocatable } from '../../sandbox/index.ts';
 import { type Api, ApiUnreached, kindOf, readText, wordsOf } from '../client/index.ts';
@@ -11,7 +11,7 @@ const INTERVAL_MS = 300_000;
 const RETRY_MS = 60_000;
 const IDLE_MS = 30_000;
 /** A Node lists its images: 50 with up to 5 names each (kubelet nodeStatusMaxImages). */
-const LONGEST = 4 * 1024 * 1024;
+const LONGEST = 4 * MiB;
 
 const quantity = z.optional(z.union([z.string(), z.number()]));
 const nodeSchema = z.object({

@@ -1,12 +1,18 @@
+import { MiB } from '../../core/quantities/index.ts';
 import type { Readable } from 'node:stream';
 import * as z from 'zod/mini';
-import { type ApiPod, podOf, podSchema } from './pod.ts';
-import { type Api, ApiRefusal, ApiUnreached, readLines, readText } from '../client/index.ts';
+import { type ApiPod, type ApiPodIdentity, podOf, podSchema } from './pod.ts';
+import { podStart } from './pod-start.ts';
+import { type Api, ApiRefusal, ApiUnreached, type Piece, readItems, readLines } from '../client/index.ts';
 
 /** The pods of a node from the API server: `list` once, then `changes` from that version on. */
 export interface PodWatch {
-  /** Lists all pods of the node, in pages. Rejects as {@link Api}, with 410 if a page has expired: list again. */
-  list(signal: AbortSignal): Promise<{ readonly pods: readonly ApiPod[]; readonly version: string }>;
+  /**
+   * Lists all pods of the node. Rejects as {@link Api}, with 410 if a page has expired: list again.
+   * @param atLeast the state of this version or a later one, which the API server has in memory ('0': any state); undefined: the
+   * present state, which it may have to read from etcd
+   */
+  list(atLeast: string | undefined, signal: AbortSignal): Promise<PodList>;
   /**
    * Resolves when the server accepts the watch, to the changes after `version` until the server ends it. The promise or the
    * iteration rejects with 410 if `version` has expired: list again.
@@ -14,15 +20,30 @@ export interface PodWatch {
   changes(version: string, signal: AbortSignal): Promise<AsyncIterable<PodChange>>;
 }
 
+export interface PodList {
+  readonly pods: readonly ApiPod[];
+  /** The objects that are too large, as far as their names are known. They are not among the pods. */
+  readonly skipped: readonly (ApiPodIdentity | undefined)[];
+  readonly version: string;
+}
+
 export type PodChange =
   | { readonly kind: 'present' | 'gone'; readonly pod: ApiPod; readonly version: string }
+  /** An object that is too large. The names and the version are undefined if they cannot be read. */
+  | { readonly kind: 'skipped'; readonly pod: ApiPodIdentity | undefined; readonly version: string | undefined }
   /** Nothing new up to here. */
   | { readonly kind: 'bookmark'; readonly version: string };
 
-/** Pods per page. etcd stores at most 1.5 MiB per object, and JSON may take twice that: a page of the largest pods still fits. */
-const PAGE = 10;
-const LONGEST_PAGE = 32 * 1024 * 1024;
-const LONGEST_LINE = 4 * 1024 * 1024;
+/**
+ * Bytes of a pod. etcd stores at most 1.5 MiB of it, and JSON has up to six times that: Go encodes `<`, `>` and `&` in six characters.
+ * Larger objects are skipped, so that the author of a pod cannot stop the watch for the others.
+ */
+export const LONGEST_OBJECT = 12 * MiB;
+/**
+ * Pods per page of a list from etcd, as in client-go. The API server applies it only to a list without a resource version: with one it
+ * would read etcd too, up to 1.30 once for each page (storage/cacher, shouldDelegateList).
+ */
+const PAGE = 500;
 const LIST_IDLE_MS = 30_000;
 /** After this the server ends a watch, and another one goes on from there: a connection that hangs is found out by then. */
 const WATCH_SECONDS = 300;
@@ -30,7 +51,7 @@ const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
 
 const listSchema = z.object({
   metadata: z.object({ resourceVersion: z.string(), continue: z.nullish(z.string()) }),
-  items: z.nullish(z.array(podSchema)),
+  items: z.nullish(z.array(z.never())),
 });
 const eventSchema = z.discriminatedUnion('type', [
   z.object({ type: z.enum(['ADDED', 'MODIFIED', 'DELETED']), object: podSchema }),
@@ -41,19 +62,25 @@ const eventSchema = z.discriminatedUnion('type', [
   z.object({ type: z.literal('ERROR'), object: z.object({ code: z.number(), message: z._default(z.string(), '') }) }),
 ]);
 
+/** Returns a list and a watch of the pods of a node. */
 export function podWatch(api: Api, nodeName: string): PodWatch {
   const path = '/api/v1/pods';
   const ofNode = { fieldSelector: `spec.nodeName=${nodeName}` };
   return {
-    async list(signal) {
+    async list(atLeast, signal) {
       const pods: ApiPod[] = [];
+      const skipped: (ApiPodIdentity | undefined)[] = [];
+      const onItem = ({ text, isTooLong }: Piece): void => {
+        if (isTooLong) skipped.push(podStart(text)?.pod);
+        else pods.push(podOf(read(podSchema, text), nodeName));
+      };
+      const extent = atLeast === undefined ? { limit: String(PAGE) } : { resourceVersion: atLeast };
       for (let next: string | undefined; ; ) {
-        const query = { ...ofNode, limit: String(PAGE), ...(next !== undefined && { continue: next }) };
+        const query = { ...ofNode, ...extent, ...(next !== undefined && { limit: String(PAGE), continue: next }) };
         const response = await api({ method: 'GET', path, query, idleMs: LIST_IDLE_MS, signal });
-        const { metadata, items } = read(listSchema, await readText(response, LONGEST_PAGE));
-        for (const item of items ?? []) pods.push(podOf(item, nodeName));
+        const { metadata } = read(listSchema, await readItems(response, LONGEST_OBJECT, onItem));
         next = metadata.continue ?? '';
-        if (next === '') return { pods, version: metadata.resourceVersion };
+        if (next === '') return { pods, skipped, version: metadata.resourceVersion };
       }
     },
     async changes(version, signal) {
@@ -71,7 +98,10 @@ export function podWatch(api: Api, nodeName: string): PodWatch {
 }
 
 async function* changesIn(response: Readable, nodeName: string): AsyncGenerator<PodChange> {
-  for await (const line of readLines(response, LONGEST_LINE)) yield changeOf(read(eventSchema, line), nodeName);
+  for await (const { text, isTooLong } of readLines(response, LONGEST_OBJECT)) {
+    const { pod, version } = (isTooLong ? podStart(text) : undefined) ?? {};
+    yield isTooLong ? { kind: 'skipped', pod, version } : changeOf(read(eventSchema, text), nodeName);
+  }
 }
 
 function changeOf(event: z.infer<typeof eventSchema>, nodeName: string): PodChange {

@@ -46,6 +46,7 @@ export const podSchema = z.object({
   status: z.optional(z.unknown()),
 });
 
+/** Returns what the shim uses of a pod of the API server. A mirror pod has the uid of the static pod that it mirrors. */
 export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>, nodeName: string): ApiPod {
   const { namespace, name } = metadata;
   const mirrored = mirroredUid(metadata, nodeName);
@@ -75,7 +76,7 @@ function mirroredUid(
 }
 
 /**
- * Returns why an object of the API server may not speak for this pod of the node; undefined if it may. A uid alone proves nothing,
+ * Returns why an object of the API server is not the one of this pod of the node; undefined if it is. A uid alone proves nothing,
  * because a pod's author chooses what looks like a mirror pod.
  * @param isStatic whether the pod of the node is a static pod
  */

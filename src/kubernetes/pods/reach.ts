@@ -1,7 +1,10 @@
 import type { Log, ReadinessCheck } from '../../observe/index.ts';
 import { kindOf, wordsOf } from '../client/index.ts';
 
-/** Tracks whether the API server can be reached, for readiness and the log: one line when the kind of failure changes, and one when it is back. */
+/**
+ * Tracks whether the API server can be reached, for readiness and the log: one line when the kind of failure changes,
+ * and one when it is back.
+ */
 export class Reach {
   readonly #log: Log;
   readonly #nodeName: string;

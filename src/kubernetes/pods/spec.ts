@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { bytes, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
-import type { Amounts, PodSpec, QosClass, ResizePolicy, SpecContainer } from '../../sandbox/index.ts';
+import type { Amounts, AppRestartPolicy, PodSpec, QosClass, ResizePolicy, SpecContainer } from '../../sandbox/index.ts';
 
 /** Bounds memory. Kubernetes has no limit of its own; a pod object has at most 1.5 MiB. */
 const MOST = 256;
@@ -11,6 +11,7 @@ const resourcesSchema = z.nullish(z.object({ limits: amountsSchema, requests: am
 const containerSchema = z.object({
   name: z.string().check(z.maxLength(63)),
   restartPolicy: z.nullish(z.string()),
+  restartPolicyRules: z.nullish(z.array(z.unknown())),
   resources: resourcesSchema,
   resizePolicy: z.nullish(z.array(z.object({ resourceName: z.string(), restartPolicy: z.string() }))),
 });
@@ -23,10 +24,12 @@ const specSchema = z.object({
   containers: z.array(containerSchema).check(z.maxLength(MOST)),
   initContainers: containersSchema,
   ephemeralContainers: containersSchema,
+  restartPolicy: z.nullish(z.string()),
   resources: resourcesSchema,
   priority: z.nullish(z.number()),
   volumes: z.nullish(z.array(volumeSchema).check(z.maxLength(MOST))),
 });
+const phaseSchema = z.object({ phase: z.string() });
 const statusSchema = z.object({ qosClass: z.enum(['Guaranteed', 'Burstable', 'BestEffort']) });
 
 /** Returns the fields of a pod's spec that matter to a resize. Undefined when any of them is not as Kubernetes documents it. */
@@ -34,19 +37,21 @@ export function specOf(given: unknown, status: unknown): PodSpec | undefined {
   const parsed = specSchema.safeParse(given);
   if (!parsed.success) return undefined;
   const { containers, initContainers, ephemeralContainers, resources, priority, volumes } = parsed.data;
+  const restarts = restartPolicies(parsed.data);
   try {
     const kindOf = ({ restartPolicy }: Container): SpecContainer['kind'] =>
       restartPolicy === 'Always' ? 'sidecar' : 'init';
     return {
       containers: [
         ...(initContainers ?? []).map((container) => containerOf(container, kindOf(container))),
-        ...containers.map((container) => containerOf(container, 'app')),
+        ...containers.map((container) => ({ ...containerOf(container, 'app'), ...restarts(container) })),
         ...(ephemeralContainers ?? []).map((container) => containerOf(container, 'ephemeral')),
       ],
       limits: amountsOf(resources?.limits),
       requests: amountsOf(resources?.requests),
       qosClass: qosOf(status),
       priority: priority ?? 0,
+      ...(hasEnded(status) && { hasEnded: true as const }),
       volumes: new Map((volumes ?? []).flatMap(volumeOf)),
     };
   } catch (error) {
@@ -57,6 +62,24 @@ export function specOf(given: unknown, status: unknown): PodSpec | undefined {
 
 type Container = z.infer<typeof containerSchema>;
 type Quantity = z.infer<typeof quantity> | null | undefined;
+
+/**
+ * Returns the restart policy of an app container: its own (KEP-5307), or that of the pod. No policy is known in a pod with rules: that of
+ * any container may restart all of them (KEP-5532).
+ */
+function restartPolicies(
+  spec: z.infer<typeof specSchema>,
+): (container: Container) => { readonly restartPolicy?: AppRestartPolicy } {
+  const all = [...spec.containers, ...(spec.initContainers ?? [])];
+  const hasRules = all.some(({ restartPolicyRules }) => (restartPolicyRules ?? []).length > 0);
+  return ({ restartPolicy }) => {
+    const policy = restartPolicy ?? spec.restartPolicy;
+    return isRestartPolicy(policy) && !hasRules ? { restartPolicy: policy } : {};
+  };
+}
+
+const isRestartPolicy = (text: string | null | undefined): text is AppRestartPolicy =>
+  text === 'Always' || text === 'OnFailure' || text === 'Never';
 
 class NotUnderstood extends Error {}
 
@@ -99,6 +122,12 @@ function volumeOf({
   if (emptyDir?.medium !== 'Memory') return [];
   const sizeLimit = amountOf(emptyDir.sizeLimit, parseQuantity);
   return [[name, sizeLimit === undefined ? {} : { sizeLimit: bytes(sizeLimit) }]];
+}
+
+/** Whether the phase of a pod is final (kubelet pkg/api/v1/pod, IsPodTerminal). */
+function hasEnded(status: unknown): boolean {
+  const parsed = phaseSchema.safeParse(status);
+  return parsed.success && (parsed.data.phase === 'Succeeded' || parsed.data.phase === 'Failed');
 }
 
 function qosOf(status: unknown): QosClass | undefined {

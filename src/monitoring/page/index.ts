@@ -1,3 +1,3 @@
 /** The status page. */
 export { NodePage, failureSection } from './page.ts';
-export type { PageParts, PageQuery, Sections } from './page.ts';
+export type { Sections } from './page.ts';

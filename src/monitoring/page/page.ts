@@ -72,15 +72,13 @@ export class NodePage {
   /** Returns the parts of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
   sections(pod: string): Sections {
     return cachedIn(this.#sections, pod, () => {
-      const { recent, history } = this.#parts.overview;
-      const isOfPod = (sandboxId: string): boolean => pod === '' || sandboxId === pod;
-      const ofPod = recent.filter(({ sandboxId }) => isOfPod(sandboxId));
+      const { overview } = this.#parts;
       return {
         state: this.#state,
-        card: pod === '' ? '' : cardOf(this.#parts.overview, pod).text,
+        card: pod === '' ? '' : cardOf(overview, pod).text,
         pods: (this.#allPods ??= podsTable(this.#rows, '').text),
-        history: historyTable(history.filter((entry) => isOfPod(entry.pod.sandboxId))).text,
-        resizes: resizeCards(pod === '' ? ofPod.slice(0, SHOWN_TIMELINES) : ofPod).text,
+        history: historyOf(overview, pod).text,
+        resizes: timelinesOf(overview, pod).text,
       };
     });
   }
@@ -125,6 +123,28 @@ function cardOf({ pods }: Overview, sandboxId: string): Html {
   if (found === undefined) return html`${back}<p class="bad">the pod is not on this node, or no longer</p>`;
   return html`${back}${podCard(found)}`;
 }
+
+/** The history of a pod, which has more of its resizes than that of the node; of a pod that is gone, those that the node still has. */
+function historyOf({ pods, history }: Overview, sandboxId: string): Html {
+  if (sandboxId === '') return historyTable(history, NONE);
+  const found = pods.find(({ pod }) => pod.sandboxId === sandboxId);
+  if (found !== undefined) return historyTable(found.history, NONE);
+  return historyTable(
+    history.filter(({ pod }) => pod.sandboxId === sandboxId),
+    NONE_RECENT,
+  );
+}
+
+function timelinesOf({ recent }: Overview, pod: string): Html {
+  if (pod === '') return resizeCards(recent.slice(0, SHOWN_TIMELINES), NONE);
+  return resizeCards(
+    recent.filter(({ sandboxId }) => sandboxId === pod),
+    NONE_RECENT,
+  );
+}
+
+const NONE = 'none since the start of the shim';
+const NONE_RECENT = 'none among the last resizes of the node';
 
 const headers = {
   'content-security-policy': policy,

@@ -66,7 +66,8 @@ export function podsTable(rows: readonly PodRow[], filter: string): Html {
 }
 
 function podRow({ summary, pressure }: Ranked): PodRow {
-  const { pod, view, last } = summary;
+  const { pod, view } = summary;
+  const [last] = summary.history;
   const name = fullName(pod);
   // The sandbox id is part of it, so that an id of crictl finds its pod.
   const searched = `${name} ${pod.sandboxId}`.toLowerCase();

@@ -7,9 +7,10 @@ import { timeline } from './timeline.ts';
 
 /** Resizes: who asked for what with which outcome, and how the steps of each went. */
 
-export const historyTable = (history: readonly HistoryEntry[]): Html =>
+/** @param none says that there are none */
+export const historyTable = (history: readonly HistoryEntry[], none: string): Html =>
   history.length === 0
-    ? html`<p>none since the start of the shim</p>`
+    ? html`<p>${none}</p>`
     : html`<table><thead><tr><th>time</th><th>pod</th><th>by</th><th>changes</th><th>outcome</th></tr></thead><tbody>${history.map(historyRow)}</tbody></table>`;
 
 function historyRow(entry: HistoryEntry): Html {
@@ -23,11 +24,9 @@ function historyRow(entry: HistoryEntry): Html {
 /** `2026-11-24 22:51:03Z` @param at in milliseconds since the epoch */
 const momentText = (at: number): string => new Date(at).toISOString().replace('T', ' ').replace(/\.\d+/, '');
 
-/** A card for each resize that has begun, with its steps over time. */
-export const resizeCards = (recent: readonly RecentResize[]): Html =>
-  recent.length === 0
-    ? html`<p>none since the start of the shim</p>`
-    : html`<div class="grid">${recent.map(resizeCard)}</div>`;
+/** A card for each resize that has begun, with its steps over time. @param none says that there are none */
+export const resizeCards = (recent: readonly RecentResize[], none: string): Html =>
+  recent.length === 0 ? html`<p>${none}</p>` : html`<div class="grid">${recent.map(resizeCard)}</div>`;
 
 function resizeCard(resize: RecentResize): Html {
   const { at, ms, outcome, message, steps } = resize;

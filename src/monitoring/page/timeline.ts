@@ -16,6 +16,7 @@ interface Line {
 const WIDTH = 400;
 const HEIGHT = 100;
 
+/** Returns the chart of a resize: limits, usage and volumes over the time of its steps. */
 export function timeline(resize: RecentResize): Html {
   const times = timesOf(resize);
   const lines = linesOf(resize);

@@ -56,13 +56,17 @@ export function memorySizes(parts: AllocatableParts, pod: PodDescription): reado
 const least = (amount: number | undefined, source: string, above: readonly Allocatable[]): Allocatable | undefined =>
   [...(amount === undefined ? [] : [{ amount, source }]), ...above].sort((one, other) => one.amount - other.amount)[0];
 
-/** Returns the finite limits of the cgroups above the pod's. Throws CGROUP_UNAVAILABLE when one cannot be read. */
+/**
+ * Returns the finite limits of the cgroups above the pod's. Throws CGROUP_UNAVAILABLE when one cannot be read.
+ * @param counts whether a cgroup counts; the others are not read
+ */
 export function limitsAbove(
   { tree }: Pick<AllocatableParts, 'tree'>,
   pod: PodDescription,
+  counts: (cgroup: CgroupPath) => boolean = () => true,
 ): { readonly memory: readonly LimitAbove[]; readonly milliCpu: readonly LimitAbove[] } {
   const names = podCgroup(pod).split('/').slice(1, -1);
-  const cgroups = names.map((_, index) => `/${names.slice(0, index + 1).join('/')}`);
+  const cgroups = names.map((_, index) => `/${names.slice(0, index + 1).join('/')}`).filter(counts);
   const limits = cgroups.map((cgroup) => ({
     cgroup,
     source: `cgroup ${cgroup} allows no more`,

@@ -1,5 +1,5 @@
 import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
-import type { CpuShares } from '../../core/quantities/index.ts';
+import { type CpuShares, PAGE_SIZE, cpuShares } from '../../core/quantities/index.ts';
 import { type MilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
 import {
   type Amounts,
@@ -9,7 +9,7 @@ import {
   NO_CPU_LIMIT,
   amountsOf,
 } from '../../sandbox/index.ts';
-import { type DesiredPod, PAGE, memoryRequestIn } from '../model/index.ts';
+import { type DesiredPod, memoryRequestIn } from '../model/index.ts';
 import type { Resource } from './pod-requests.ts';
 
 /** A declared container with its limits and requests. */
@@ -48,6 +48,9 @@ export const unchanged = (desired: DesiredPod): DesiredPod => ({
   memoryRequests: { containers: {} },
 });
 
+/** The largest request that leads to the minimum of shares. */
+const LEAST_REQUEST = sharesToMilliCpu(cpuShares(MIN_CPU_SHARES));
+
 function amountsOfOne(
   { name, kind, limits = {}, requests }: DeclaredContainer,
   live: LiveContainer | undefined,
@@ -55,12 +58,11 @@ function amountsOfOne(
 ): ContainerAmounts {
   const wanted = desired.containers.get(name) ?? {};
   const now = live === undefined ? limits : amountsOf(live);
-  const shares = wanted.shares ?? live?.shares;
   const memory =
     memoryRequestIn(desired.memoryRequests, name) ??
     memoryRequestIn(desired.earlierMemoryRequests, name) ??
     requests?.memory;
-  const milliCpu = (shares === undefined ? 0 : milliCpuOf(shares)) || requests?.milliCpu;
+  const milliCpu = requestOfShares(wanted.shares ?? live?.shares, requests?.milliCpu);
   const changed = amountsOf({ memory: wanted.memory ?? 'max', cpu: wanted.cpu ?? NO_CPU_LIMIT });
   return {
     name,
@@ -72,9 +74,23 @@ function amountsOfOne(
     requests: pick(memory, milliCpu),
     knows: {
       memory: memory !== undefined || requests !== undefined,
-      milliCpu: shares !== undefined || requests !== undefined,
+      milliCpu: wanted.shares !== undefined || live?.shares !== undefined || requests !== undefined,
     },
   };
+}
+
+/**
+ * Returns the CPU request that shares stand for, of a container or a pod. The minimum stands for no request, as kubelet writes it
+ * (MilliCPUToShares), and for one of up to two thousandths of a CPU: the request declared so far tells which. Without shares (undefined or
+ * 0) the declared request counts.
+ */
+export function requestOfShares(
+  shares: CpuShares | 0 | undefined = 0,
+  declared: MilliCpu | undefined,
+): MilliCpu | undefined {
+  if (shares > MIN_CPU_SHARES) return sharesToMilliCpu(cpuShares(shares));
+  if (shares < MIN_CPU_SHARES || declared === undefined) return declared;
+  return Math.min(declared, LEAST_REQUEST);
 }
 
 /**
@@ -82,11 +98,9 @@ function amountsOfOne(
  * stored as asked.
  */
 export const comparable = (resource: Resource, amount: number): number =>
-  resource === 'memory' ? wholePages(amount, PAGE) : amount;
+  resource === 'memory' ? wholePages(amount, PAGE_SIZE) : amount;
 
-/** Returns 0 for the minimum, which a container without a request has. */
-export const milliCpuOf = (shares: CpuShares): MilliCpu => (shares <= MIN_CPU_SHARES ? 0 : sharesToMilliCpu(shares));
-
+/** Returns the amounts that are known. A CPU amount of 0 counts as none. */
 export const pick = (memory: Amounts['memory'], milliCpu: MilliCpu | undefined): Amounts => ({
   ...(memory !== undefined && { memory }),
   ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),

@@ -3,13 +3,13 @@ import type { PodDescription } from '../../runtime/index.ts';
 import { type DeclaredContainer, type PodState, podName } from '../../sandbox/index.ts';
 
 /**
- * Throws INIT_CONTAINER_ENDED, INIT_CONTAINER_NOT_RESIZABLE or EPHEMERAL_CONTAINER_NOT_RESIZABLE for a container that cannot be resized
- * as far as a source tells its kind. Nothing is inferred: a container of unknown kind is resized.
+ * Throws INIT_CONTAINER_ENDED, INIT_CONTAINER_NOT_RESIZABLE or EPHEMERAL_CONTAINER_NOT_RESIZABLE for a container that
+ * cannot be resized as far as a source tells its kind. Nothing is inferred: a container of unknown kind is resized.
  *
- * App containers and sidecars are resized. KEP-1287 excludes ordinary init containers. Kubernetes 1.36 resizes them (feature gate
- * InPlacePodVerticalScalingInitContainers, on by default): the API server unless their resizePolicy has RestartContainer
- * (pkg/apis/core/validation/validation.go, ValidatePodResize), and kubelet while they run (pkg/kubelet/kuberuntime/kuberuntime_container.go,
- * computeInitContainerActions).
+ * App containers and sidecars are resized. KEP-1287 excludes ordinary init containers. Kubernetes 1.36 resizes them
+ * (feature gate InPlacePodVerticalScalingInitContainers, on by default): the API server unless their resizePolicy has
+ * RestartContainer (pkg/apis/core/validation/validation.go, ValidatePodResize), and kubelet while they run
+ * (pkg/kubelet/kuberuntime/kuberuntime_container.go, computeInitContainerActions).
  */
 export function assertResizable(pod: PodDescription, { declared }: PodState, container: string): void {
   const found = declared?.containers.find(({ name }) => name === container);

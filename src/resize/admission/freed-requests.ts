@@ -1,5 +1,5 @@
 import type { PodEntry } from '../../kubelet/index.ts';
-import { RESOURCES, admittedRequests } from './pod-requests.ts';
+import { RESOURCES, type TotalRequests, admittedRequests } from './pod-requests.ts';
 
 type Entries = ReadonlyMap<string, PodEntry>;
 
@@ -8,6 +8,10 @@ export const areRequestsFreed = (before: Entries, after: Entries): boolean =>
   [...before].some(([uid, entry]) => {
     const now = after.get(uid);
     if (now === undefined) return true;
-    const [then, left] = [entry, now].map((one) => admittedRequests(one, undefined, undefined));
-    return RESOURCES.some((resource) => (left?.[resource] ?? 0) < (then?.[resource] ?? 0));
+    // An equal entry stays the same object, and kubelet changes a few at a time.
+    if (now === entry) return false;
+    const [then, left] = [requested(entry), requested(now)];
+    return RESOURCES.some((resource) => left[resource] < then[resource]);
   });
+
+const requested = (entry: PodEntry): TotalRequests => admittedRequests(entry, undefined, undefined);

@@ -1,5 +1,10 @@
 /** Admission: what a resize may not do, checked before anything changes. */
-export { type ContainerAmounts, amountsAfter, amountsNow, milliCpuOf, pick, unchanged } from './container-amounts.ts';
+export {
+  amountsAfter,
+  amountsNow,
+  requestOfShares,
+  unchanged,
+} from './container-amounts.ts';
 export { assertNoRestart, assertNotAssigned, assertSwapStays } from './kubelet-containers.ts';
 export { assertQosClassStays } from './qos-class.ts';
 export { memorySizes, nodeAllocatable } from './allocatable.ts';
@@ -10,8 +15,8 @@ export { swapAfter } from './swap-after.ts';
 export { assertNodeHasRoom, assertWithinCgroups } from './node-room.ts';
 export { areRequestsFreed } from './freed-requests.ts';
 export { addOverhead } from './overhead.ts';
-export { fieldsSet, invalid, touchesCpu, touchesLimits, touchesMemory, parseLimits } from './parse-limits.ts';
-export { RESOURCES, addRequests, admittedRequests, podRequests } from './pod-requests.ts';
+export { fieldsSet, touchesCpu, touchesLimits, touchesMemory, parseLimits } from './parse-limits.ts';
+export { RESOURCES, addRequests, admittedRequests, overheadRequests, podRequests } from './pod-requests.ts';
 export type { TotalRequests } from './pod-requests.ts';
-export { assertRequestsFit } from './request-order.ts';
+export { assertLimitsFit, assertRequestsFit } from './request-order.ts';
 export { assertId, validatePodRequest, validateResources, withSubject } from './validate.ts';

@@ -57,8 +57,8 @@ export function assertWithinCgroups(
       memoryOf(state, name),
     ]),
   ];
-  const others = limitsAbove(parts, pod).memory.filter(({ cgroup }) => !isKubeletCgroup(cgroup));
-  const [least] = others.sort((one, other) => one.amount - other.amount);
+  const others = limitsAbove(parts, pod, (cgroup) => !isKubeletCgroup(cgroup)).memory;
+  const [least] = others.toSorted((one, other) => one.amount - other.amount);
   if (least === undefined) return;
   for (const [whose, { memory }, now] of all) {
     if (memory === undefined || memory === 'max' || memory <= least.amount) continue;

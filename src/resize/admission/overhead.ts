@@ -1,8 +1,8 @@
 import { MAX_CPU_PERIOD, MAX_CPU_QUOTA, NO_HUGE_PAGE_LIMIT } from '../../cgroups/index.ts';
+import { invalidValue } from '../../core/errors/index.ts';
 import { type CpuMax, microseconds } from '../../core/quantities/index.ts';
 import { overheadQuota } from '../../kubelet/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
-import { invalid } from './parse-limits.ts';
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
@@ -46,7 +46,11 @@ function memorySum(resources: LinuxContainerResources, overhead: LinuxContainerR
   const sum = limit + extra;
   // From 2^63 on the field has overflowed or means no limit: the parser of the field decides.
   if (sum <= BigInt(Number.MAX_SAFE_INTEGER) || limit > BigInt(Number.MAX_SAFE_INTEGER)) return sum;
-  throw invalid('memory_limit_in_bytes', `${limit} + ${extra}`, 'the sum with the overhead is more than any node has');
+  throw invalidValue(
+    'memory_limit_in_bytes',
+    `${limit} + ${extra}`,
+    'the sum with the overhead is more than any node has',
+  );
 }
 
 /**
@@ -62,7 +66,7 @@ function swapSum(
   const extra = [overhead.memory_limit_in_bytes, overhead.memory_swap_limit_in_bytes].filter((size) => size > 0n);
   const sum = both + extra.reduce((most, size) => (size > most ? size : most), 0n);
   if (sum <= max) return sum;
-  throw invalid('memory_swap_limit_in_bytes', `${both} + ${sum - both}`, 'the sum with the overhead is too large');
+  throw invalidValue('memory_swap_limit_in_bytes', `${both} + ${sum - both}`, 'the sum with the overhead is too large');
 }
 
 /** A limit of the overhead counts where `resources` has a limit on pages of that size. */
@@ -94,7 +98,7 @@ function quotaSum(
   };
   const sum = quota + BigInt(overheadQuota(rate, period > 0n ? microseconds(Number(period)) : current.period));
   if (sum <= BigInt(MAX_CPU_QUOTA) || quota > BigInt(MAX_CPU_QUOTA)) return sum;
-  throw invalid(
+  throw invalidValue(
     'cpu_quota',
     `${quota} + ${overhead.cpu_quota}`,
     'the sum with the overhead is more than the kernel accepts',

@@ -1,5 +1,12 @@
-import { MIN_MEMORY_LIMIT, UNLIMITED_MEMORY, assertCpuMax, cpuMaxOfCri, memoryMaxOfCri } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import {
+  MIN_MEMORY_LIMIT,
+  UNLIMITED_MEMORY,
+  assertCpuMax,
+  cpuMaxOfCri,
+  memoryMaxOfCri,
+  sizeInBytes,
+} from '../../cgroups/index.ts';
+import { invalidValue } from '../../core/errors/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import {
   type Bytes,
@@ -63,20 +70,18 @@ function unifiedMemory({ unified }: LinuxContainerResources): Limit<Bytes> | und
   const field = 'unified["memory.max"]';
   const trimmed = value.trim();
   if (trimmed === 'max') return 'max';
-  // The kernel reads a leading 0 as octal.
-  const [, digits, suffix = ''] = /^(0|[1-9][0-9]{0,19})([kmgtpe]?)$/i.exec(trimmed) ?? [];
-  if (digits === undefined) throw invalid(field, value, 'not a number and not "max"');
-  const size = BigInt(digits) * 1024n ** BigInt(suffix === '' ? 0 : 'kmgtpe'.indexOf(suffix.toLowerCase()) + 1);
+  const size = sizeInBytes(trimmed);
+  if (size === undefined) throw invalidValue(field, value, 'not a number and not "max"');
   // memparse() shifts and drops bits above 64: it reads 16e as 0.
-  if (size >= 2n ** 64n) throw invalid(field, value, 'more than the kernel can read');
+  if (size >= 2n ** 64n) throw invalidValue(field, value, 'more than the kernel can read');
   if (size >= UNLIMITED_MEMORY) return 'max';
-  if (size > BigInt(Number.MAX_SAFE_INTEGER)) throw invalid(field, value, 'more than any node has');
+  if (size > BigInt(Number.MAX_SAFE_INTEGER)) throw invalidValue(field, value, 'more than any node has');
   return atLeastPage(bytes(Number(size)), field, value);
 }
 
 function atLeastPage(limit: Limit<Bytes>, field: string, value: string): Limit<Bytes> {
   if (limit === 'max' || limit >= MIN_MEMORY_LIMIT) return limit;
-  throw invalid(field, value, `less than a page of memory, ${MIN_MEMORY_LIMIT} bytes`);
+  throw invalidValue(field, value, `less than a page of memory, ${MIN_MEMORY_LIMIT} bytes`);
 }
 
 /** Kernel cgroup-v2 reads cpu.max as a quota or `max`, then an optional period, without suffixes. */
@@ -85,7 +90,7 @@ function unifiedCpu({ unified }: LinuxContainerResources, current: CpuMax): CpuM
   if (value === undefined) return undefined;
   const field = 'unified["cpu.max"]';
   const [quota = '', period, ...rest] = value.trim().split(/\s+/);
-  if (rest.length > 0) throw invalid(field, value, 'cpu.max is "quota period"');
+  if (rest.length > 0) throw invalidValue(field, value, 'cpu.max is "quota period"');
   const wanted: CpuMax = {
     quota: quota === 'max' ? 'max' : cpuTime(quota, field, value),
     period: period === undefined ? current.period : cpuTime(period, field, value),
@@ -95,14 +100,6 @@ function unifiedCpu({ unified }: LinuxContainerResources, current: CpuMax): CpuM
 }
 
 function cpuTime(text: string, field: string, value: string): Microseconds {
-  if (!/^[0-9]{1,15}$/.test(text)) throw invalid(field, value, 'a quota is "max" or a number, a period a number');
+  if (!/^[0-9]{1,15}$/.test(text)) throw invalidValue(field, value, 'a quota is "max" or a number, a period a number');
   return microseconds(Number(text));
-}
-
-/** Returns an INVALID_VALUE error with the field and the value, cut to 64 characters. */
-export function invalid(field: string, value: string, why: string): ShimError {
-  const asked = value.length > 64 ? `${value.slice(0, 64)}...` : value;
-  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, `${field}: ${JSON.stringify(asked)}: ${why}`, {
-    asked,
-  });
 }

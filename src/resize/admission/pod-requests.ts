@@ -46,7 +46,8 @@ function sumOf(containers: RequestedPodParts['containers'], resource: Resource):
   return Math.max(sum, highest);
 }
 
-const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['overhead']): TotalRequests => ({
+/** Returns what the overhead adds to the requests of a pod. */
+export const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['overhead']): TotalRequests => ({
   memory,
   milliCpu: quota === 'max' ? 0 : quotaToMilliCpu(quota, period),
 });
@@ -72,6 +73,7 @@ export function admittedRequests(
   return podRequests({ containers: declared ?? listed, level: requests?.pod, overhead });
 }
 
+/** Returns the sum of the requests of all pods. */
 export const addRequests = (all: readonly TotalRequests[]): TotalRequests => ({
   memory: bytes(all.reduce((sum, { memory }) => sum + memory, 0)),
   milliCpu: all.reduce((sum, { milliCpu }) => sum + milliCpu, 0),

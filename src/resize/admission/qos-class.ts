@@ -2,7 +2,14 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, NO_CPU_LIMIT, type PodState, type QosClass, amountsOf, podName } from '../../sandbox/index.ts';
 import type { DesiredPod } from '../model/index.ts';
-import { type ContainerAmounts, amountsAfter, amountsNow, comparable, milliCpuOf, pick } from './container-amounts.ts';
+import {
+  type ContainerAmounts,
+  amountsAfter,
+  amountsNow,
+  comparable,
+  pick,
+  requestOfShares,
+} from './container-amounts.ts';
 import { RESOURCES, type Resource } from './pod-requests.ts';
 
 /**
@@ -62,10 +69,7 @@ function levelOf(declared: PodState['declared'], desired?: DesiredPod): QosAmoun
       memory === undefined ? limits.memory : wanted.memory,
       cpu === undefined ? limits.milliCpu : wanted.milliCpu,
     ),
-    requests: pick(
-      desired?.memoryRequests?.pod ?? requests.memory,
-      shares === undefined ? requests.milliCpu : milliCpuOf(shares),
-    ),
+    requests: pick(desired?.memoryRequests?.pod ?? requests.memory, requestOfShares(shares, requests.milliCpu)),
   };
 }
 

@@ -1,10 +1,10 @@
 import { DEFAULT_CPU_PERIOD, assertUnified, cpuSharesOfCri, swapMaxOfCri } from '../../cgroups/index.ts';
-import { type ErrorContext, ShimError } from '../../core/errors/index.ts';
+import { type ErrorContext, ShimError, invalidValue } from '../../core/errors/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import { type CpuMax, bytes } from '../../core/quantities/index.ts';
 import type { Subject } from '../../sandbox/index.ts';
 import { addOverhead } from './overhead.ts';
-import { invalid, parseLimits } from './parse-limits.ts';
+import { parseLimits } from './parse-limits.ts';
 
 /**
  * Validates the values of a request, independently of the state of its pod. This happens before a request waits for the pod's
@@ -30,7 +30,7 @@ const LONGEST_ID = 253;
  * the grpc-js connection (seen with 1.14) that all resizes of the node share.
  */
 export function assertId(field: string, id: string): void {
-  if (id.length > LONGEST_ID) throw invalid(field, id, `an id has at most ${LONGEST_ID} characters`);
+  if (id.length > LONGEST_ID) throw invalidValue(field, id, `an id has at most ${LONGEST_ID} characters`);
 }
 
 /** Throws INVALID_VALUE, with the field and the value, for the first invalid value. */
@@ -43,7 +43,7 @@ export function validateResources(resources: LinuxContainerResources): void {
   for (const { page_size: size } of hugepage_limits) {
     // The page size becomes part of a file name.
     if (!/^[1-9][0-9]{0,5}[KMGTP]?B$/.test(size))
-      throw invalid('hugepage_limits', size, 'expected a page size such as "2MB"');
+      throw invalidValue('hugepage_limits', size, 'expected a page size such as "2MB"');
   }
   for (const [key, value] of Object.entries(unified)) assertUnified(key, value);
 }
@@ -66,19 +66,19 @@ function validateOverhead(overhead: LinuxContainerResources): void {
   validateResources({ ...overhead, memory_limit_in_bytes: 0n });
   if (overhead.memory_limit_in_bytes < 0n) {
     const asked = String(overhead.memory_limit_in_bytes);
-    throw invalid('memory_limit_in_bytes', asked, 'an overhead must not be negative');
+    throw invalidValue('memory_limit_in_bytes', asked, 'an overhead must not be negative');
   }
 }
 
 function validateOtherFields({ cpu_shares, oom_score_adj, cpuset_cpus, cpuset_mems }: LinuxContainerResources): void {
   cpuSharesOfCri(cpu_shares);
-  if (cpu_shares > MOST_SHARES) throw invalid('cpu_shares', String(cpu_shares), `expected at most ${MOST_SHARES}`);
+  if (cpu_shares > MOST_SHARES) throw invalidValue('cpu_shares', String(cpu_shares), `expected at most ${MOST_SHARES}`);
   if (oom_score_adj < OOM_SCORES.least || oom_score_adj > OOM_SCORES.most) {
-    throw invalid('oom_score_adj', String(oom_score_adj), `expected ${OOM_SCORES.least} to ${OOM_SCORES.most}`);
+    throw invalidValue('oom_score_adj', String(oom_score_adj), `expected ${OOM_SCORES.least} to ${OOM_SCORES.most}`);
   }
   for (const [field, list] of Object.entries({ cpuset_cpus, cpuset_mems })) {
     if (list === '' || (list.length <= LONGEST_LIST && LIST.test(list))) continue;
-    throw invalid(field, list, `expected a list of numbers such as "0-3,8", at most ${LONGEST_LIST} characters`);
+    throw invalidValue(field, list, `expected a list of numbers such as "0-3,8", at most ${LONGEST_LIST} characters`);
   }
 }
 

@@ -6,12 +6,20 @@ import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
+import { isForeign } from './step-progress.ts';
 import type { StepActions } from './transaction.ts';
 import { blockingUse } from '../admission/index.ts';
 import { type ContainerLimits, type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
 import type { UnansweredUpdates } from '../journal/index.ts';
-import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer, ifTheyArrive, reversed } from '../plan/index.ts';
+import {
+  fitsPreviousLimit,
+  fitsRolledBack,
+  hasRaisedContainer,
+  ifTheyArrive,
+  nextContainersExceed,
+  reversed,
+} from '../plan/index.ts';
 
 /** What applies the steps of one pod. */
 export interface StepActionsParts {
@@ -22,15 +30,21 @@ export interface StepActionsParts {
   /** The caller's own call to the runtime. */
   readonly call: () => Promise<void>;
   /** The changes of the caller's own call, and what it sets. Undefined without such a call. */
-  readonly asked?: AskedUpdate | undefined;
-  /** Asks the runtime for one container's new values, and verifies that the kernel has them. */
-  readonly applyToContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  readonly asked?: CallersUpdate | undefined;
+  /**
+   * Asks the runtime for one container's new values, and verifies that the kernel has them. Calls `onSent` when the runtime may have got
+   * the update: one that fails before has changed nothing.
+   */
+  readonly applyToContainer: (step: ContainerStep, reclaimBy: number, onSent: () => void) => Promise<void>;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
   readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
   readonly reclaimBy: number;
-  /** Rolls a container's update back where the kernel or the runtime lacks the old values. */
-  readonly rollBackContainer: (step: ContainerStep, reclaimBy: number) => Promise<void>;
+  /**
+   * Rolls a container's update back where the kernel or the runtime lacks the old values. Returns whether it has: of an update that is
+   * `verified`, a value that another process has written since stays.
+   */
+  readonly rollBackContainer: (step: ContainerStep, reclaimBy: number, verified: boolean) => Promise<boolean>;
   /** The updates of containers that go with the pod's own steps, including the caller's. */
   readonly updates: readonly ContainerStep[];
   /** The pod as it is declared: containers that do not run need their limits too. */
@@ -42,30 +56,46 @@ export interface StepActionsParts {
 }
 
 /** The caller's own update of a container. */
-export interface AskedUpdate {
+export interface CallersUpdate {
   /** What it changes; undefined for nothing. */
   readonly changes: ContainerStep | undefined;
   /** The values that it sets, changed or not. */
   readonly sets: ContainerLimits;
 }
 
+interface ActionsInUse extends StepActionsParts {
+  /** Steps that have failed before they changed anything: updates that were never sent, and limits that were not lowered. */
+  readonly untouched: Set<Step>;
+  /** Steps that are applied and verified. */
+  readonly applied: Set<Step>;
+  /** What the kernel printed after the step of a setting was written. */
+  readonly printed: Map<Step, string>;
+}
+
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
-export function stepActions(parts: StepActionsParts): StepActions {
+export function stepActions(given: StepActionsParts): StepActions {
+  const parts: ActionsInUse = { ...given, untouched: new Set(), applied: new Set(), printed: new Map() };
   const { pod, unanswered, log = noLog } = parts;
   /** Whether a value of the rollback so far could not be restored. */
   let isIncomplete = false;
   return {
     async apply(step) {
       const update = updateOf(parts, step);
+      // A file may have another value although its write has failed.
+      const progress = { isSent: step.kind !== 'container' };
       try {
-        await applyStep(parts, step, parts.reclaimBy);
+        await applyStep(parts, step, parts.reclaimBy, () => (progress.isSent = true));
+        parts.applied.add(step);
       } catch (error) {
-        if (update?.changes && isUnanswered(error)) unanswered.add(pod.sandboxId, [update.changes]);
+        if (!progress.isSent || isNotLowered(error)) parts.untouched.add(step);
+        if (progress.isSent && update?.changes && isUnanswered(error)) unanswered.add(pod.sandboxId, [update.changes]);
         throw error;
       }
       if (update) unanswered.answered(pod.sandboxId, update.sets);
     },
     async rollBack(step) {
+      // Its rollback would need the runtime, which the step may have waited for, or may not have reached.
+      if (parts.untouched.has(step)) return;
       try {
         isIncomplete ||= unanswered.of(pod.sandboxId).length > 0;
         if (isIncomplete) await assertFitsRolledBack(parts, step);
@@ -85,7 +115,13 @@ export function stepActions(parts: StepActionsParts): StepActions {
   };
 }
 
-async function applyStep(parts: StepActionsParts, step: Step, deadline: number): Promise<unknown> {
+/** @param onSent called when the runtime may have got the update of a container */
+async function applyStep(
+  parts: ActionsInUse,
+  step: Step,
+  deadline: number,
+  onSent: () => void = () => undefined,
+): Promise<unknown> {
   const { tree, cgroup } = parts;
   switch (step.kind) {
     case 'volume':
@@ -101,7 +137,7 @@ async function applyStep(parts: StepActionsParts, step: Step, deadline: number):
     case 'pod-unified':
       return writeUnified(parts, step);
     case 'container':
-      return parts.applyToContainer(step, deadline);
+      return parts.applyToContainer(step, deadline, onSent);
     case 'runtime':
       return parts.call();
   }
@@ -109,10 +145,12 @@ async function applyStep(parts: StepActionsParts, step: Step, deadline: number):
 
 /** Throws CGROUP_WRITE_FAILED when the kernel has accepted the value, and still has another one. */
 async function writeUnified(
-  { tree, cgroup, pod }: StepActionsParts,
-  { key, to }: Extract<Step, { kind: 'pod-unified' }>,
+  { tree, cgroup, pod, printed }: ActionsInUse,
+  step: Extract<Step, { kind: 'pod-unified' }>,
 ): Promise<void> {
+  const { key, to } = step;
   const { found } = await tree.write(cgroup, { file: 'unified', key, value: to });
+  printed.set(step, found);
   if (tree.holdsSetting(key, to, found) !== false) return;
   const message = `${cgroup}/${key}: the file contains ${JSON.stringify(found)} after ${JSON.stringify(to)} was written`;
   const context = { pod: pod.sandboxId, file: `${cgroup}/${key}`, asked: to, found };
@@ -120,7 +158,7 @@ async function writeUnified(
 }
 
 /** Returns the update of a container that a step makes. */
-function updateOf({ asked }: StepActionsParts, step: Step): AskedUpdate | undefined {
+function updateOf({ asked }: StepActionsParts, step: Step): CallersUpdate | undefined {
   if (step.kind === 'runtime') return asked;
   if (step.kind !== 'container') return undefined;
   const { id, memory, cpu, shares } = step;
@@ -139,27 +177,38 @@ function assertAnswered({ unanswered, pod }: StepActionsParts, { id }: Container
     throw new Error('the runtime has not answered an update of this container, which may still arrive');
 }
 
-/** Returns false for a pod limit that stays raised. */
-async function rollBackStep(parts: StepActionsParts, step: Step): Promise<boolean> {
+/** Returns false for a pod limit that stays raised. A value that another process has written meanwhile stays. */
+async function rollBackStep(parts: ActionsInUse, step: Step): Promise<boolean> {
+  const { pod, log = noLog } = parts;
+  const fields = { pod: pod.sandboxId, step: describeStep(step) };
   if (step.kind === 'runtime') return true;
   if (step.kind === 'container') {
     assertAnswered(parts, step);
-    await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS);
+    // One that failed may be written in part, or with other values.
+    const isLeft = !(await parts.rollBackContainer(step, steadyNow() + ROLLBACK_MS, parts.applied.has(step)));
+    if (isLeft) log.warn(fields, 'step not rolled back: its values are no longer there');
+  } else if (await isForeign(parts, pod, step, parts.printed.get(step))) {
+    log.warn(fields, 'step not rolled back: another process has written the value');
+  } else if (step.kind === 'pod-memory' && (await isInKernel(parts, step.from))) {
+    // Written again for a unit of systemd that has the new limit. Usage is below it, so nothing is reclaimed.
+    await parts.tree.write(parts.cgroup, { file: 'memory.max', value: step.from });
   } else if (await canRestorePodLimit(parts, step)) {
     await applyStep(parts, reversed(step), steadyNow() + ROLLBACK_MS);
   } else {
-    const { pod, log = noLog } = parts;
-    const fields = { pod: pod.sandboxId, step: describeStep(step) };
     log.warn(fields, 'pod limit left raised: its containers need it');
     return false;
   }
   return true;
 }
 
+/** Whether this is the pod's present memory limit. */
+async function isInKernel({ tree, cgroup }: StepActionsParts, limit: Limit<Bytes>): Promise<boolean> {
+  return tree.holds(limit, (await tree.readLimits(cgroup)).memoryMax);
+}
+
 /** Reads the pod as it is, or as it will be at most. */
 async function readNow({ tree, pod, declared, unanswered }: StepActionsParts): Promise<PodState> {
-  const now: PodState = { ...(await readPod(tree, pod, [])), ...(declared && { declared }) };
-  return ifTheyArrive(now, unanswered.of(pod.sandboxId));
+  return ifTheyArrive(await readPod(tree, pod, [], declared), unanswered.of(pod.sandboxId));
 }
 
 /**
@@ -181,6 +230,7 @@ async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<
   const now = await readNow(parts);
   // A pod limit that was below the sum from the start is restored anyway.
   if (hasRaisedContainer(now, updates, step.kind) && !fitsPreviousLimit(now, step)) return false;
+  if (nextContainersExceed(now, updates, step)) return false;
   if (step.kind === 'pod-cpu') return true;
   // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
   const swapAfter: SwapLimits = new Map([[cgroup, bytes(0)]]);
@@ -205,5 +255,10 @@ async function remount(
 
 /** KEP-6030: a volume does not shrink below what it stores. */
 export const isInUse = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.VOLUME_IN_USE;
+
+/** Whether a step has failed before the limit was set, see {@link lowerMemory}. */
+const isNotLowered = (error: unknown): boolean =>
+  error instanceof ShimError &&
+  (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);
 
 const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;

@@ -5,15 +5,17 @@ import {
   type CallOptions,
   ContainerState,
   type PodDescription,
+  isNeverSent,
   isNotServing,
 } from '../../runtime/index.ts';
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
-import { type OnHigh, lowerMemory } from './lower-memory.ts';
-import { criResources } from './stored-values.ts';
+import { type OnHigh, inTurn, lowerMemory } from './lower-memory.ts';
+import { criResources } from './update-message.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type CgroupLookup,
   type ContainerLimits,
+  type Limits,
   NO_CPU_LIMIT,
   SWAP_MAX,
   containerSubject,
@@ -21,7 +23,7 @@ import {
   podCgroup,
   runningCgroup,
 } from '../../sandbox/index.ts';
-import { type ContainerStep, compareLimits } from '../model/index.ts';
+import { type ContainerStep, compareLimits, describeStep, lateError } from '../model/index.ts';
 import { swapAfter } from '../admission/index.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -48,13 +50,22 @@ export interface ContainerStepParts extends RestoreLimitsParts {
  * Asks the runtime for one container's new values, and verifies that the kernel has them: a runtime that fails midway may have
  * written only some of them. Throws what the runtime answers, and CGROUP_WRITE_FAILED when the runtime reports success but the
  * kernel has another value.
+ *
+ * @param onSent called when the runtime may have got the update, also before this throws
  */
 export async function updateAndVerify(
   parts: ContainerUpdateParts,
   pod: PodDescription,
   step: ContainerStep,
+  onSent: () => void = () => undefined,
 ): Promise<void> {
-  await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+  try {
+    await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+    onSent();
+  } catch (error) {
+    if (!isNeverSent(error)) onSent();
+    throw error;
+  }
   const found = await kernelDifference(parts, pod, step);
   if (found === undefined) return;
   const { file, asked, has } = found;
@@ -63,40 +74,90 @@ export async function updateAndVerify(
   throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
 }
 
+interface ApplyOptions {
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until: number;
+  /** Until when an update that lowers no memory limit waits for its turn, in milliseconds of the steady clock. */
+  readonly turnUntil: number;
+  readonly onHigh?: OnHigh | undefined;
+  /** Called when the runtime may have got the update. */
+  readonly onSent?: () => void;
+}
+
 /**
  * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws as
- * {@link lowerMemory} too. Memory is reclaimed before the runtime is called, and before its other updates of the container wait.
+ * {@link lowerMemory} too, and DEADLINE when the turn of any other update has not come in time. Memory is reclaimed before the runtime
+ * is called, and before its other updates of the container wait.
  */
 export async function applyContainerStep(
   parts: ContainerStepParts,
   pod: PodDescription,
   step: ContainerStep,
-  until: number,
-  onHigh?: OnHigh,
+  { until, turnUntil, onHigh, onSent }: ApplyOptions,
 ): Promise<void> {
-  const update = (): Promise<void> => parts.calls.run(step.id, () => updateAndVerify(parts, pod, step));
+  const update = (): Promise<void> => updateAndVerify(parts, pod, step, onSent);
+  const late = (): Error => lateError(pod, describeStep(step));
+  const turn = { calls: parts.calls, id: step.id, until: turnUntil, late };
   const { memory } = step;
-  if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return update();
+  if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return inTurn(turn, update);
   const cgroup = await runningCgroup(parts, pod, step.id);
-  if (cgroup === undefined) return update();
+  if (cgroup === undefined) return inTurn(turn, update);
   const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
   const subject = containerSubject({ name: known?.name ?? step.id }, pod);
-  const change = { ...subject, cgroup, memory, high: highOf(step), swapAfter: swapAfterStep(cgroup, step) };
+  const change = { ...subject, cgroup, memory, high: highOf(step), swapAfter: swapAfterStep(cgroup, step), turn };
   return lowerMemory(parts, change, until, update, onHigh);
 }
 
+interface RollBackOptions {
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until: number;
+  /** Whether the step was applied and verified: a value that differs by now is of another process, and stays. */
+  readonly verified: boolean;
+  readonly onHigh?: OnHigh | undefined;
+}
+
 /**
- * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values. Throws as
- * {@link applyContainerStep}: a limit that the container's usage exceeds by now cannot be restored.
+ * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values. Returns false
+ * when another process has written all of its values since. Throws as {@link applyContainerStep}: a limit that the container's usage
+ * exceeds by now cannot be restored.
  */
 export async function rollBackContainerStep(
   parts: RestoreLimitsParts,
   pod: PodDescription,
   step: ContainerStep,
-  until: number,
-  onHigh?: OnHigh,
-): Promise<void> {
-  await restoreLimits(parts, pod, beforeAndAfter(step).from, until, onHigh);
+  { until, verified, onHigh }: RollBackOptions,
+): Promise<boolean> {
+  const values = verified ? await ContainerValues.of(parts, pod, step.id) : undefined;
+  const left = values === undefined ? step : values.stillWritten(step);
+  const foreign = values?.foreign(step);
+  if (left !== undefined) {
+    const hasForeignWeight = left.shares !== undefined && left.shares.from === left.shares.to;
+    await restoreLimits(parts, pod, beforeAndAfter(left).from, { until, onHigh, hasForeignWeight });
+  }
+  if (foreign !== undefined) logForeign(parts.log, pod, foreign);
+  return left !== undefined;
+}
+
+/** Logs the present values of a container that a rollback leaves, because another process has written them. */
+export function logForeign(log: Log, pod: PodDescription, { id, ...values }: ContainerLimits): void {
+  const found = foundForLog(values);
+  log.warn({ pod: pod.sandboxId, container: id, found }, 'values not rolled back: another process has written them');
+}
+
+function foundForLog({ memory, cpu, shares, swap, settings = {} }: Limits): string {
+  const found = [
+    ...(memory === undefined ? [] : [`memory.max ${memory}`]),
+    ...(cpu === undefined ? [] : [`cpu.max ${cpu.quota} ${cpu.period}`]),
+    ...(shares === undefined ? [] : [`cpu shares ${shares}`]),
+    ...(swap === undefined ? [] : [`${SWAP_MAX} ${swap}`]),
+    ...Object.entries(settings).map(([file, text]) => `${file} ${text}`),
+  ];
+  return found.join(', ');
+}
+
+interface RestoreOptions extends Omit<RollBackOptions, 'verified'> {
+  /** Whether the wanted shares only go along: they are those of a weight that another process has written. */
+  readonly hasForeignWeight?: boolean;
 }
 
 /**
@@ -107,8 +168,7 @@ export async function restoreLimits(
   parts: RestoreLimitsParts,
   pod: PodDescription,
   wanted: ContainerLimits,
-  until: number,
-  onHigh?: OnHigh,
+  { until, onHigh, hasForeignWeight = false }: RestoreOptions,
 ): Promise<ContainerStep | undefined> {
   const values = await ContainerValues.of(parts, pod, wanted.id);
   const missing = values.missing(wanted);
@@ -125,6 +185,8 @@ export async function restoreLimits(
     const change = { ...containerSubject(container, pod), cgroup, memory, ...set };
     await lowerMemory(parts, change, until, update, onHigh);
   }
+  const weight = hasForeignWeight ? values.weightBack(step) : undefined;
+  if (weight !== undefined) await updateAndVerify(parts, pod, weight);
   return step;
 }
 
@@ -140,10 +202,16 @@ export async function settleUpdate(
   options: CallOptions,
 ): Promise<boolean> {
   try {
-    const again = (await ContainerValues.of(parts, pod, update.id, options)).repeated(update);
+    const values = await ContainerValues.of(parts, pod, update.id, options);
+    const again = values.repeated(update);
     if (again === undefined) return true;
-    const request = { container_id: update.id, linux: criResources(again) };
-    await parts.backend.runtime('UpdateContainerResources', request, options);
+    const send = async (step: ContainerStep): Promise<void> => {
+      const request = { container_id: step.id, linux: criResources(step) };
+      await parts.backend.runtime('UpdateContainerResources', request, options);
+    };
+    await send(again);
+    const weight = values.foreign(update)?.shares === undefined ? undefined : values.weightBack(again);
+    if (weight !== undefined) await send(weight);
     return true;
   } catch (error) {
     if (isNotServing(error)) return false;

@@ -3,6 +3,9 @@ import {
   type CgroupTree,
   isCgroupVanished,
   isRoundedInUnit,
+  isSystemdUnit,
+  restoringSetting,
+  sharesOfWeight,
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import {
@@ -23,8 +26,8 @@ import {
   readSettings,
   storedValues,
 } from '../../sandbox/index.ts';
-import { type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
-import { goingAlong, withPinned } from './stored-values.ts';
+import { type Change, type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
+import { CPU_MAX, goingAlong, withPinned } from './update-message.ts';
 
 /** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
 interface Place extends EffectiveLimits {
@@ -126,7 +129,8 @@ export class ContainerValues {
    * Returns an update that repeats the present values of what a step sets: those of the kernel, or of the store when the container does
    * not run. Undefined when it is gone.
    */
-  repeated({ id, memory, cpu, shares, swap, settings = {} }: ContainerStep): ContainerStep | undefined {
+  repeated(step: ContainerStep): ContainerStep | undefined {
+    const { id, memory, cpu, shares, swap, settings = {} } = step;
     const { kernel, store, tree } = this;
     const now = kernel ?? store;
     if (now === undefined) return undefined;
@@ -136,10 +140,22 @@ export class ContainerValues {
       id,
       ...(memory && { memory: now.memory }),
       ...(cpu && { cpu: isRounded ? store.cpu : now.cpu }),
-      ...(shares && store?.shares !== undefined && { shares: store.shares }),
+      ...(shares && store?.shares !== undefined && { shares: this.foreign(step)?.shares ?? store.shares }),
       ...(swap && now.swap !== undefined && { swap: now.swap }),
       ...(kernel && { settings: readSettings(tree, kernel.cgroup, Object.keys(settings)) }),
     });
+  }
+
+  /**
+   * Returns the update that restores a weight that another process has written. A runtime with the other formula changes it when an update
+   * sets {@link sharesIn the shares for it}. Undefined when the weight has not changed. Only for a weight that is known to be of
+   * another process: the container's own old shares may be, by the other formula, those for its new weight.
+   */
+  weightBack({ id, shares }: ContainerStep): ContainerStep | undefined {
+    const { kernel, tree } = this;
+    if (kernel?.weight === undefined || shares?.to !== sharesIn(kernel)) return undefined;
+    if (tree.readLimitsNow(kernel.cgroup).cpuWeight === kernel.weight) return undefined;
+    return this.stepTo({ id, shares: sharesOfWeight(kernel.weight, 'old') });
   }
 
   /** Adds what goes along with any update, since the runtime writes all that it has stored. */
@@ -167,6 +183,59 @@ export class ContainerValues {
     const [stored, found] = [this.store?.swap, this.kernel?.swap];
     if (swap === undefined || swap.from !== swap.to || stored === undefined || found === undefined) return false;
     return sameMemory(found, stored) && !sameMemory(found, swap.from);
+  }
+
+  /**
+   * Returns the present values of what a step changes that are neither its old nor its new ones in the kernel: they are of another process,
+   * regardless of what the runtime has stored. Undefined when there are none.
+   */
+  foreign(step: ContainerStep): ContainerLimits | undefined {
+    const { kernel, tree } = this;
+    if (kernel === undefined) return undefined;
+    const { from, to } = beforeAndAfter(withoutUnchanged(step));
+    // Without a memory.high that is lowered for a while: that is the shim's own.
+    const files = readSettings(tree, kernel.cgroup, Object.keys(to.settings ?? {}));
+    const isForeignFile = (file: string, text: string): boolean =>
+      file in files &&
+      // systemd rounds the quota of a unit.
+      !(file === CPU_MAX && isSystemdUnit(kernel.cgroup)) &&
+      [text, from.settings?.[file] ?? ''].every((value) => kernel.holds(file, value) === false);
+    const found = pick(to, (field) => isForeign(kernel, field, from, to), isForeignFile);
+    if (found === undefined) return undefined;
+    const { id, memory, cpu, shares, swap, settings } = found;
+    return {
+      id,
+      ...(memory !== undefined && { memory: kernel.memory }),
+      ...(cpu && { cpu: kernel.cpu }),
+      ...(shares !== undefined && { shares: sharesIn(kernel) ?? shares }),
+      ...(swap !== undefined && { swap: kernel.swap ?? swap }),
+      ...(settings && { settings: presentSettings(settings, files) }),
+    };
+  }
+
+  /**
+   * Returns the part of a step that is applied, and that no other process has written since. What another process has written goes along.
+   * Undefined when nothing of the step is left.
+   */
+  stillWritten(step: ContainerStep): ContainerStep | undefined {
+    const written = this.written(step);
+    const foreign = this.foreign(step);
+    if (written === undefined || foreign === undefined) return written;
+    const { settings: files = {}, ...others } = written;
+    const values = Object.entries(others).filter(
+      ([field]) => field === 'kind' || field === 'id' || !(field in foreign),
+    );
+    const settings = Object.entries(files).filter(([file]) => foreign.settings?.[file] === undefined);
+    if (values.length === 2 && settings.length === 0) return undefined;
+    // Otherwise the runtime would write the values that it has stored.
+    const along = unchanged(foreign);
+    return {
+      ...along,
+      ...Object.fromEntries(values),
+      ...((settings.length > 0 || along.settings) && {
+        settings: { ...along.settings, ...Object.fromEntries(settings) },
+      }),
+    };
   }
 
   /** Returns the part of a step that at least one place has. Undefined when there is none. */
@@ -224,6 +293,39 @@ export function beforeAndAfter({ id, memory, cpu, shares, swap, settings }: Cont
     }),
   });
   return { from: end('from'), to: end('to') };
+}
+
+/** Returns a step in which these values only go along. */
+function unchanged({ id, memory, cpu, shares, swap, settings }: ContainerLimits): ContainerStep {
+  const same = <Value>(value: Value): Change<Value> => ({ from: value, to: value });
+  return {
+    kind: 'container',
+    id,
+    ...(memory !== undefined && { memory: same(memory) }),
+    ...(cpu && { cpu: same(cpu) }),
+    ...(shares !== undefined && { shares: same(shares) }),
+    ...(swap !== undefined && { swap: same(swap) }),
+    ...(settings && {
+      settings: Object.fromEntries(Object.entries(settings).map(([file, text]) => [file, same(text)])),
+    }),
+  };
+}
+
+/** Returns what writes the present contents of these files again, which a step has changed to the given ones. */
+const presentSettings = (changed: Settings, found: Settings): Settings =>
+  Object.fromEntries(
+    Object.entries(changed).map(([file, text]) => [file, restoringSetting(file, text, found[file] ?? text)]),
+  );
+
+/** Returns the shares for a weight that another process has written, as a status reports them. */
+const sharesIn = ({ weight }: InKernel): CpuShares | undefined =>
+  weight === undefined ? undefined : sharesOfWeight(weight, 'new');
+
+/** Whether the kernel has neither of these two values. */
+function isForeign(kernel: InKernel, field: Field, from: ContainerLimits, to: ContainerLimits): boolean {
+  // The runtime may choose another period.
+  if (field === 'cpu' && kernel.cpu.quota === to.cpu?.quota) return false;
+  return !isAt(kernel, field, to, from) && !isAt(kernel, field, from, to);
 }
 
 function pick(

@@ -1,5 +1,5 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
-import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { isRollbackFailure, messageOf } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
@@ -140,9 +140,6 @@ function leftToSettle(
   const updates = { steps, unanswered, settled: [...settled.values()] };
   return [...podStepsLeft(state, { ...target, containers: sets }, updates), ...left];
 }
-
-const isRollbackFailure = (error: unknown): boolean =>
-  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 
 /** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
 export async function tolerateJournalFailure(

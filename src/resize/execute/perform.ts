@@ -1,8 +1,8 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, isRollbackFailure, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type AskedUpdate, isInUse } from './actions.ts';
+import { type CallersUpdate, isInUse } from './actions.ts';
 import { isLeft, journalled, tolerateJournalFailure } from './journalled.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
@@ -19,8 +19,9 @@ import {
   compareLimits,
   describeStep,
   knownOf,
+  lateError,
 } from '../model/index.ts';
-import { type ContainerLimits, type PodState, type Registry, podCgroup, podName } from '../../sandbox/index.ts';
+import { type ContainerLimits, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
 import type { OpenTransaction, PodJournal, RequestedVolume } from '../journal/index.ts';
 import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
 import { type VolumePolicies, warnAboutExcess } from '../volumes/index.ts';
@@ -36,10 +37,10 @@ export interface PerformParts extends PodActionsParts {
 }
 
 export interface PerformOptions {
-  /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high. */
-  readonly call?: (onHigh: OnHigh) => Promise<void>;
+  /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high; without it, it must not lower that. */
+  readonly call?: (onHigh: OnHigh | undefined) => Promise<void>;
   /** What this call sets: its changes are for the journal. */
-  readonly asked?: AskedUpdate;
+  readonly asked?: CallersUpdate;
   /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
   /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
@@ -50,6 +51,8 @@ export interface PerformOptions {
   readonly deadline?: number;
   /** Returns why a step that is due must not be applied any more. */
   readonly refuse?: (step: Step) => Error | undefined;
+  /** Called when the steps begin: they are journalled. Must not throw. */
+  readonly onBegin?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: ((record: StepRecord) => void) | undefined;
 }
@@ -62,7 +65,7 @@ export function planSteps(
   target: PodTarget,
   stored: readonly ContainerStep[] = [],
 ): Step[] {
-  const steps = [...plan(state, target), ...stored];
+  const steps = plan(state, target, stored);
   assertVolumesFit(parts, pod, steps);
   return steps;
 }
@@ -102,20 +105,21 @@ export async function perform(
   const recording = record(parts, pod, state, changes);
   const { until = reclaimBy(parts, deadline), onStep, sizes = new Map(), refuse } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
-    const onHigh: OnHigh = (cgroup, previous) => open?.lowersHigh(cgroup, previous) ?? Promise.resolve();
+    options.onBegin?.();
+    const onHigh: OnHigh | undefined = open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
     const updates = withAsked(steps, changes).filter((step) => step.kind === 'container');
-    const { declared } = state;
-    const actions = actionsFor(parts, pod, { call: () => call(onHigh), asked, updates, declared, until, onHigh });
+    const times = { until, deadline };
+    const given = { call: () => call(onHigh), asked, updates, declared: state.declared, onHigh, ...times };
+    const actions = actionsFor(parts, pod, given);
     return countRollback(parts, pod, recording, () =>
       runTransaction(steps, {
-        ...withinDeadline(actions, pod, deadline, refuse),
+        ...journalling(withinDeadline(actions, pod, deadline, refuse), parts, pod, open),
         applied(record) {
           parts.counters.step(record.step.kind, record.ms);
           recording?.step(record);
           parts.outcomes.stepped(pod.sandboxId, record);
           onStep?.(record);
         },
-        rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
       }),
     );
   };
@@ -211,6 +215,11 @@ function valuesOf(
   };
 }
 
+/** Throws DEADLINE when the deadline, by {@link steadyNow}, has passed before something has begun. */
+export function assertInTime(pod: PodDescription, deadline: number, what: string): void {
+  if (steadyNow() >= deadline) throw lateError(pod, what);
+}
+
 /** No step begins after the deadline, or when it is refused. The rollback has no deadline. */
 function withinDeadline(
   actions: StepActions,
@@ -218,17 +227,36 @@ function withinDeadline(
   deadline: number,
   refuse: PerformOptions['refuse'],
 ): StepActions {
+  const refused = new Set<Step>();
   const run = (step: Step): Promise<void> => {
-    const refusal = refuse?.(step);
-    if (refusal !== undefined) return Promise.reject(refusal);
-    if (steadyNow() < deadline) return actions.apply(step);
-    const message = `pod ${podName(pod)}: deadline exceeded before: ${describeStep(step)}`;
-    return Promise.reject(new ShimError(Code.DEADLINE_EXCEEDED, Reason.DEADLINE, message, { pod: pod.metadata.uid }));
+    const late = steadyNow() < deadline ? undefined : lateError(pod, describeStep(step));
+    const refusal = refuse?.(step) ?? late;
+    if (refusal === undefined) return actions.apply(step);
+    refused.add(step);
+    return Promise.reject(refusal);
   };
   return {
     apply: run,
-    rollBack: (step) => actions.rollBack(step),
+    // A step that has not begun has nothing to roll back.
+    rollBack: (step) => (refused.has(step) ? Promise.resolve() : actions.rollBack(step)),
     skipped: (step, error) => actions.skipped(step, error),
+  };
+}
+
+/** Journals that a rollback begins, and that the memory.high of the pod could not be restored after the caller's own call. */
+function journalling(
+  actions: StepActions,
+  parts: Pick<PerformParts, 'log'>,
+  pod: PodDescription,
+  open: OpenTransaction | undefined,
+): StepActions {
+  return {
+    ...actions,
+    rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
+    skipped(step, error) {
+      if (isRollbackFailure(error)) open?.leavesHigh(podCgroup(pod), messageOf(error));
+      actions.skipped(step, error);
+    },
   };
 }
 
@@ -240,8 +268,9 @@ function assertVolumesFit(
 ): void {
   const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
   for (const { volume, from, to } of shrinking) {
-    const { used } = parts.volumes.measure({ podUid: pod.metadata.uid, name: volume });
-    if (used <= to) continue;
+    const { used, pageSize } = parts.volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    // The kernel rounds the size up to whole pages.
+    if (Math.ceil(used / pageSize) <= Math.ceil(to / pageSize)) continue;
     throw new ShimError(
       Code.FAILED_PRECONDITION,
       Reason.VOLUME_IN_USE,

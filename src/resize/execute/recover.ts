@@ -1,18 +1,20 @@
 import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
-import { steadyNow } from '../../core/concurrency/index.ts';
+import { Slots, steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
-import { settleUpdate } from './container-step.ts';
+import { logForeign, settleUpdate } from './container-step.ts';
 import { forgetDeleted } from './deleted-pods.ts';
 import { type PodActionsParts, actionsFor } from './pod-actions.ts';
-import { progressOf } from './progress.ts';
+import { progressOf } from './step-progress.ts';
 import type { OnHigh } from './lower-memory.ts';
 import {
   type DeclarePodParts,
   type Registry,
   declarePod,
   hasPodCgroup,
+  lockKeyOf,
+  newestSandbox,
   podName,
   readPod,
   readVolumes,
@@ -26,7 +28,7 @@ import {
 } from '../volumes/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
 import { MEMORY_HIGH } from '../plan/index.ts';
-import type { JournalledTransaction, OpenTransaction } from '../journal/index.ts';
+import type { Identity, JournalledTransaction, OpenTransaction } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
   readonly registry: Registry;
@@ -35,8 +37,14 @@ export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, Decl
 /** What recovering one pod takes, with the pod's lock held. */
 export type RecoverPodParts = Omit<RecoverParts, 'lock'>;
 
-/** How long a recovery waits for the runtime's answer about one container: the other pods wait for that. */
-const SETTLE_MS = 1500;
+/**
+ * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a slow runtime does not
+ * keep a recovery from its end. A request waits as long as the first one.
+ */
+const SETTLE_MS = { first: 1500, longest: 24_000 };
+
+/** How many pods a recovery recovers at the same time: one whose runtime does not answer does not delay the others. */
+const MAX_CONCURRENT_PODS = 8;
 
 type Outcome = 'finished' | 'undone' | 'gone';
 
@@ -64,8 +72,10 @@ async function recoverTransaction(
   transaction: JournalledTransaction,
 ): Promise<void> {
   // Its other steps are rolled back, as far as they can be: the runtime need not be asked under the lock.
-  if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(parts, pod, step)))
+  if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(parts, pod, step))) {
+    if (hasPodCgroup(pod)) await restoreHighs(parts, transaction);
     throw notRolledBack(pod, transaction.failed);
+  }
   const open = parts.journal.reopen(pod);
   // Once a rollback has begun, the caller gets an error: the transaction must not end as applied.
   let isRollback = transaction.undoing || transaction.failed !== undefined;
@@ -160,19 +170,25 @@ export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription)
 }
 
 /**
- * Waits for the updates of a pod's containers that the runtime has not answered, each for at most {@link SETTLE_MS}. The caller does not
- * hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls. Never rejects: what does not settle is waited
- * for again by the next recovery.
+ * Waits for the updates of a pod's containers that the runtime has not answered, each as long as {@link SETTLE_MS} says. The caller
+ * does not hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls. Never rejects: what does not settle is
+ * waited for again by the next recovery.
+ *
+ * @param requestUntil the deadline of a request, by {@link steadyNow}; undefined for a recovery
  */
-export async function settleUpdates(parts: PodActionsParts, pod: PodDescription): Promise<void> {
+export async function settleUpdates(parts: PodActionsParts, pod: PodDescription, requestUntil?: number): Promise<void> {
   await Promise.all(
     parts.journal.unanswered.of(pod.sandboxId).map(async (update) => {
       // The update that runs settles the earlier ones, once it is answered.
       if (parts.calls.isHeld(update.id)) return;
-      const options = { deadline: steadyNow() + SETTLE_MS };
+      const { unanswered } = parts.journal;
+      const waits = requestUntil === undefined ? unanswered.waitsFor(pod.sandboxId, update.id) : 0;
+      const until = steadyNow() + Math.min(SETTLE_MS.longest, SETTLE_MS.first * 2 ** waits);
+      const options = { deadline: Math.min(until, requestUntil ?? Infinity) };
       const settle = (): Promise<boolean> => settleUpdate(parts, pod, update, options);
       try {
-        if (await parts.calls.run(update.id, settle)) parts.journal.unanswered.settled(pod.sandboxId, update.id);
+        if (await parts.calls.run(update.id, settle)) unanswered.settled(pod.sandboxId, update.id);
+        else if (requestUntil === undefined && steadyNow() >= until) unanswered.waited(pod.sandboxId, update.id);
       } catch (error) {
         const fields = { pod: pod.sandboxId, container: update.id, error: messageOf(error) };
         parts.log.warn(fields, 'update without an answer may still arrive');
@@ -183,27 +199,69 @@ export async function settleUpdates(parts: PodActionsParts, pod: PodDescription)
 
 /**
  * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then recovers all
- * pods with an unfinished transaction. Never rejects. Returns whether all of it succeeded.
+ * pods with an unfinished transaction. Leaves out a pod whose lock is held: a request may hold it for minutes, and the transaction may be
+ * its own. Never rejects. Returns whether all of it succeeded and no pod was left out.
  */
 export async function recover(parts: RecoverParts): Promise<boolean> {
   const start = performance.now();
   await parts.journal.restored();
-  let done = await parts.registry.recover();
-  await Promise.all(parts.registry.pods.map((pod) => settleUpdates(parts, pod)));
-  for (const { podUid, sandboxId } of parts.journal.unfinished()) {
-    try {
-      const pod = await parts.registry.pod(sandboxId);
-      if (pod === undefined) await parts.journal.forget({ podUid, sandboxId });
-      else await parts.lock.run(sandboxId, () => recoverPod(parts, pod));
-    } catch (error) {
-      parts.log.warn({ pod: sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
-      done = false;
+  const isCompared = await parts.registry.recover();
+  const slots = new Slots(MAX_CONCURRENT_PODS);
+  const others = parts.registry.pods.filter((pod) => !parts.journal.isUnfinished(pod));
+  const settled = Promise.all(others.map((pod) => settleUpdates(parts, pod)));
+  const recoveries = parts.journal.unfinished().map((record) => recoverRecord(parts, slots, record, isCompared));
+  const results = await Promise.all(recoveries);
+  await settled;
+  const hasFailed = !isCompared || results.includes('failed');
+  if (!hasFailed) await forgetDeleted(parts);
+  const isJournalled = await journalAllVolumes(parts);
+  const complete = !hasFailed && !results.includes('busy') && isJournalled;
+  parts.log.info({ complete, ms: Math.round(performance.now() - start) }, 'recovery finished');
+  return complete;
+}
+
+/** Recovers the pod of a record, unless its lock is held. Never rejects. */
+async function recoverRecord(
+  parts: RecoverParts,
+  slots: Slots,
+  record: Identity,
+  isCompared: boolean,
+): Promise<'recovered' | 'busy' | 'failed'> {
+  try {
+    const pod = await slots.run(() => sandboxOf(parts, record));
+    if (pod !== undefined) {
+      // Outside of the slots: a runtime that does not answer for one pod does not delay the others.
+      await settleUpdates(parts, pod);
+      return await slots.run(() => recoverUnheld(parts, pod));
     }
+    // Otherwise the pod may have a sandbox that the registry does not know yet, or kubelet, which has its folder, creates another one.
+    if (isCompared && !parts.volumes.hasPodFolder(record.podUid)) await parts.journal.forget(record);
+    return 'recovered';
+  } catch (error) {
+    parts.log.warn({ pod: record.sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
+    return 'failed';
   }
-  if (done) await forgetDeleted(parts);
-  await journalAllVolumes(parts);
-  parts.log.info({ complete: done, ms: Math.round(performance.now() - start) }, 'recovery finished');
-  return done;
+}
+
+async function recoverUnheld(parts: RecoverParts, pod: PodDescription): Promise<'recovered' | 'busy'> {
+  if (parts.lock.isHeld(lockKeyOf(pod))) return 'busy';
+  await parts.lock.run(lockKeyOf(pod), () => recoverPod(parts, pod));
+  return 'recovered';
+}
+
+/**
+ * Returns the sandbox of a record. If it is gone, returns the newest one of the pod: kubelet creates another sandbox when one has ended,
+ * and removes the ended one later. Both have the pod's cgroup and volumes. Undefined when the registry knows none.
+ */
+async function sandboxOf(
+  { registry, journal }: RecoverParts,
+  { podUid, sandboxId }: Identity,
+): Promise<PodDescription | undefined> {
+  const pod = await registry.pod(sandboxId);
+  if (pod !== undefined) return pod;
+  // The containers of the sandbox are gone with it.
+  journal.unanswered.forget(sandboxId);
+  return newestSandbox(registry, podUid);
 }
 
 async function restoreHighs({ tree }: RecoverPodParts, { steps, highs }: JournalledTransaction): Promise<void> {
@@ -237,8 +295,10 @@ async function rollBack(
   for (const step of steps.toReversed()) {
     // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
     const now = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
-    const written = isUnanswered(parts, pod, step) ? step : (await progressOf(parts, pod, now, step)).written;
+    const isOpen = isUnanswered(parts, pod, step);
+    const { written, foreign } = isOpen ? { written: step } : await progressOf(parts, pod, now, step);
     if (written !== undefined) await rollBackStep(actions, written, failures);
+    if (foreign !== undefined) logForeign(parts.log, pod, foreign);
   }
   if (failures.length > 0) throw new Error(failures.join('; '));
 }

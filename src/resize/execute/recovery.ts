@@ -34,8 +34,8 @@ export class Recovery {
   }
 
   /**
-   * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the journal was full.
-   * Its caller may retry before.
+   * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the journal was full, or
+   * its record could be read only after the start. A request for its pod recovers it before that.
    */
   retry(): void {
     this.#asked += 1;

@@ -3,7 +3,7 @@ import type { Registry } from '../../sandbox/index.ts';
 import type { UsageSource } from './comparison.ts';
 import type { DecreaseReclaimer } from './decrease-reclaimer.ts';
 
-export interface ComparisonParts {
+export interface AwaitComparableParts {
   readonly registry: Registry;
   readonly kubelet: KubeletState;
   readonly decreaseReclaimer: DecreaseReclaimer;
@@ -14,7 +14,7 @@ export interface ComparisonParts {
  * may at once. The promise never rejects.
  */
 export function awaitComparable(
-  { registry, kubelet, decreaseReclaimer }: ComparisonParts,
+  { registry, kubelet, decreaseReclaimer }: AwaitComparableParts,
   sandboxId: string,
   source: UsageSource,
 ): Promise<void> | undefined {
@@ -25,7 +25,7 @@ export function awaitComparable(
 }
 
 /** Records that the runtime has reported the usage of a pod to kubelet. */
-export function measuredByRuntime({ registry, decreaseReclaimer }: ComparisonParts, sandboxId: string): void {
+export function measuredByRuntime({ registry, decreaseReclaimer }: AwaitComparableParts, sandboxId: string): void {
   const uid = uidOf(registry, sandboxId);
   if (uid !== undefined) decreaseReclaimer.measuredByRuntime(uid);
 }

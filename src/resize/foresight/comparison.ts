@@ -53,6 +53,11 @@ export class Comparison {
     this.#parts = parts;
   }
 
+  /** Whether a call waits: kubelet is about to compare. */
+  get isAsked(): boolean {
+    return this.#calls.size > 0;
+  }
+
   /** A check begins, which finds what kubelet has admitted until now. {@link open} or {@link holdBegins} has its result. */
   checkBegins(): void {
     this.#deciding.push(...this.#asked.splice(0));

@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } from '../../cgroups/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
@@ -13,19 +14,23 @@ import {
   type Registry,
   containerSubject,
   hasPodCgroup,
+  lockKeyOf,
+  newestSandbox,
   podCgroup,
   podSubject,
-  readPod,
 } from '../../sandbox/index.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
+import type { PodOutcome, PodOutcomes } from '../history/index.ts';
 import type { PodJournal } from '../journal/index.ts';
 
 export interface CreateDecreaseReclaimerParts extends DeclarePodParts {
   readonly registry: Registry;
   readonly tree: CgroupTree;
   readonly journal: PodJournal;
-  /** Serializes the transactions of a pod, by sandbox id. */
+  /** The outcomes of each pod's requests. */
+  readonly outcomes: Pick<PodOutcomes, 'of'>;
+  /** Serializes the transactions of a pod, by {@link lockKeyOf}. */
   readonly lock: KeyedLock;
   /** kubelet's checkpoints: a hint at the calls it is about to make. */
   readonly kubelet: KubeletState;
@@ -40,11 +45,8 @@ export function createDecreaseReclaimer(
 ): DecreaseReclaimer {
   const sandboxes = (uid: string): readonly PodDescription[] =>
     context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
-  // The backend lists sandboxes in any order. Of several of one pod, the newest one runs; their containers share the pod's cgroup.
-  const newest = (uid: string): PodDescription | undefined => {
-    const attempt = ({ metadata }: PodDescription): number => metadata.attempt ?? 0;
-    return [...sandboxes(uid)].sort((one, other) => attempt(one) - attempt(other)).at(-1);
-  };
+  const locks = (uid: string): ReadonlySet<string> => new Set(sandboxes(uid).map(lockKeyOf));
+  const newest = (uid: string): PodDescription | undefined => newestSandbox(context().registry, uid);
   const declarations = new KnownDeclarations();
   return new DecreaseReclaimer({
     ...parts,
@@ -53,18 +55,34 @@ export function createDecreaseReclaimer(
     },
     holds: holdJournal(context, newest),
     pods: () => podsWithPendingMemory(context(), declarations),
+    isPending: (uid) =>
+      isMemoryPending(context().kubelet, declarations, uid) &&
+      context().registry.pods.some(({ metadata }) => metadata.uid === uid),
     entries: (uid) => [context().kubelet.allocated(uid), context().kubelet.actuated(uid)],
     decreases: async (uid) => {
       const pod = newest(uid);
       return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod, declarations);
     },
-    isBusy: (uid) => sandboxes(uid).some(({ sandboxId }) => context().lock.isHeld(sandboxId)),
+    refusalOf(uid, list) {
+      const pod = newest(uid);
+      return pod && errorFor(context().outcomes.of(pod.sandboxId), list);
+    },
+    isBusy: (uid) => [...locks(uid)].some((key) => context().lock.isHeld(key)),
     idle: async (uid) => {
       const { lock } = context();
-      for (const { sandboxId } of sandboxes(uid))
-        if (lock.isHeld(sandboxId)) await lock.run(sandboxId, () => Promise.resolve());
+      for (const key of locks(uid)) if (lock.isHeld(key)) await lock.run(key, () => Promise.resolve());
     },
   });
+}
+
+/** Returns the error of the last request, if it has failed and one of these limits has been asked for: by it, or by one before it. */
+function errorFor({ desired, lastError }: PodOutcome, list: readonly Decrease[]): PodOutcome['lastError'] {
+  const isAsked = ({ cgroup, to, isPod }: Decrease): boolean => {
+    const id = containerIdOf(basename(cgroup)) ?? '';
+    const asked = isPod === true ? desired.pod?.memory : desired.containers?.get(id)?.memory;
+    return asked !== undefined && sameMemory(asked, to);
+  };
+  return list.some(isAsked) ? lastError : undefined;
 }
 
 function holdJournal(
@@ -95,6 +113,10 @@ function holdJournal(
       // The record of a removed pod is removed with it.
       if (pod !== undefined) await context().journal.setHolds(pod, []);
     },
+    left(uid) {
+      // A removed pod has nothing to recover.
+      if (podOf(uid) !== undefined) context().journal.holdLeft();
+    },
   };
 }
 
@@ -103,10 +125,14 @@ function podsWithPendingMemory(
   declarations: KnownDeclarations,
 ): string[] {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
-  return [...uids].filter((uid) => {
-    const allocated = kubelet.allocated(uid);
-    return allocated !== undefined && hasPendingMemory(allocated, kubelet.actuated(uid), declarations.of(allocated));
-  });
+  return [...uids].filter((uid) => isMemoryPending(kubelet, declarations, uid));
+}
+
+function isMemoryPending(kubelet: KubeletState, declarations: KnownDeclarations, uid: string): boolean {
+  const [allocated, actuated] = [kubelet.allocated(uid), kubelet.actuated(uid)];
+  // Once kubelet has applied what it has admitted, both are usually the same object.
+  if (allocated === undefined || allocated === actuated) return false;
+  return hasPendingMemory(allocated, actuated, declarations.of(allocated));
 }
 
 /** Rejects with CGROUP_UNAVAILABLE; with CgroupVanished when the pod has ended. */
@@ -118,12 +144,14 @@ async function decreasesOf(
   const allocated = context.kubelet.allocated(pod.metadata.uid);
   if (allocated === undefined) return undefined;
   const admitted = admittedBy(allocated);
-  const read = await readPod(context.tree, pod, []);
-  const state = await declarations.withDeclared(context, pod, allocated, read);
+  const state = await declarations.readPod(context, pod, allocated);
   await learnNames(context, state);
   const pending = pendingResizeOf(context, pod, state);
-  if (pending === undefined) return { admitted, list: [], swapAfter: new Map() };
-  const places = cgroupsOf(context, pod);
+  const actuated = context.kubelet.actuated(pod.metadata.uid);
+  const ofPod = allocated.pod?.memory;
+  const isPodLevel = ofPod !== undefined && ofPod !== actuated?.pod?.memory;
+  if (pending === undefined) return { admitted, list: [], swapAfter: new Map(), isPodLevel };
+  const places = cgroupsOf(context, pod, state);
   const list: Decrease[] = [];
   for (const { id, memory } of state.containers) {
     const cgroup = places.get(id);
@@ -136,8 +164,7 @@ async function decreasesOf(
   if (isLower(podTo, state.memory))
     list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo, isPod: true });
   const named = new Map([...places].map(([id, cgroup]) => [nameOf(context, id), cgroup]));
-  const actuated = context.kubelet.actuated(pod.metadata.uid);
-  return { admitted, list, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }) };
+  return { admitted, list, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }), isPodLevel };
 }
 
 /** Identifies limits and requests of memory. The limits on swap are derived from both. */
@@ -160,12 +187,18 @@ const nameOf = ({ registry }: { readonly registry: Registry }, id: string): stri
     .flatMap(({ sandboxId }) => registry.containersOf(sandboxId))
     .find(({ containerId }) => containerId === id)?.name ?? id;
 
-function cgroupsOf({ tree }: { readonly tree: CgroupTree }, pod: PodDescription): ReadonlyMap<string, CgroupPath> {
+/** Returns the cgroups of the containers of a state, by id. */
+function cgroupsOf(
+  { tree }: { readonly tree: CgroupTree },
+  pod: PodDescription,
+  { containers }: PodState,
+): ReadonlyMap<string, CgroupPath> {
   const parent = podCgroup(pod);
+  const ids = new Set(containers.map(({ id }) => id));
   return new Map(
     tree.children(parent).flatMap((name): [string, CgroupPath][] => {
       const id = containerIdOf(name);
-      return id === undefined ? [] : [[id, `${parent}/${name}`]];
+      return id === undefined || !ids.has(id) ? [] : [[id, `${parent}/${name}`]];
     }),
   );
 }

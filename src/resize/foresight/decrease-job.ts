@@ -13,16 +13,24 @@ import {
   backoffMs,
 } from './decrease-policy.ts';
 import { Comparison, type UsageSource } from './comparison.ts';
-import { type Progress, newProgress } from './decrease-progress.ts';
+import { type DecreaseProgress, newProgress, refusalOf } from './decrease-progress.ts';
 import { Sleep } from './sleep.ts';
 import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
 
+/** Whether a hold is due though usage is below the limits: kubelet's next figure may be from before. */
+const isExpected = (progress: DecreaseProgress): boolean =>
+  progress.wasBlocked || (progress.isInterrupted && refusalOf(progress) === undefined);
+
 type Assessed = Blocked & { readonly assessment: Assessment };
+
+/** Returns the first decrease that usage blocks, otherwise the first one. */
+const firstBlocked = (assessed: readonly Assessed[]): Assessed | undefined =>
+  assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
 
 /** KEP-1287, lowering memory: helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
-  #progress: Progress | undefined;
+  #progress: DecreaseProgress | undefined;
   #hold: UsageHold | undefined;
   readonly #sleep: Sleep;
   readonly #comparison: Comparison;
@@ -117,19 +125,54 @@ export class DecreaseJob {
     const { clock, counters } = this.parts;
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
-      if (this.#progress?.isStuck === true && decreases?.admitted === this.#progress.admitted)
+      // A container that kubelet has restarted instead has needed no reclaim.
+      if (this.#progress?.isStuck === true && this.#progress.wasHeld && decreases?.admitted === this.#progress.admitted)
         this.#unstuck(this.#progress);
       return undefined;
     }
     const progress = this.#progressOf(decreases.admitted);
     if (progress.isOver) return Infinity;
     const assessed = await this.#assess(decreases);
+    if (!this.#isAsked(progress, decreases)) {
+      // kubelet has the usage of containers from the runtime, which measures at each call.
+      progress.wasBlocked ||= assessed.some(({ isPod, assessment }) => isPod === true && assessment !== 'fits');
+      // kubelet's question or its next write triggers a check.
+      return Infinity;
+    }
+    this.#lookForRefusal(progress, decreases);
     if (!progress.isStuck && assessed.some(({ assessment }) => assessment !== 'fits')) {
       progress.isStuck = true;
       counters.foresight('stuck');
     }
     if (clock.now() - progress.since >= RECLAIM_PERIOD_MS) return this.#giveUp(progress);
     return this.#act(progress, decreases, assessed);
+  }
+
+  /**
+   * Whether kubelet compares usage with the limits. It does so in its first try. Before, it may restart a container to apply its limit
+   * (resizePolicy), and it leaves a container that does not run: then these limits are not applied, or other ones.
+   */
+  #isAsked(progress: DecreaseProgress, { isPodLevel }: PendingDecreases): boolean {
+    if (!progress.isAsked && (isPodLevel || this.#comparison.isAsked)) {
+      progress.isAsked = true;
+      progress.since = this.parts.clock.now();
+    }
+    return progress.isAsked;
+  }
+
+  /** Looks how the request that has ended the last hold has ended itself, and, if kubelet's updates have failed before, the last one. */
+  #lookForRefusal(progress: DecreaseProgress, { list }: PendingDecreases): void {
+    const { releasedSince: since, refusal: last } = progress;
+    if (since === undefined && refusalOf(progress) === undefined) return;
+    progress.releasedSince = undefined;
+    const found = this.parts.refusalOf(this.uid, list);
+    progress.refusal = since === undefined || (found?.at ?? 0) >= since ? found : undefined;
+    if (progress.refusal === undefined) progress.refusals = 0;
+    else if (since !== undefined) progress.refusals += 1;
+    const refusal = refusalOf(progress);
+    if (refusal === undefined || refusal.at === last?.at) return;
+    this.#defer(progress, refusal.reason, refusal.message);
+    this.#tryAgain(progress);
   }
 
   #assess({ list, swapAfter }: PendingDecreases): Promise<readonly Assessed[]> {
@@ -142,7 +185,7 @@ export class DecreaseJob {
   }
 
   /** Holds or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
-  async #act(progress: Progress, decreases: PendingDecreases, assessed: readonly Assessed[]): Promise<number> {
+  async #act(progress: DecreaseProgress, decreases: PendingDecreases, assessed: readonly Assessed[]): Promise<number> {
     const wait = progress.notBefore - this.parts.clock.now();
     const stuck = assessed.find(({ assessment }) => assessment === 'stuck');
     // kubelet applies all decreases or none: while one is stuck, holding the others is useless.
@@ -151,7 +194,7 @@ export class DecreaseJob {
       return wait > 0 ? wait : this.#tryAgain(progress);
     }
     const blocked =
-      assessed.find(({ assessment }) => assessment === 'blocked') ?? (progress.isInterrupted ? assessed[0] : undefined);
+      assessed.find(({ assessment }) => assessment === 'blocked') ?? (isExpected(progress) ? assessed[0] : undefined);
     if (blocked === undefined) {
       this.#inProgress(progress, 'memory usage is below the new limit: waiting for kubelet to apply it');
       return CHECK_INTERVAL_MS;
@@ -162,12 +205,16 @@ export class DecreaseJob {
     // A deferred decrease stays so until usage is held.
     if (this.report?.state !== 'Deferred')
       this.#inProgress(progress, `${blocked.text}: reclaiming memory to bring usage below ${blocked.to} bytes`);
+    const begunAt = this.parts.clock.wallTime();
     const hold = this.#beginHold(progress, decreases);
-    return this.#afterHold(progress, await this.#ended(hold), hold.blocked);
+    const end = await this.#ended(hold);
+    if (end === 'released') progress.releasedSince = begunAt;
+    return this.#afterHold(progress, end, hold);
   }
 
-  #beginHold(progress: Progress, decreases: PendingDecreases): UsageHold {
+  #beginHold(progress: DecreaseProgress, decreases: PendingDecreases): UsageHold {
     const { counters } = this.parts;
+    const isRefused = refusalOf(progress) !== undefined;
     const hold = new UsageHold(this.uid, this.parts, decreases, {
       until: progress.since + RECLAIM_PERIOD_MS,
       onReclaimed: (freed) => {
@@ -175,8 +222,10 @@ export class DecreaseJob {
         counters.foresightReclaimed(freed);
       },
       onHeld: () => {
+        progress.wasBlocked = false;
+        progress.wasHeld = true;
         counters.foresight('held');
-        this.#comparison.held(decreases.list.find(({ isPod }) => isPod)?.cgroup);
+        if (!isRefused) this.#comparison.held(decreases.list.find(({ isPod }) => isPod)?.cgroup);
         this.#inProgress(progress, 'memory usage is held below the new limit: waiting for kubelet to apply it');
       },
       onStalled: (blocked) => {
@@ -187,6 +236,8 @@ export class DecreaseJob {
     });
     this.#hold = hold;
     this.#comparison.holdBegins();
+    // kubelet's worker of the pod does nothing else while its call waits, and its update fails for another reason.
+    if (isRefused) this.#comparison.open();
     return hold;
   }
 
@@ -201,8 +252,9 @@ export class DecreaseJob {
     return end;
   }
 
-  /** @param found what the hold has ended for, with the usage at that time */
-  async #afterHold(progress: Progress, end: HoldEnd, found: Blocked | undefined): Promise<number> {
+  /** @param hold has ended; its `blocked` is what for, with the usage at that time */
+  async #afterHold(progress: DecreaseProgress, end: HoldEnd, hold: UsageHold): Promise<number> {
+    const found = hold.blocked;
     if (hasVanished(end)) throw (end as { readonly error: unknown }).error;
     progress.isInterrupted = end === 'changed' || end === 'released' || end === 'lost';
     progress.losses = end === 'lost' ? progress.losses + 1 : 0;
@@ -218,28 +270,40 @@ export class DecreaseJob {
     if (end === 'starved') return this.#tryAgain(progress);
     if (end === 'climbed') {
       if (found !== undefined) this.#defer(progress, Reason.RECLAIM_TIMEOUT, climbedMessage(found));
-    } else if (end !== 'lost' || progress.losses >= MAX_LOSSES) await this.#deferAfter(progress, end);
+    } else if (end !== 'lost' || progress.losses >= MAX_LOSSES) await this.#deferAfter(progress, end, hold);
     return this.#tryAgain(progress);
   }
 
-  /** Defers the decreases with figures from now. */
-  async #deferAfter(progress: Progress, end: 'lost' | 'expired' | { readonly error: unknown }): Promise<void> {
+  /** Defers the decreases with the figures from the hold. A hold that has not lowered anything has none: then with those from now. */
+  async #deferAfter(
+    progress: DecreaseProgress,
+    end: 'lost' | 'expired' | { readonly error: unknown },
+    hold: UsageHold,
+  ): Promise<void> {
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.admitted !== progress.admitted) return;
-    const assessed = await this.#assess(decreases);
-    const blocked = assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
+    // kubelet has tried, before or meanwhile.
+    if (end === 'expired' && progress.refusal !== undefined) {
+      this.#defer(progress, progress.refusal.reason, progress.refusal.message);
+      return;
+    }
+    const blocked = hold.blocked ?? firstBlocked(await this.#assess(decreases));
     if (blocked === undefined) return;
     const isOfHold = end === 'lost' || end === 'expired' || !(end.error instanceof ShimError);
-    this.#defer(progress, isOfHold ? Reason.RECLAIM_TIMEOUT : end.error.reason, afterHoldMessage(blocked, end));
+    this.#defer(
+      progress,
+      isOfHold ? Reason.RECLAIM_TIMEOUT : end.error.reason,
+      afterHoldMessage(blocked, end, hold.heldMs),
+    );
   }
 
-  #progressOf(admitted: string): Progress {
+  #progressOf(admitted: string): DecreaseProgress {
     if (this.#progress?.admitted === admitted) return this.#progress;
     this.report = undefined;
     return (this.#progress = newProgress(admitted, this.parts.clock.now(), this.parts.clock.wallTime()));
   }
 
-  #tryAgain(progress: Progress): number {
+  #tryAgain(progress: DecreaseProgress): number {
     progress.times += 1;
     const now = this.parts.clock.now();
     const wait = backoffMs(progress.times, now - progress.since);
@@ -247,13 +311,13 @@ export class DecreaseJob {
     return wait;
   }
 
-  #inProgress(progress: Progress, message: string): void {
-    // Usage never blocked this decrease, so there is nothing to report.
-    if (!progress.isStuck) return;
+  #inProgress(progress: DecreaseProgress, message: string): void {
+    // Usage never blocked this decrease, so there is nothing to report. Or it is not what blocks it.
+    if (!progress.isStuck || refusalOf(progress) !== undefined) return;
     this.#setReport(progress, 'InProgress', undefined, message);
   }
 
-  #defer(progress: Progress, reason: Reason, message: string): void {
+  #defer(progress: DecreaseProgress, reason: string, message: string): void {
     this.#setReport(progress, 'Deferred', reason, message);
     const [now, last] = [this.parts.clock.now(), progress.reported.get(reason)];
     if (last !== undefined && now - last < REPORT_AGAIN_MS) return;
@@ -268,7 +332,7 @@ export class DecreaseJob {
     if (report !== undefined) for (const listener of this.listeners) listener(this.uid, report);
   }
 
-  #giveUp(progress: Progress): number | undefined {
+  #giveUp(progress: DecreaseProgress): number | undefined {
     progress.isOver = true;
     if (!progress.isStuck) return Infinity;
     const why =
@@ -284,13 +348,18 @@ export class DecreaseJob {
     return Infinity;
   }
 
-  #unstuck({ since, reclaimed }: Progress): void {
+  #unstuck({ since, reclaimed }: DecreaseProgress): void {
     const ms = Math.round(this.parts.clock.now() - since);
     this.parts.counters.foresight('unstuck');
     this.parts.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
   }
 
-  #setReport(progress: Progress, state: DecreaseReport['state'], reason: Reason | undefined, message: string): void {
+  #setReport(
+    progress: DecreaseProgress,
+    state: DecreaseReport['state'],
+    reason: string | undefined,
+    message: string,
+  ): void {
     this.report = { state, reason, message, since: progress.seenAt, reclaimed: bytes(progress.reclaimed) };
   }
 }

@@ -1,7 +1,7 @@
 import { type MemoryUse, usageText } from '../../cgroups/index.ts';
 import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { Decrease } from './decrease.ts';
-import { HOLD_MS, stuckFrom } from './decrease-policy.ts';
+import { stuckFrom } from './decrease-policy.ts';
 
 /** The texts that say why a decrease is deferred: for the report, the log and the event. */
 
@@ -39,8 +39,8 @@ export const lostMessage = (blocked: Blocked): string =>
   `${toLower(blocked)}, but another program raises memory.high, and usage climbs back: ${figures(blocked.use)}`;
 
 /** kubelet has not tried while usage was below the limit. */
-export const expiredMessage = (blocked: Blocked): string =>
-  `${toLower(blocked)}, but has not done so while usage was held below it for ${HOLD_MS / 1000} s: ${figures(blocked.use)}`;
+export const expiredMessage = (blocked: Blocked, heldMs: number): string =>
+  `${toLower(blocked)}, but has not done so while usage was held below it for ${Math.round(heldMs / 1000)} s: ${figures(blocked.use)}`;
 
 /** Usage could not be brought below the limit, or not be held there. */
 export function failedMessage(blocked: Blocked, error: unknown): string {
@@ -54,7 +54,11 @@ export function failedMessage(blocked: Blocked, error: unknown): string {
 }
 
 /** Says why a decrease is deferred after a hold. */
-export function afterHoldMessage(blocked: Blocked, end: 'lost' | 'expired' | { readonly error: unknown }): string {
+export function afterHoldMessage(
+  blocked: Blocked,
+  end: 'lost' | 'expired' | { readonly error: unknown },
+  heldMs: number,
+): string {
   if (end === 'lost') return lostMessage(blocked);
-  return end === 'expired' ? expiredMessage(blocked) : failedMessage(blocked, end.error);
+  return end === 'expired' ? expiredMessage(blocked, heldMs) : failedMessage(blocked, end.error);
 }

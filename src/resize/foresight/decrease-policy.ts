@@ -64,6 +64,9 @@ export const CLIMB_MS = 2.5 * CHECK_INTERVAL_MS;
 /** How long usage is at or above a limit and does not fall, while memory is reclaimed, before that is reported, in milliseconds. */
 export const STALL_MS = 2.5 * CHECK_INTERVAL_MS;
 
+/** Updates of kubelet in a row that fail, from which on they are reported, and kubelet no longer waits. The first may be a coincidence. */
+export const MAX_REFUSALS = 2;
+
 /** Holds in a row during which another program has raised memory.high, before that is reported. */
 export const MAX_LOSSES = 3;
 

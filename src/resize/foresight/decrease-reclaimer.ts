@@ -2,6 +2,9 @@ import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener } from '.
 import type { UsageSource } from './comparison.ts';
 import { DecreaseJob } from './decrease-job.ts';
 
+/** How long the end of the shim waits for all holds together, in milliseconds. */
+export const CLOSE_MS = 1000;
+
 /**
  * Brings usage below the memory decreases that kubelet has admitted, and holds it there until kubelet has applied them. kubelet
  * 1.34 and later reject a decrease below usage, page cache included, and make no CRI call for it. Ends when kubelet has admitted
@@ -38,9 +41,9 @@ export class DecreaseReclaimer {
     }
   }
 
-  /** Checks a pod that has been added, or that has another sandbox. */
+  /** Checks a pod that has been added, or that has another sandbox. The others are not looked at: a start adds all pods of the node. */
   podAdded(uid: string): void {
-    this.check();
+    this.#beginIfPending(uid);
     this.#jobs.get(uid)?.job.wake();
   }
 
@@ -52,7 +55,7 @@ export class DecreaseReclaimer {
   comparable(uid: string, source: UsageSource, read?: Promise<void>): Promise<void> | undefined {
     if (this.#isOpen) return undefined;
     if (read !== undefined) return this.#orOpen(read).then(() => this.comparable(uid, source));
-    if (!this.#isClosed && !this.#jobs.has(uid) && this.#parts.pods().includes(uid)) this.#begin(uid);
+    this.#beginIfPending(uid);
     return this.#jobs.get(uid)?.job.comparable(source);
   }
 
@@ -76,8 +79,11 @@ export class DecreaseReclaimer {
     this.#opening.delete(open);
   }
 
+  /** Reports to `listener` what is deferred from now on, and at once what is deferred already. */
   watch(listener: DeferredListener): void {
     this.#listeners.push(listener);
+    // Jobs begin while the shim recovers, before there is a listener.
+    for (const { job } of this.#jobs.values()) if (job.report?.state === 'Deferred') listener(job.uid, job.report);
   }
 
   /**
@@ -93,16 +99,34 @@ export class DecreaseReclaimer {
     this.#jobs.delete(uid);
   }
 
-  /** Resolves once every memory.high is restored. */
+  /**
+   * Resolves once every memory.high is restored and the journal says so, within {@link CLOSE_MS}: the next start recovers what a disk
+   * that hangs does not let end. Never rejects.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const uid of [...this.#jobs.keys()]) this.podRemoved(uid);
-    for (const job of this.#running) await job.release();
+    const { clock, log } = this.#parts;
+    const left = new Set(this.#running);
+    const ended = [...left].map(async (job) => {
+      await job.release();
+      left.delete(job);
+    });
+    let cancel = (): void => undefined;
+    const over = new Promise<void>((resolve) => (cancel = clock.after(CLOSE_MS, resolve)));
+    await Promise.race([Promise.all(ended), over]);
+    cancel();
+    if (left.size > 0)
+      log.warn({ pods: left.size, timeoutMs: CLOSE_MS }, 'holds of memory usage not ended: the disk does not answer');
   }
 
   /** Returns the state of a pod's decreases; undefined when none is blocked. */
   reportOf(uid: string): DecreaseReport | undefined {
     return this.#jobs.get(uid)?.job.report;
+  }
+
+  #beginIfPending(uid: string): void {
+    if (!this.#isClosed && !this.#jobs.has(uid) && this.#parts.isPending(uid)) this.#begin(uid);
   }
 
   #begin(uid: string): void {

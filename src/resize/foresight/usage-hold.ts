@@ -1,5 +1,5 @@
-import { type HeldUsage, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
-import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { type HeldUsage, type MemoryUse, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
+import { Reason, ShimError, isRollbackFailure, messageOf } from '../../core/errors/index.ts';
 import { type Bytes, bytes } from '../../core/quantities/index.ts';
 import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
 import type { Blocked } from './decrease-messages.ts';
@@ -54,6 +54,8 @@ interface Level {
   readonly held: HeldUsage;
   /** When a check last found it below the limit, in milliseconds of the steady clock. */
   belowAt: number;
+  /** The usage that the last check has found. Undefined before the first one. */
+  use?: MemoryUse;
 }
 
 /**
@@ -75,6 +77,8 @@ export class UsageHold {
   #hasBegun = false;
   #hasStalled = false;
   #blocked: Blocked | undefined;
+  /** The decrease that could not be lowered. */
+  #failed: Blocked | undefined;
   readonly #over = new AbortController();
   /** Resolves when the hold is over. */
   readonly #whenOver: Promise<void>;
@@ -83,6 +87,7 @@ export class UsageHold {
   /** What to call with the result of the next check. */
   #asked: ((isCurrent: boolean) => void)[] = [];
   #heldUntil = Infinity;
+  #heldFrom: number | undefined;
 
   constructor(uid: string, parts: DecreaseReclaimerParts, pending: PendingDecreases, options: UsageHoldOptions) {
     this.#uid = uid;
@@ -96,9 +101,14 @@ export class UsageHold {
     this.done = this.#run();
   }
 
-  /** The decrease that the hold has ended for, with its usage then, if the end is `stuck` or `climbed`. */
+  /** The decrease that the hold has ended for, with its usage while it was held or lowered. Undefined where that is not known. */
   get blocked(): Blocked | undefined {
     return this.#blocked;
+  }
+
+  /** How long usage is held below all limits at most, in milliseconds. */
+  get heldMs(): number {
+    return this.#heldFrom === undefined ? 0 : this.#heldUntil - this.#heldFrom;
   }
 
   /** Triggers a check: kubelet's state or the pod may have changed. */
@@ -128,9 +138,11 @@ export class UsageHold {
     const end = await this.#holdAll();
     this.#end();
     await this.#watching;
-    const hasRestored = typeof end !== 'object' || !isUndoFailure(end.error);
+    const hasRestored = typeof end !== 'object' || !isRollbackFailure(end.error);
     // Otherwise the record is still needed. A hold that did not begin leaves that of an earlier one.
-    if (this.#hasBegun && hasRestored) await this.#endInJournal();
+    const isEnded = !this.#hasBegun || (hasRestored && (await this.#endInJournal()));
+    // No other hold may follow, which would restore memory.high first.
+    if (!isEnded) this.#parts.holds.left(this.#uid);
     return end;
   }
 
@@ -143,25 +155,29 @@ export class UsageHold {
       return await this.#watching;
     } catch (error) {
       if (error === this.#over.signal.reason) return await this.#watching;
+      if (this.#failed !== undefined) this.#blocked = this.#failed;
       return isTimeout(error) && this.#lowering !== undefined && this.#lowering.work.ms < STALL_MS
         ? 'starved'
         : { error };
     }
   }
 
-  /** A failed write is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
-  async #endInJournal(): Promise<void> {
+  /** Returns false if the write fails, which is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
+  async #endInJournal(): Promise<boolean> {
     try {
       await this.#parts.holds.end(this.#uid);
+      return true;
     } catch (error) {
       this.#parts.log.warn({ uid: this.#uid, error: messageOf(error) }, 'end of a hold not journalled');
+      return false;
     }
   }
 
   /** Lowers the usage of each cgroup and holds it, until the watch ends. */
   async #lower([first, ...rest]: readonly Decrease[]): Promise<void> {
     if (first === undefined) {
-      this.#heldUntil = Math.min(this.#parts.clock.now() + HOLD_MS, this.#options.until);
+      this.#heldFrom = this.#parts.clock.now();
+      this.#heldUntil = Math.min(this.#heldFrom + HOLD_MS, this.#options.until);
       this.#options.onHeld();
       await this.#watching;
       return;
@@ -171,7 +187,7 @@ export class UsageHold {
     const work = new WorkTime(clock);
     this.#lowering = { decrease: first, lowest: Infinity, fellAt: 0, work };
     let reclaimed = 0;
-    await lowerUsage(tree, cgroup, {
+    const lowered = lowerUsage(tree, cgroup, {
       target: to,
       swapAfter: this.#pending.swapAfter,
       deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
@@ -197,6 +213,20 @@ export class UsageHold {
         }
       },
     });
+    await lowered.catch((error: unknown) => this.#failedToLower(first, error));
+  }
+
+  /** Reads the usage before memory.high of the other cgroups is restored, and throws the error. */
+  async #failedToLower(decrease: Decrease, error: unknown): Promise<never> {
+    if (error !== this.#over.signal.reason && this.#lowering?.decrease === decrease) {
+      const use = await this.#useOf(decrease).catch(() => undefined);
+      if (use !== undefined) this.#failed = { ...decrease, use };
+    }
+    throw error;
+  }
+
+  #useOf({ cgroup }: Decrease): Promise<MemoryUse> {
+    return this.#parts.tree.readMemoryUse(cgroup, this.#pending.swapAfter);
   }
 
   /** Checks every second, and when kubelet's state may have changed, until the hold has to end. Never rejects. */
@@ -228,13 +258,20 @@ export class UsageHold {
       if (this.#isOver()) return 'released';
     }
     if (this.#lowering !== undefined && !this.#hasStalled) await this.#checkLowering(this.#lowering);
-    return this.#parts.clock.now() >= this.#heldUntil ? 'expired' : undefined;
+    if (this.#parts.clock.now() < this.#heldUntil) return undefined;
+    const [level] = this.#levels;
+    if (level?.use !== undefined) this.#blocked = { ...level.decrease, use: level.use };
+    return 'expired';
   }
 
   async #checkLevel(level: Level): Promise<HoldEnd | undefined> {
     const { to } = level.decrease;
     const { use, isHeld } = await level.held.look();
-    if (!isHeld) return 'lost';
+    level.use = use;
+    if (!isHeld) {
+      this.#blocked = { ...level.decrease, use };
+      return 'lost';
+    }
     const now = this.#parts.clock.now();
     if (use.current < to) level.belowAt = now;
     const isStuck = use.unreclaimable >= stuckFrom(to);
@@ -246,7 +283,7 @@ export class UsageHold {
   /** Reports usage that reclaim does not bring below the limit. */
   async #checkLowering(lowering: Lowering): Promise<void> {
     const { decrease } = lowering;
-    const use = await this.#parts.tree.readMemoryUse(decrease.cgroup, this.#pending.swapAfter);
+    const use = await this.#useOf(decrease);
     const worked = lowering.work.ms;
     if (use.current < lowering.lowest) lowering.fellAt = worked;
     lowering.lowest = Math.min(lowering.lowest, use.current);
@@ -273,7 +310,6 @@ const isSame = (one: PendingDecreases, other: PendingDecreases): boolean =>
   one.list.length === other.list.length &&
   one.list.every(({ cgroup, to }, at) => cgroup === other.list[at]?.cgroup && to === other.list[at].to);
 
-const isUndoFailure = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
 const isTimeout = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT;
 
 /** Whether a hold has ended because its cgroup has. */

@@ -6,6 +6,7 @@ import {
   type Step,
   type ValueChange,
   joinedChanges,
+  memoryRequestChanges,
   requestedChanges,
   stepChanges,
 } from '../model/index.ts';
@@ -17,24 +18,34 @@ const VALUE_LENGTH = 128;
 export class ChangeRecorder {
   readonly #nameOf: ContainerName;
   readonly #max: number;
+  /** Called when the request fails, and something of it is left to roll back. */
+  readonly leftUnfinished: () => void;
   readonly #onChange: ((changes: readonly ValueChange[]) => void) | undefined;
   #requested: readonly ValueChange[] = [];
+  #memoryRequests: readonly ValueChange[] = [];
   #steps: readonly ValueChange[] | undefined;
 
   /** @param max changes to store; later ones are dropped */
-  constructor(nameOf: ContainerName, max: number, onChange?: (changes: readonly ValueChange[]) => void) {
+  constructor(
+    nameOf: ContainerName,
+    max: number,
+    onChange?: (changes: readonly ValueChange[]) => void,
+    leftUnfinished: () => void = () => undefined,
+  ) {
     this.#nameOf = nameOf;
     this.#max = max;
     this.#onChange = onChange;
+    this.leftUnfinished = leftUnfinished;
   }
 
-  /** What the steps change; what is asked for, as long as no transaction has begun. */
+  /** What the steps change; what is asked for, as long as no transaction has begun. With the memory requests, which have no step. */
   get changes(): readonly ValueChange[] {
-    return this.#steps ?? this.#requested;
+    return this.#bounded([...(this.#steps ?? this.#requested), ...this.#memoryRequests]);
   }
 
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
     this.#requested = this.#bounded(requestedChanges(desired, now, this.#nameOf));
+    this.#memoryRequests = this.#bounded(memoryRequestChanges(desired, now, this.#nameOf));
     this.#onChange?.(this.changes);
   }
 

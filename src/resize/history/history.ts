@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { wallTime } from '../../core/concurrency/index.ts';
 import { type Log, noLog } from '../../observe/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
@@ -50,6 +49,9 @@ export class ResizeHistory {
   readonly #node: HistoryEntry[] = [];
   /** Ended ones by sandbox id, the newest last. */
   readonly #pods = new Map<string, HistoryEntry[]>();
+  /** The order in which entries were stored: the system's time may be set back. */
+  readonly #places = new WeakMap<HistoryEntry, number>();
+  #stored = 0;
 
   constructor({ log = noLog, isKnown = () => true, nameOf = (id) => id, bounds }: HistoryParts = {}) {
     this.#log = log;
@@ -65,7 +67,7 @@ export class ResizeHistory {
 
   /** Starts the record of a request that is not in the queue of resizes. It is stored once it changes something, or fails. */
   request(pod: PodIdentity, requester: Requester): RequestRecorder {
-    const [id, createdAt] = [randomUUID(), wallTime()];
+    const [id, createdAt] = [crypto.randomUUID(), wallTime()];
     return new RequestRecorder(this.changes(), requester, {
       put: (given) => {
         const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
@@ -79,21 +81,19 @@ export class ResizeHistory {
     });
   }
 
-  /** Returns a record of what one request changes. */
-  changes(onChange?: (changes: readonly ValueChange[]) => void): ChangeRecorder {
-    return new ChangeRecorder(this.#nameOf, this.#bounds.changes, onChange);
+  /** Returns a record of what one request changes, and of whether it leaves something to roll back. */
+  changes(onChange?: (changes: readonly ValueChange[]) => void, onLeftUnfinished?: () => void): ChangeRecorder {
+    return new ChangeRecorder(this.#nameOf, this.#bounds.changes, onChange, onLeftUnfinished);
   }
 
   /** Stores a resize in its present state. Returns what is stored: a repeated failure counts up the entry that has it already. */
   put(given: HistoryEntry): HistoryEntry {
     const entry = { ...given, message: given.message?.slice(0, this.#bounds.text) };
-    if (!isEnded(entry)) {
-      this.#open.set(entry.id, entry);
-      return entry;
-    }
-    this.#open.delete(entry.id);
-    const stored = this.#end(entry);
-    log(this.#log, stored);
+    const hasEnded = isEnded(entry);
+    const stored = hasEnded ? this.#end(entry) : entry;
+    this.#places.set(stored, (this.#stored += 1));
+    if (hasEnded) log(this.#log, stored);
+    else this.#open.set(entry.id, entry);
     return stored;
   }
 
@@ -106,15 +106,19 @@ export class ResizeHistory {
   /** All stored resizes, the newest last. */
   get all(): readonly HistoryEntry[] {
     const ended = new Set([...this.#node, ...[...this.#pods.values()].flat()]);
-    return [...ended, ...this.#open.values()].sort((one, other) => one.changedAt - other.changedAt);
+    return this.#inOrder([...ended, ...this.#open.values()]);
   }
 
   /** The stored resizes of a pod, the newest first. */
   ofPod(sandboxId: string): readonly HistoryEntry[] {
     const open = [...this.#open.values()].filter(({ pod }) => pod.sandboxId === sandboxId);
-    const all = [...(this.#pods.get(sandboxId) ?? []), ...open];
-    // Of those with the same time, the last one that was stored comes first.
-    return all.toReversed().sort((one, other) => other.changedAt - one.changedAt);
+    return this.#inOrder([...(this.#pods.get(sandboxId) ?? []), ...open]).toReversed();
+  }
+
+  /** Returns entries in the order in which they were stored. */
+  #inOrder(entries: readonly HistoryEntry[]): readonly HistoryEntry[] {
+    const place = (entry: HistoryEntry): number => this.#places.get(entry) ?? 0;
+    return entries.toSorted((one, other) => place(one) - place(other));
   }
 
   /** Removes a pod that is gone. Its resizes stay among those of the node. */
@@ -123,6 +127,7 @@ export class ResizeHistory {
   }
 
   #end(entry: HistoryEntry): HistoryEntry {
+    this.#open.delete(entry.id);
     const { sandboxId } = entry.pod;
     const ofPod = this.#pods.get(sandboxId) ?? [];
     const last = ofPod.at(-1);

@@ -51,7 +51,10 @@ export class NewestValues {
     this.#listeners.push(listener);
   }
 
-  /** Records that a request was applied. The caller holds the pod's lock. Resolves when the older requests are stored without these fields. */
+  /**
+   * Records that a request was applied. The caller holds the pod's lock. Resolves when the older requests are stored
+   * without these fields.
+   */
   async applied(sandboxId: string, writer: Writer, fields: Iterable<PodField>): Promise<void> {
     const newest = this.#pods.get(sandboxId) ?? new Map<PodField, Writer>();
     for (const field of fields) if ((newest.get(field)?.arrival ?? 0) < writer.arrival) newest.set(field, writer);

@@ -1,5 +1,5 @@
 import { wallTime } from '../../core/concurrency/index.ts';
-import { ShimError } from '../../core/errors/index.ts';
+import { Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
@@ -100,7 +100,8 @@ export class PodOutcomes {
   }
 
   /**
-   * Runs one request of a pod and records its outcome. Returns and throws what the request does.
+   * Runs one request of a pod and records its outcome. Returns and throws what the request does. One that was superseded while it
+   * waited has no outcome: that of the pod stays the one of the request that has replaced it.
    * @param report what the request changes, and how it ends, is reported to it
    */
   async track<Result>(
@@ -117,8 +118,10 @@ export class PodOutcomes {
       report.completed?.();
       return result;
     } catch (error) {
-      this.#failed(sandboxId, error);
-      this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+      if (!isSuperseded(error)) {
+        this.#failed(sandboxId, error);
+        this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+      }
       report.failed?.(error);
       throw error;
     } finally {
@@ -231,6 +234,8 @@ export class PodOutcomes {
     if (before !== undefined) this.#pods.set(sandboxId, { ...before, ...changes });
   }
 }
+
+const isSuperseded = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.SUPERSEDED;
 
 const endOf = (error: unknown): 'Deferred' | 'Infeasible' => (fitsLater(error) ? 'Deferred' : 'Infeasible');
 

@@ -1,5 +1,5 @@
 import type { Bytes } from '../../core/quantities/index.ts';
-import { Reason, ShimError } from '../../core/errors/index.ts';
+import { Reason, isRollbackFailure } from '../../core/errors/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import { type KnownValues, type Step, type StepRecord, explained, failureOf, fitsLater } from '../model/index.ts';
 import type { ChangeRecorder } from './change-recorder.ts';
@@ -83,6 +83,3 @@ export class RequestRecorder implements RequestReport {
     this.#sink.put({ ...state, changes: this.#changes.changes, isRolledBack });
   }
 }
-
-const isRollbackFailure = (error: unknown): boolean =>
-  error instanceof ShimError && error.reason === Reason.UNDO_FAILED;

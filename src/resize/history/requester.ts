@@ -1,3 +1,5 @@
+import type { ClientProcess } from '../../core/grpc/index.ts';
+
 /**
  * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its name. No decision
  * depends on it.
@@ -7,12 +9,6 @@ export interface Requester {
   readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
   /** The client, as far as it is known. */
   readonly process?: ClientProcess | undefined;
-}
-
-export interface ClientProcess {
-  readonly pid: number;
-  /** The process's name (/proc/PID/comm, at most 15 characters); undefined if it cannot be read. */
-  readonly name: string | undefined;
 }
 
 /** The names of programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */

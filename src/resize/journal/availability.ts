@@ -1,6 +1,7 @@
 import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
 import { type Clock, systemClock } from '../../core/concurrency/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
+import { atMost } from './late-change.ts';
 
 /** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
 export const RECHECK_MS = 10_000;
@@ -51,16 +52,19 @@ export class Availability {
   async readinessNow(): Promise<Readiness> {
     const age = this.#clock.now() - this.#writtenAt;
     if (this.#fault !== undefined || age < RECHECK_MS) return this.readiness;
-    // Concurrent callers share one check: on a disk that hangs it does not return.
-    this.#checking ??= this.#parts.check().finally(() => (this.#checking = undefined));
-    let stop = (): void => undefined;
-    const late = new Promise<Readiness>((resolve) => {
-      stop = this.#clock.after(ANSWER_MS, () => resolve({ ready: false, error: this.#timeoutError() }));
-    });
     try {
-      return await Promise.race([this.#checking, late]);
-    } finally {
-      stop();
+      return await atMost(ANSWER_MS, this.#check(), this.#clock);
+    } catch {
+      return { ready: false, error: this.#timeoutError() };
+    }
+  }
+
+  /** Checks the folder for the first time. A check that takes longer than {@link ANSWER_MS} makes it unavailable. Never rejects. */
+  async firstCheck(): Promise<void> {
+    try {
+      await atMost(ANSWER_MS, this.#check(), this.#clock);
+    } catch (error) {
+      this.setUnavailable(error, this.#parts.folder);
     }
   }
 
@@ -86,8 +90,13 @@ export class Availability {
   recheckLater(): void {
     this.#stopRecheck ??= this.#parts.clock?.after(RECHECK_MS, () => {
       this.#stopRecheck = undefined;
-      void this.#parts.check();
+      void this.#check();
     });
+  }
+
+  /** All callers share one check: on a disk that hangs it does not return, and the next one would wait behind it. */
+  #check(): Promise<Readiness> {
+    return (this.#checking ??= this.#parts.check().finally(() => (this.#checking = undefined)));
   }
 
   cancelRecheck(): void {

@@ -1,6 +1,4 @@
 /** The names of the journal's files. Pure functions. */
-import { createHash } from 'node:crypto';
-
 const UID = /^[0-9a-f-]{8,64}$/i;
 const RECORD = /^(?:[0-9a-f-]{8,64}|sha256-[0-9a-f]{64})\.json$/i;
 const TEMPORARY_END = '.tmp';
@@ -13,6 +11,8 @@ const BAD_END = '.bad';
 export function recordFile(podUid: string): string {
   if (UID.test(podUid)) return `${podUid}.json`;
   // UTF-16, because UTF-8 encodes all lone surrogates alike.
+  // Loaded here, because no pod of kubelet has such a UID.
+  const { createHash } = process.getBuiltinModule('node:crypto');
   return `sha256-${createHash('sha256').update(podUid, 'utf16le').digest('hex')}.json`;
 }
 

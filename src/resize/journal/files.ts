@@ -8,12 +8,61 @@ import type { FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { crashPoint } from '../../core/crash-points/index.ts';
 import { errnoOf } from '../../core/errors/index.ts';
+import { syncFolder } from '../../core/files/index.ts';
 import { temporaryFile } from './file-names.ts';
 
 const { O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;
 /** Only the shim's user has access: records name pods, and decide what recovery rolls back. */
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
+
+/** An open folder, and what identifies it. One that is replaced closes when no action uses it any more. */
+class OpenFolder {
+  readonly #handle: FileHandle;
+  readonly #ino: number;
+  readonly #dev: number;
+  /** The number of actions that use it. */
+  #users = 0;
+  #isLeft = false;
+
+  constructor(handle: FileHandle, { ino, dev }: Stats) {
+    this.#handle = handle;
+    this.#ino = ino;
+    this.#dev = dev;
+  }
+
+  /** Whether a file status is of this folder. It keeps its inode while it is open, so another folder cannot have its number. */
+  is(stats: Stats | undefined): boolean {
+    return stats?.ino === this.#ino && stats.dev === this.#dev;
+  }
+
+  /** Runs an action. The folder stays open until the action has ended. */
+  async use<Result>(action: (handle: FileHandle) => Promise<Result>): Promise<Result> {
+    this.#users += 1;
+    try {
+      return await action(this.#handle);
+    } finally {
+      this.#users -= 1;
+      this.#closeUnused();
+    }
+  }
+
+  /** Closes the folder as soon as no action uses it. */
+  leave(): void {
+    this.#isLeft = true;
+    this.#closeUnused();
+  }
+
+  /** Closes the folder at once, also while actions use it. */
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+
+  #closeUnused(): void {
+    // Nothing is left to sync: a close that fails loses nothing.
+    if (this.#isLeft && this.#users === 0) this.#handle.close().catch(() => undefined);
+  }
+}
 
 /**
  * The folder of the records. It stays open, because opening and closing it took a third of the time of a change. Each use
@@ -22,48 +71,60 @@ const FILE_MODE = 0o600;
  */
 export class StateFolder {
   readonly #path: string;
-  #open: FileHandle | undefined;
+  #open: OpenFolder | undefined;
+  /** The opening that runs. */
+  #opening: Promise<OpenFolder> | undefined;
 
   constructor(path: string) {
     this.#path = path;
   }
 
   /**
-   * Returns the open folder, and creates it when it is missing. Rejects when the path is not a folder, or when another user
-   * may write to it: a user who can replace a record controls the limits of a pod.
+   * Runs an action with the open folder, and creates the folder when it is missing. Rejects when the path is not a folder, or when
+   * another user may write to it: a user who can replace a record controls the limits of a pod.
    */
-  async opened(): Promise<FileHandle> {
+  async use(action: (folder: FileHandle) => Promise<void>): Promise<void> {
     const known = this.#open;
-    if (known !== undefined && (await this.#isUsable(known))) return known;
-    const folder = await openOrMake(this.#path);
-    try {
-      assertPrivate(await folder.stat());
-    } catch (error) {
-      await folder.close();
-      throw error;
-    }
-    // A concurrent call may have opened it as well and may still use that handle: it closes once its operations end.
-    const before = this.#open;
-    this.#open = folder;
-    await before?.close();
-    return folder;
+    const isDone = await known?.use(async (handle) => {
+      if (!(await this.#isNamed(known))) return false;
+      await action(handle);
+      return true;
+    });
+    if (isDone === true) return;
+    const folder = await this.#openedAgain(known);
+    await folder.use(action);
+  }
+
+  /** Checks the folder as {@link use} does. */
+  check(): Promise<void> {
+    return this.use(() => Promise.resolve());
   }
 
   /** Whether the path still names this folder. Rejects when it is not private. */
-  async #isUsable(folder: FileHandle): Promise<boolean> {
-    const isReplaced = (): boolean => this.#open !== folder;
-    try {
-      const [open, named] = await Promise.all([folder.stat(), statOf(this.#path)]);
-      if (isReplaced() || named?.ino !== open.ino || named.dev !== open.dev) return false;
-      assertPrivate(open);
-      return true;
-    } catch (error) {
-      // A concurrent call has opened another folder meanwhile, and closed this one.
-      if (isReplaced()) return false;
-      throw error;
-    }
+  async #isNamed(folder: OpenFolder): Promise<boolean> {
+    const named = await statOf(this.#path);
+    if (named === undefined || !folder.is(named)) return false;
+    assertPrivate(named);
+    return true;
   }
 
+  /** Opens the folder once for all callers. `known` is the folder that the path no longer names. */
+  #openedAgain(known: OpenFolder | undefined): Promise<OpenFolder> {
+    // Another caller may have opened it since the check.
+    if (this.#open !== undefined && this.#open !== known) return Promise.resolve(this.#open);
+    return (this.#opening ??= this.#openAgain().finally(() => (this.#opening = undefined)));
+  }
+
+  async #openAgain(): Promise<OpenFolder> {
+    const handle = await openOrMake(this.#path);
+    const folder = new OpenFolder(handle, await privateStats(handle));
+    const before = this.#open;
+    this.#open = folder;
+    before?.leave();
+    return folder;
+  }
+
+  /** Closes the folder. Does not wait for the actions that use it: on a disk that hangs they do not end. */
   async close(): Promise<void> {
     const folder = this.#open;
     this.#open = undefined;
@@ -76,6 +137,18 @@ async function statOf(path: string): Promise<Stats | undefined> {
     return await stat(path);
   } catch (error) {
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return undefined;
+    throw error;
+  }
+}
+
+/** Reads what identifies an open folder. Closes it when it is not private. */
+async function privateStats(handle: FileHandle): Promise<Stats> {
+  try {
+    const stats = await handle.stat();
+    assertPrivate(stats);
+    return stats;
+  } catch (error) {
+    await handle.close();
     throw error;
   }
 }
@@ -107,15 +180,6 @@ async function openOrMake(path: string): Promise<FileHandle> {
 }
 
 const openFolder = (path: string): Promise<FileHandle> => open(path, O_RDONLY | O_DIRECTORY);
-
-async function syncFolder(path: string): Promise<void> {
-  const folder = await openFolder(path);
-  try {
-    await folder.sync();
-  } finally {
-    await folder.close();
-  }
-}
 
 /**
  * Replaces a file atomically: at every instant it has the old content or the new one. When this rejects, the file has the old
@@ -151,11 +215,11 @@ export async function writeThrough(file: string, content: Buffer): Promise<void>
 }
 
 /**
- * Removes a file; a missing one is fine. With `durable` the removal is synced to the disk, also when the file is missing,
+ * Removes a file; a missing one is fine. With the open `folder` the removal is synced to the disk, also when the file is missing,
  * since an earlier attempt may have failed at the sync. Otherwise the file may reappear after a crash of the machine, but not
  * after a crash of the process.
  */
-export async function removeFile(path: string, folder: FileHandle, name: string, durable: boolean): Promise<void> {
+export async function removeFile(path: string, folder: FileHandle | undefined, name: string): Promise<void> {
   crashPoint('journal-remove-before');
   try {
     await unlink(join(path, name));
@@ -163,7 +227,7 @@ export async function removeFile(path: string, folder: FileHandle, name: string,
     if (errnoOf(error) !== 'ENOENT') throw error;
   }
   crashPoint('journal-remove-unlinked');
-  if (durable) await folder.sync();
+  await folder?.sync();
   crashPoint('journal-remove-after');
 }
 

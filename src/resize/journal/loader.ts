@@ -3,12 +3,18 @@ import type { KeyedLock } from '../../core/concurrency/index.ts';
 import { knownFile } from './file-names.ts';
 import type { RecordReader } from './reader.ts';
 import type { PodRecord } from './record.ts';
-import type { WithheldRecords } from './withheld.ts';
+import type { Withheld, WithheldRecords } from './withheld.ts';
 
 /** A record as it is loaded. */
 export interface LoadedRecord extends PodRecord {
   /** Written before a reboot: only volumes and deferred requests are still valid. */
   readonly earlierBoot: boolean;
+}
+
+/** A record that is still valid, or why it is withheld. Neither when there is none. */
+interface FoundRecord {
+  readonly record?: LoadedRecord;
+  readonly withheld?: Withheld | undefined;
 }
 
 export interface RecordLoaderParts {
@@ -40,15 +46,24 @@ export class RecordLoader {
     return loaded;
   }
 
-  /** Returns those of the withheld records that can be read now: the disk may be back, or the file replaced. Never rejects. */
-  async withheld(bootId: string): Promise<LoadedRecord[]> {
+  /**
+   * Reads the withheld records again: the disk may be back, or the file replaced. Passes each record to `onRead` in the moment from which
+   * it may be changed. Returns how many these were. Never rejects.
+   */
+  async withheld(bootId: string, onRead: (record: LoadedRecord) => void): Promise<number> {
     const { lock, withheld } = this.#parts;
-    const loaded: LoadedRecord[] = [];
+    let count = 0;
     for (const name of withheld.names()) {
-      const record = await lock.run(name, () => this.#record(name, bootId));
-      if (record !== undefined) loaded.push(record);
+      await lock.run(name, async () => {
+        const read = await this.#record(name, bootId);
+        // Without a pause between these: a change would otherwise start from an empty record, and replace this one.
+        withheld.set(name, read.withheld);
+        if (read.record === undefined) return;
+        count += 1;
+        onRead(read.record);
+      });
     }
-    return loaded;
+    return count;
   }
 
   async #file(name: string, bootId: string): Promise<LoadedRecord | undefined> {
@@ -56,25 +71,28 @@ export class RecordLoader {
     if (known === undefined || known.kind === 'bad') return undefined;
     // Under the lock: a temporary file that is being written is not a leftover.
     return this.#parts.lock.run(known.record, async () => {
-      if (known.kind === 'record') return this.#record(name, bootId);
+      if (known.kind === 'record') {
+        const read = await this.#record(name, bootId);
+        this.#parts.withheld.set(name, read.withheld);
+        return read.record;
+      }
       await this.#parts.reader.removeLeftover(name);
       return undefined;
     });
   }
 
-  async #record(name: string, thisBoot: string): Promise<LoadedRecord | undefined> {
-    const { reader, withheld } = this.#parts;
+  async #record(name: string, thisBoot: string): Promise<FoundRecord> {
+    const { reader } = this.#parts;
     const read = await reader.read(name);
-    withheld.set(name, read?.withheld);
-    if (read?.record === undefined) return undefined;
+    if (read?.record === undefined) return { withheld: read?.withheld };
     const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = read.record;
     const earlierBoot = bootId !== thisBoot;
     // The cgroups and mounts that the steps name do not exist after a reboot.
     if (earlierBoot && volumes.size === 0 && resizes === undefined) {
       await reader.removeLeftover(name);
-      return undefined;
+      return {};
     }
-    return {
+    const record = {
       podUid,
       sandboxId,
       ...(transaction !== undefined && !earlierBoot && { transaction }),
@@ -83,6 +101,7 @@ export class RecordLoader {
       ...(resizes !== undefined && { resizes }),
       earlierBoot,
     };
+    return { record };
   }
 }
 

@@ -13,6 +13,8 @@ export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappene
 export class OpenTransaction {
   readonly #change: ChangeRecord;
   readonly #earlier: JournalledTransaction | undefined;
+  /** The cgroup whose memory.high could not be restored, and why. */
+  #highLeft: { readonly cgroup: CgroupPath; readonly why: string } | undefined;
 
   /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
   constructor(change: ChangeRecord, earlier?: JournalledTransaction) {
@@ -34,9 +36,17 @@ export class OpenTransaction {
     });
   }
 
-  /** Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. */
+  /** A memory.high could not be restored: when the transaction is done, it is left in the record for the recovery. */
+  leavesHigh(cgroup: CgroupPath, why: string): void {
+    this.#highLeft = { cgroup, why };
+  }
+
+  /**
+   * Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. It has failed
+   * even if that does not reach the disk: until then the pod's status says so, and no other failure takes its place.
+   */
   failed(why: string): Promise<void> {
-    return this.#update(() => ({ failed: why }));
+    return this.#update(() => ({ failed: why }), 'hasHappened');
   }
 
   /**
@@ -52,7 +62,7 @@ export class OpenTransaction {
         sandboxId,
         ...(holds && { holds }),
         ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
-        ...(transaction && left.length > 0 && { transaction: leftOf(transaction, left) }),
+        ...(transaction && how === 'done' && this.#leftOf(transaction, left)),
         volumes,
         ...(resizes && { resizes }),
       }),
@@ -60,21 +70,30 @@ export class OpenTransaction {
     );
   }
 
+  /** Returns what is left of a transaction that is done: these steps, and the memory.high that could not be restored. */
+  #leftOf(transaction: JournalledTransaction, steps: readonly Step[]): { transaction?: JournalledTransaction } {
+    const before = this.#earlier ?? transaction;
+    // Nothing else was left of the earlier one.
+    const highLeft = before.steps.length === 0 && before.failed !== undefined ? before.highs : [];
+    const cgroups = new Set([...highLeft.map(({ cgroup }) => cgroup), this.#highLeft?.cgroup]);
+    const highs = transaction.highs.filter(({ cgroup }) => cgroups.has(cgroup));
+    if (steps.length === 0 && highs.length === 0) return {};
+    const why = this.#highLeft?.why ?? (highLeft.length > 0 ? before.failed : undefined);
+    const { id, startedAt, failed = why ?? 'the runtime has not answered an update' } = transaction;
+    return { transaction: { id, startedAt, steps, undoing: true, highs, failed } };
+  }
+
   /** @param changesOf returns the changes; undefined for none */
   #update(
     changesOf: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined,
+    ...hasHappened: ['hasHappened'] | []
   ): Promise<void> {
-    return this.#change((record) => {
+    const change = (record: PodRecord): PodRecord => {
       const { transaction } = record;
       if (transaction === undefined) return record;
       const changes = changesOf(transaction);
       return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
-    });
+    };
+    return this.#change(change, ...hasHappened);
   }
 }
-
-/** Returns a transaction of which only these steps are left to roll back. */
-const leftOf = (
-  { id, startedAt, failed = 'the runtime has not answered an update' }: JournalledTransaction,
-  steps: readonly Step[],
-): JournalledTransaction => ({ id, startedAt, steps, undoing: true, highs: [], failed });

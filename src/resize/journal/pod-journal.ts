@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { KeyedLock, wallTime } from '../../core/concurrency/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
@@ -70,12 +69,15 @@ export class PodJournal {
     return this.#opened?.refusal(identityOf(pod).podUid) !== undefined;
   }
 
-  /** Calls `listener` with the pods whose records could be read only after the start. */
+  /** Calls `listener` with the pods whose records could be read only after the start, as soon as each is read, before it can be changed. */
   onLate(listener: (pods: readonly Identity[]) => void): void {
     this.#late.push(listener);
   }
 
-  /** Calls `listener` when a transaction could not end: its rollback failed, or the journal could not be written. */
+  /**
+   * Calls `listener` when a transaction or a hold could not end, because what it has changed could not be rolled back or the journal not
+   * be written, and when its pod has got another sandbox.
+   */
   onUnfinished(listener: () => void): void {
     this.#onUnfinished = listener;
   }
@@ -98,9 +100,19 @@ export class PodJournal {
 
   /** Returns the pods with a transaction or a hold that has not ended. */
   unfinished(): readonly Identity[] {
-    return [...this.#records.values()].filter(
-      ({ transaction, holds }) => transaction !== undefined || holds !== undefined,
-    );
+    return [...this.#records.values()].filter(isUnfinished);
+  }
+
+  /** Whether the pod has a transaction or a hold that has not ended. */
+  isUnfinished(pod: PodDescription): boolean {
+    const record = this.#records.get(identityOf(pod).podUid);
+    return record !== undefined && isUnfinished(record);
+  }
+
+  /** Reports a new sandbox of a pod: what an earlier one has left unfinished can be recovered now. */
+  sandboxAdded(pod: PodDescription): void {
+    const record = this.#records.get(identityOf(pod).podUid);
+    if (record !== undefined && record.sandboxId !== pod.sandboxId && isUnfinished(record)) this.#onUnfinished();
   }
 
   /** Returns every pod that has a record. */
@@ -127,6 +139,11 @@ export class PodJournal {
       if (holds.length === 0) return known === undefined ? record : others;
       return { ...others, holds };
     });
+  }
+
+  /** Reports that a hold has ended, and its record stays: memory.high could not be restored, or the end not be written. */
+  holdLeft(): void {
+    this.#onUnfinished();
   }
 
   /** Returns the recorded size policies of a pod's volumes. */
@@ -158,7 +175,7 @@ export class PodJournal {
   ): Promise<OpenTransaction> {
     const earlier = this.transactionOf(pod);
     const transaction = {
-      id: randomUUID(),
+      id: crypto.randomUUID(),
       startedAt: wallTime(),
       ...(asked.size > 0 && { allocated: Object.fromEntries(asked) }),
       steps: withoutRepeated(earlier?.steps ?? [], steps),
@@ -184,6 +201,15 @@ export class PodJournal {
       ...(holds && { holds }),
       ...(resizes.length > 0 && { resizes }),
     }));
+  }
+
+  /**
+   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the one that was removed: its containers are
+   * gone with it. Rejects with JOURNAL_UNAVAILABLE.
+   */
+  async move(removed: string, newest: PodDescription): Promise<void> {
+    this.unanswered.forget(removed);
+    await this.#change(identityOf(newest), (record) => record);
   }
 
   /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
@@ -274,6 +300,8 @@ const withoutRepeated = (earlier: readonly Step[], steps: readonly Step[]): read
   ...earlier,
   ...steps.filter((step) => !earlier.some((other) => isDeepStrictEqual(other, step))),
 ];
+
+const isUnfinished = ({ transaction, holds }: PodRecord): boolean => transaction !== undefined || holds !== undefined;
 
 const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
   transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;

@@ -6,7 +6,7 @@ import * as z from 'zod/mini';
 import { en } from 'zod/locales';
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import type { PreviousHigh } from '../../cgroups/index.ts';
-import { cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
+import { MiB, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
 import {
   type RequestedVolume,
   type VolumeRecord,
@@ -25,7 +25,7 @@ export const RECORD_VERSION = 4;
 const OLDEST_VERSION = 3;
 
 /** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
-export const MAX_RECORD_BYTES = 1024 * 1024;
+export const MAX_RECORD_BYTES = MiB;
 
 /** isUnmarked: written by 0.1.0. */
 export type { PreviousHigh } from '../../cgroups/index.ts';

@@ -1,11 +1,11 @@
-import { type FileHandle, readFile, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Slots } from '../../cgroups/index.ts';
 import { ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import { Availability, type Readiness, unavailable } from './availability.ts';
+import { ANSWER_MS, Availability, type Readiness, unavailable } from './availability.ts';
 import { recordFile } from './file-names.ts';
-import { LateChange, inTime } from './late-change.ts';
+import { LONGEST_CHANGE_MS, LateChange, type RequestedChange, atMost, inTime } from './late-change.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
 import { type LoadedRecord, RecordLoader } from './loader.ts';
 import { type ReadFile, RecordReader } from './reader.ts';
@@ -19,6 +19,8 @@ const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
 /** On a disk that hangs, each change blocks a thread of libuv's pool, and the other threads have to serve all other reads. */
 const MAX_CONCURRENT_CHANGES = 2;
+/** How long the start waits for the records, in milliseconds. With the first check before it, as long as a caller waits for a change. */
+const LONGEST_READ_MS = LONGEST_CHANGE_MS - ANSWER_MS;
 
 export interface JournalOptions {
   /** The id of this boot; read from the kernel when absent. */
@@ -38,9 +40,10 @@ type Removal = 'durable' | 'this-boot';
 type Content = { readonly record: Buffer } | { readonly removed: Removal };
 
 /** A change of a file that waits for an earlier change of the same file. */
-interface QueuedChange {
+interface QueuedChange extends RequestedChange {
   content: Content;
   done: Promise<void>;
+  startedAt: number | undefined;
 }
 
 /**
@@ -65,8 +68,12 @@ export class Journal {
   readonly #unwritten = new Map<string, Buffer>();
   #bootId: string | undefined;
   readonly #clock: Clock;
-  /** Set when the folder could not be read: its records are not known, so none may be written. */
+  /** When the disk has last ended a change, also one that failed. */
+  #lastEnd = -Infinity;
+  /** Set when the folder could not be read, or not in time: its records are not known, so none may be written. */
   #unloaded: { readonly cause: unknown } | undefined;
+  /** The read of all records that runs. */
+  #loading: Promise<LoadedRecord[] | undefined> | undefined;
   #onLate: (records: readonly LoadedRecord[]) => void = () => undefined;
 
   private constructor(folder: string, options: JournalOptions) {
@@ -84,10 +91,13 @@ export class Journal {
     this.#loader = new RecordLoader({ folder, reader, withheld: this.#withheld, lock: this.#lock });
   }
 
-  /** Does not reject for an unusable folder: {@link readiness} and every write report the fault. */
+  /**
+   * Does not reject for an unusable folder: {@link readiness} and every write report the fault. Waits at most {@link ANSWER_MS} for a
+   * disk that hangs.
+   */
   static async open(folder: string, options: JournalOptions = {}): Promise<Journal> {
     const journal = new Journal(folder, options);
-    await journal.check();
+    await journal.#availability.firstCheck();
     return journal;
   }
 
@@ -101,7 +111,7 @@ export class Journal {
     return this.#availability.readinessNow();
   }
 
-  /** Calls `listener` with records that were withheld before. */
+  /** Calls `listener` with records that were withheld before, in the moment from which they may be changed. */
   onLate(listener: (records: readonly LoadedRecord[]) => void): void {
     this.#onLate = listener;
   }
@@ -124,7 +134,7 @@ export class Journal {
       const bootId = await this.#readBootId();
       // Before the probe: a full disk can be read.
       await this.#retryReads(bootId);
-      await this.#lock.run(PROBE.file, () => this.#change(() => probe(file)));
+      await this.#lock.run(PROBE.file, () => this.#change(() => this.#probe(file)));
       const retries = [...this.#unremoved, ...this.#unwritten.keys()].map((podUid) => this.#retry(podUid));
       // One file that cannot be changed does not keep the others from the disk.
       await Promise.allSettled(retries);
@@ -138,11 +148,13 @@ export class Journal {
   }
 
   async #retryReads(bootId: string): Promise<void> {
-    const late = this.#unloaded === undefined ? await this.#loader.withheld(bootId) : await this.load();
-    if (this.#unloaded !== undefined) throw this.#unloaded.cause;
-    if (late.length === 0) return;
-    this.#log.info({ records: late.length }, 'journal records read that were withheld before');
-    this.#onLate(late);
+    if (this.#unloaded === undefined)
+      this.#logLate(await this.#loader.withheld(bootId, (record) => this.#onLate([record])));
+    else if ((await this.#loadOnce()) === undefined) throw this.#unloaded.cause;
+  }
+
+  #logLate(records: number): void {
+    if (records > 0) this.#log.info({ records }, 'journal records read that were withheld before');
   }
 
   async #readBootId(): Promise<string> {
@@ -193,9 +205,9 @@ export class Journal {
   }
 
   /** Waits for a change, but not for a disk that hangs: the caller holds the lock of its pod. */
-  async #inTime(podUid: string, change: Promise<void>): Promise<void> {
+  async #inTime(podUid: string, change: RequestedChange): Promise<void> {
     try {
-      await inTime(change, this.#clock);
+      await inTime(change, () => this.#lastEnd, this.#clock);
     } catch (error) {
       if (!(error instanceof LateChange)) throw error;
       throw this.#availability.setUnavailable(error, join(this.folder, recordFile(podUid)), podUid);
@@ -207,30 +219,26 @@ export class Journal {
     return this.#withheld.names().length > 0 || this.#unwritten.size > 0 || this.#unremoved.size > 0;
   }
 
-  #put(podUid: string, content: Content): Promise<void> {
+  #put(podUid: string, content: Content): RequestedChange {
     const name = recordFile(podUid);
     const waiting = this.#next.get(name);
     if (waiting !== undefined) {
       waiting.content = content;
-      return waiting.done;
+      return waiting;
     }
-    const change: QueuedChange = { content, done: Promise.resolve() };
+    const change: QueuedChange = { content, done: Promise.resolve(), startedAt: undefined };
     // Set before the lock is requested, which may run the change at once.
     this.#next.set(name, change);
     change.done = this.#lock.run(name, () => {
       this.#next.delete(name);
-      return this.#applyContent(podUid, name, change.content);
+      return this.#applyContent(podUid, name, change.content, () => (change.startedAt = this.#clock.now()));
     });
-    return change.done;
+    return change;
   }
 
-  async #applyContent(podUid: string, name: string, content: Content): Promise<void> {
+  async #applyContent(podUid: string, name: string, content: Content, onStart?: () => void): Promise<void> {
     try {
-      await this.#change((folder) =>
-        'record' in content
-          ? replaceFile(this.folder, folder, name, content.record)
-          : removeFile(this.folder, folder, name, content.removed === 'durable'),
-      );
+      await this.#change(() => this.#changeFile(name, content), onStart);
     } catch (error) {
       this.#settled(podUid);
       if ('removed' in content) this.#unremoved.add(podUid);
@@ -242,47 +250,84 @@ export class Journal {
     if ('record' in content) this.#availability.setAvailable();
   }
 
+  #changeFile(name: string, content: Content): Promise<void> {
+    if ('record' in content)
+      return this.#stateFolder.use((folder) => replaceFile(this.folder, folder, name, content.record));
+    // Only a sync needs the open folder. It is verified in the thread pool, which takes longer than the removal itself.
+    if (content.removed === 'this-boot') return removeFile(this.folder, undefined, name);
+    return this.#stateFolder.use((folder) => removeFile(this.folder, folder, name));
+  }
+
   #settled(podUid: string): void {
     this.#unremoved.delete(podUid);
     this.#unwritten.delete(podUid);
   }
 
-  #change(change: (folder: FileHandle) => Promise<void>): Promise<void> {
-    return this.#slots.run(async () => change(await this.#stateFolder.opened()));
+  #change(change: () => Promise<void>, onStart?: () => void): Promise<void> {
+    return this.#slots.run(async () => {
+      onStart?.();
+      try {
+        await change();
+      } finally {
+        this.#lastEnd = this.#clock.now();
+      }
+    });
+  }
+
+  async #probe(file: string): Promise<void> {
+    await this.#stateFolder.check();
+    try {
+      await writeThrough(file, PROBE.content);
+    } finally {
+      await rm(file, { force: true });
+    }
   }
 
   /**
    * Returns all readable records; of those of an earlier boot only volumes and deferred requests. Bad records are moved aside as
    * `<name>.bad`, and temporary files that a crash left behind are removed. Records of a newer shim, and those that the disk does not
-   * return, stay as they are and are read-only ({@link refusal}). Never rejects: without a usable folder it returns none,
-   * {@link readiness} has the reason, and nothing is written until {@link check} can read it. May be called at any time.
+   * return, stay as they are and are read-only ({@link refusal}). Never rejects: without a usable folder, or when the disk takes longer
+   * than {@link LONGEST_READ_MS}, it returns none, {@link readiness} has the reason, and nothing is written until the records are read,
+   * which {@link onLate} reports. May be called at any time.
    */
   async load(): Promise<LoadedRecord[]> {
     try {
+      return (await atMost(LONGEST_READ_MS, this.#loadOnce(), this.#clock)) ?? [];
+    } catch (error) {
+      this.#unloaded = { cause: error };
+      this.#availability.setUnavailable(error, this.folder);
+      return [];
+    }
+  }
+
+  /** All callers share one read: on a disk that hangs it does not return. */
+  #loadOnce(): Promise<LoadedRecord[] | undefined> {
+    return (this.#loading ??= this.#loadAll().finally(() => (this.#loading = undefined)));
+  }
+
+  /** Returns undefined when the folder cannot be read. Never rejects. */
+  async #loadAll(): Promise<LoadedRecord[] | undefined> {
+    try {
       const bootId = await this.#readBootId();
-      await this.#stateFolder.opened();
+      await this.#stateFolder.check();
       const loaded = await this.#loader.all(bootId);
+      const isLate = this.#unloaded !== undefined;
       this.#unloaded = undefined;
+      // Without a pause before this: a write would replace a record whose content nobody knows.
+      if (isLate && loaded.length > 0) this.#onLate(loaded);
+      if (isLate) this.#logLate(loaded.length);
       if (this.#hasLeft()) this.#availability.recheckLater();
       return loaded;
     } catch (error) {
       this.#unloaded = { cause: error };
       if (!(error instanceof ShimError)) this.#availability.setUnavailable(error, this.folder);
-      return [];
+      return undefined;
     }
   }
 
-  /** Stops the checks, and closes the folder once its operations have ended. */
+  /** Stops the checks, and closes the folder. Operations that run do not end on a disk that hangs, and are not waited for. */
   async close(): Promise<void> {
     this.#availability.cancelRecheck();
     await this.#stateFolder.close();
-  }
-}
-
-async function probe(file: string): Promise<void> {
-  try {
-    await writeThrough(file, PROBE.content);
-  } finally {
-    await rm(file, { force: true });
   }
 }

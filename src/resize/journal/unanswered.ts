@@ -10,6 +10,8 @@ import type { ContainerLimits } from '../../sandbox/index.ts';
 export class UnansweredUpdates {
   /** By sandbox id and container id, the updates of one container joined. A pod's are dropped with its record. */
   readonly #pods = new Map<string, Map<string, ContainerStep>>();
+  /** How often a wait for an update has ended without an answer, by sandbox id and container id. */
+  readonly #waits = new Map<string, Map<string, number>>();
 
   /** The runtime has not answered these updates. */
   add(sandboxId: string, steps: readonly Step[]): void {
@@ -36,7 +38,20 @@ export class UnansweredUpdates {
   settled(sandboxId: string, id: string): void {
     const updates = this.#pods.get(sandboxId);
     updates?.delete(id);
-    if (updates?.size === 0) this.#pods.delete(sandboxId);
+    this.#waits.get(sandboxId)?.delete(id);
+    if (updates?.size === 0) this.forget(sandboxId);
+  }
+
+  /** A wait for an update of a container has ended without an answer. */
+  waited(sandboxId: string, id: string): void {
+    const waits = this.#waits.get(sandboxId) ?? new Map<string, number>();
+    waits.set(id, this.waitsFor(sandboxId, id) + 1);
+    this.#waits.set(sandboxId, waits);
+  }
+
+  /** Returns how often a wait for an update of a container has ended without an answer. */
+  waitsFor(sandboxId: string, id: string): number {
+    return this.#waits.get(sandboxId)?.get(id) ?? 0;
   }
 
   of(sandboxId: string): readonly ContainerStep[] {
@@ -45,6 +60,7 @@ export class UnansweredUpdates {
 
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
+    this.#waits.delete(sandboxId);
   }
 
   /**

@@ -1,6 +1,6 @@
 /** Quantities of CPU and memory: read as Kubernetes writes them, converted to what the kernel takes, and formatted. Pure. */
 import { DEFAULT_CPU_PERIOD, MAX_CPU_QUOTA, MIN_MEMORY_LIMIT } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type ShimError, invalidValue } from '../../core/errors/index.ts';
 import {
   type Bytes,
   type CpuMax,
@@ -48,7 +48,7 @@ export const cpuMaxOf = (limit: Limit<MilliCpu>): CpuMax => ({
 });
 
 /** Formats a CPU limit: `500m`, `2` or `max`; in millionths of a CPU, rounded up, where thousandths are not exact. */
-export function formatCpuMax({ quota, period }: CpuMax): string {
+export function formatCpuLimit({ quota, period }: CpuMax): string {
   if (quota === 'max') return 'max';
   const milli = exactMilliCpu(quota, period);
   return Number.isInteger(milli) ? formatMilli(milli) : `${Math.ceil(exactMilliCpu(quota * 1000, period))}u`;
@@ -85,9 +85,6 @@ function number<Value extends number>(
   return value === 0 ? undefined : value;
 }
 
-/** Returns an INVALID_VALUE error with the path of the field and the value, cut to 64 characters. */
-export function invalid(field: string, value: string, why: string): ShimError {
-  const asked = value.length > 64 ? `${value.slice(0, 64)}...` : value;
-  const message = `${field}: ${JSON.stringify(asked)}: ${why}`;
-  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { field, asked });
-}
+/** Returns an INVALID_VALUE error of a request of the resize API, with the path of the field. */
+export const invalid = (field: string, value: string, why: string): ShimError =>
+  invalidValue(field, value, why, { field });

@@ -1,8 +1,5 @@
 import { isSameLimit } from '../../cgroups/index.ts';
-import { type Bytes, type CpuMax, type Limit, bytes } from '../../core/quantities/index.ts';
-
-/** The page size of most machines, in bytes. With larger pages a limit may seem changed when it is not: one needless write. */
-export const PAGE = bytes(4096);
+import { type Bytes, type CpuMax, type Limit, PAGE_SIZE } from '../../core/quantities/index.ts';
 
 /** Returns a negative number, 0 or a positive number when `a` is lower than, equal to or higher than `b`. */
 export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
@@ -21,7 +18,7 @@ export const compareCpu = (a: CpuMax, b: CpuMax): number => rateOf(a) - rateOf(b
 const rateOf = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
 
 /** Whether the kernel has `found` after `asked` is written: it rounds a limit down to whole pages. */
-export const sameMemory = (found: Limit<Bytes>, asked: Limit<Bytes>): boolean => isSameLimit(asked, found, PAGE);
+export const sameMemory = (found: Limit<Bytes>, asked: Limit<Bytes>): boolean => isSameLimit(asked, found, PAGE_SIZE);
 
 /** Whether two CPU limits are equal. Without a quota, the period does not matter. */
 export const sameCpu = (a: CpuMax, b: CpuMax): boolean =>

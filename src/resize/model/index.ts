@@ -2,7 +2,7 @@
 export {
   amountTexts,
   cpuMaxOf,
-  formatCpuMax,
+  formatCpuLimit,
   formatMemory,
   formatMilli,
   formatShares,
@@ -12,10 +12,11 @@ export {
   readMemoryLimit,
   readMemoryRequest,
 } from './amounts.ts';
-export { PAGE, compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
+export { compareCpu, compareLimits, sameCpu, sameMemory } from './compare.ts';
 export { absolute, directionOf, knownOf } from './direction.ts';
-export { backendFailure, explained, failureOf, fitsLater, passes } from './failures.ts';
-export type { KnownValues, PodLimits } from './known-values.ts';
+export { backendFailure, explained, failureOf, fitsLater, lateError, passes, waitsForRecovery } from './failures.ts';
+export type { Explanation } from './failures.ts';
+export type { KnownLimits, KnownValues, PodLimits } from './known-values.ts';
 export { policyText } from './policy-text.ts';
 export { memoryRequestIn } from './resize-request.ts';
 export type {
@@ -31,5 +32,5 @@ export { describeStep } from './step.ts';
 export type { Change, ContainerStep, Step, StepRecord } from './step.ts';
 export { stateAfter } from './target.ts';
 export type { PodTarget, UnifiedChange } from './target.ts';
-export { joinedChanges, requestedChanges, stepChanges } from './value-changes.ts';
+export { joinedChanges, memoryRequestChanges, requestedChanges, stepChanges } from './value-changes.ts';
 export type { ContainerName, ValueChange } from './value-changes.ts';

@@ -34,6 +34,8 @@ export interface ResizeOptions {
   readonly dryRun: boolean;
   /** Deadline, in milliseconds of the steady clock. A transaction that is unfinished then is rolled back. */
   readonly deadline: number;
+  /** Whether the request is repeated later if its containers do not run. Otherwise the runtime stores the values for them. */
+  readonly waits?: boolean;
   /**
    * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all values are
    * still desired. Throws SUPERSEDED when none is left.
@@ -47,6 +49,8 @@ export interface ResizeOptions {
   readonly onRoomFreed?: () => void;
   /** Called when it is known what the request changes, and again when its steps are. Must not throw. */
   readonly onChanges?: (changes: readonly ValueChange[]) => void;
+  /** Called when the resize fails, and something of it is left to roll back. Must not throw. */
+  readonly onLeftUnfinished?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: (record: StepRecord) => void;
 }

@@ -1,6 +1,6 @@
 import type { Bytes } from '../../core/quantities/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { formatCpuMax, formatMemory, formatShares } from './amounts.ts';
+import { formatCpuLimit, formatMemory, formatShares } from './amounts.ts';
 import type { KnownValues, PodLimits } from './known-values.ts';
 import { policyText } from './policy-text.ts';
 import type { ContainerStep, Step } from './step.ts';
@@ -16,7 +16,7 @@ export interface ValueChange {
 /** Returns the name of a container by its id. */
 export type ContainerName = (containerId: string) => string;
 
-/** Returns what a request changes, from the desired values and the present ones. */
+/** Returns what a request changes, from the desired values and the present ones, without {@link memoryRequestChanges}. */
 export function requestedChanges(
   desired: KnownValues<VolumePolicy>,
   now: KnownValues<Bytes>,
@@ -35,6 +35,25 @@ export function requestedChanges(
   ].filter(isChange);
 }
 
+/** Returns the memory requests that a request changes. No step sets them: they are in no cgroup. */
+export function memoryRequestChanges(
+  desired: KnownValues<unknown>,
+  now: KnownValues<unknown>,
+  nameOf: ContainerName,
+): readonly ValueChange[] {
+  const all = [
+    ['pod', desired.pod, now.pod] as const,
+    ...[...(desired.containers ?? [])].map(
+      ([id, limits]) => [`container ${nameOf(id)}`, limits, now.containers?.get(id)] as const,
+    ),
+  ];
+  return all.flatMap(([what, { memoryRequest: to } = {}, { memoryRequest: from } = {}]) =>
+    to === undefined || to === from
+      ? []
+      : [change(`${what} memory request`, from === undefined ? '' : formatMemory(from), formatMemory(to))],
+  );
+}
+
 /** Returns what the steps of a transaction change. The caller's own call has to be replaced by what it changes. */
 export const stepChanges = (steps: readonly Step[], nameOf: ContainerName): readonly ValueChange[] =>
   steps.flatMap((step) => changesOfStep(step, nameOf)).filter(isChange);
@@ -51,7 +70,7 @@ const isChange = ({ from, to }: ValueChange): boolean => from !== to;
 
 const amounts = (limits: PodLimits): readonly (readonly [name: string, text: string])[] => [
   ...(limits.memory === undefined ? [] : [['memory', formatMemory(limits.memory)] as const]),
-  ...(limits.cpu === undefined ? [] : [['cpu', formatCpuMax(limits.cpu)] as const]),
+  ...(limits.cpu === undefined ? [] : [['cpu', formatCpuLimit(limits.cpu)] as const]),
   ...(limits.shares === undefined ? [] : [['cpu request', formatShares(limits.shares)] as const]),
   ...(limits.weight === undefined ? [] : [['cpu weight', String(limits.weight)] as const]),
 ];
@@ -68,7 +87,7 @@ function changesOfStep(step: Step, nameOf: ContainerName): ValueChange[] {
     case 'pod-memory':
       return [change('pod memory', formatMemory(step.from), formatMemory(step.to))];
     case 'pod-cpu':
-      return [change('pod cpu', formatCpuMax(step.from), formatCpuMax(step.to))];
+      return [change('pod cpu', formatCpuLimit(step.from), formatCpuLimit(step.to))];
     case 'pod-weight':
       return [change('pod cpu weight', String(step.from), String(step.to))];
     case 'pod-unified':
@@ -83,7 +102,7 @@ function changesOfStep(step: Step, nameOf: ContainerName): ValueChange[] {
 function changesOfContainer(what: string, { memory, cpu, shares, swap, settings = {} }: ContainerStep): ValueChange[] {
   return [
     ...(memory === undefined ? [] : [change(`${what} memory`, formatMemory(memory.from), formatMemory(memory.to))]),
-    ...(cpu === undefined ? [] : [change(`${what} cpu`, formatCpuMax(cpu.from), formatCpuMax(cpu.to))]),
+    ...(cpu === undefined ? [] : [change(`${what} cpu`, formatCpuLimit(cpu.from), formatCpuLimit(cpu.to))]),
     ...(shares === undefined
       ? []
       : [change(`${what} cpu request`, formatShares(shares.from), formatShares(shares.to))]),

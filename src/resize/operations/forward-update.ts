@@ -1,6 +1,6 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
-import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
+import { type PodDescription, isNeverSent, isUnanswered } from '../../runtime/index.ts';
 import type { ContainerStep } from '../model/index.ts';
 import {
   type ContainerLimits,
@@ -21,13 +21,13 @@ import {
 import { restoreAndLog } from './restore-and-log.ts';
 import { derivedPodLimits } from '../values/index.ts';
 
-/** A caller's update of a running container. */
-export interface CallersUpdate {
+/** An update of a running container that is forwarded to the runtime. */
+export interface ForwardedUpdate {
   readonly cgroup: CgroupPath;
   /** The values to restore when the update fails; undefined where none were read. */
   readonly before: LiveContainer | undefined;
   /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
-  readonly asked: ContainerStep | undefined;
+  readonly changes: ContainerStep | undefined;
   /** Whether an update without an answer is left to the recovery of its pod: it may still arrive. */
   readonly isRecovered?: boolean;
 }
@@ -46,36 +46,42 @@ export interface Forwarded {
 export async function forwardUpdate(
   parts: RestoreLimitsParts,
   pod: PodDescription,
-  { cgroup, before, asked, isRecovered = false }: CallersUpdate,
+  { cgroup, before, changes, isRecovered = false }: ForwardedUpdate,
   forward: () => Promise<Buffer>,
   onHigh: OnHigh | undefined,
 ): Promise<Forwarded> {
   try {
     const response = await forward();
-    if (asked === undefined) return { response };
-    const { files, limits } = verifyUpdate(parts, pod, cgroup, withoutUnchanged(asked));
-    const fields = { pod: pod.sandboxId, container: asked.id, files: files.join(', ') };
+    if (changes === undefined) return { response };
+    const { files, limits } = verifyUpdate(parts, pod, cgroup, withoutUnchanged(changes));
+    const fields = { pod: pod.sandboxId, container: changes.id, files: files.join(', ') };
     if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
     return { response, ...(limits && { found: limits }) };
   } catch (error) {
-    const isLeft = isRecovered && isUnanswered(error);
+    const isLeft = isNeverSent(error) || (isRecovered && isUnanswered(error));
     if (before !== undefined && !isLeft) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
     throw error;
   }
 }
 
+/** What an update was to do to the limits of its pod. */
+interface PlannedPod {
+  /** The pod before the update. */
+  readonly before: PodState;
+  /** The pod limits for the requested values, of which those that raise a limit are set. */
+  readonly planned: Limits;
+  /** Bounds pod limits that are derived for these limits of a container. */
+  readonly bound: (derived: Limits, container: ContainerLimits) => Limits;
+}
+
 /**
  * Sets the pod limits that go with what the kernel has for a container, where the runtime has chosen other limits than the requested
  * ones. Never rejects: the caller's update is applied.
- *
- * @param before the pod before the update
- * @param planned the pod limits for the requested values, of which those that raise a limit are set
  */
 export async function followKernel(
   parts: PerformParts,
   pod: PodDescription,
-  before: PodState,
-  planned: Limits,
+  { before, planned, bound }: PlannedPod,
   container: ContainerLimits,
 ): Promise<void> {
   try {
@@ -85,7 +91,7 @@ export async function followKernel(
       ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
       ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
     };
-    const target = { ...raised, ...(await derivedPodLimits(parts, pod, before, [container])) };
+    const target = { ...raised, ...bound(await derivedPodLimits(parts, pod, before, [container]), container) };
     await perform(parts, pod, now, { ...target, call: 'none', volumes: new Map() });
   } catch (error) {
     const fields = { pod: pod.sandboxId, container: container.id, error: messageOf(error) };

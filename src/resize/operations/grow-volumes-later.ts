@@ -6,6 +6,7 @@ import {
   type Registry,
   hasPodCgroup,
   identityOf,
+  lockKeyOf,
   limitsByName,
   readDeclaredPod,
   readVolumes,
@@ -48,7 +49,8 @@ export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescr
   if (isFinal) return;
   const timer = setTimeout(() => {
     parts.growthTimers.delete(pod.sandboxId);
-    void applyVolumeSizes(parts, pod);
+    // An update that holds the pod's lock meanwhile starts the time again.
+    void applyVolumeSizes(parts, pod, () => !parts.growthTimers.has(pod.sandboxId));
   }, GROW_DELAY_MS);
   timer.unref();
   parts.growthTimers.set(pod.sandboxId, timer);
@@ -57,19 +59,25 @@ export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescr
 /**
  * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's next update
  * reads the volumes again.
+ * @param isDue whether they are still to be set, asked under the pod's lock
  */
-export async function applyVolumeSizes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
+export async function applyVolumeSizes(
+  parts: VolumeSizeParts,
+  pod: PodDescription,
+  isDue: () => boolean = () => true,
+): Promise<void> {
   // A pod without a cgroup of its own has no limit to derive a size from.
   if (!hasPodCgroup(pod)) return;
   try {
-    await resizeVolumes(parts, pod);
+    await resizeVolumes(parts, pod, isDue);
   } catch (error) {
     parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
   }
 }
 
-function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription): Promise<void> {
-  return parts.lock.run(pod.sandboxId, async () => {
+function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription, isDue: () => boolean): Promise<void> {
+  return parts.lock.run(lockKeyOf(pod), async () => {
+    if (!isDue()) return;
     await tryRecoverPod(parts, pod);
     const { policies } = parts;
     const volumes = readVolumes(parts.volumes, pod);

@@ -1,6 +1,5 @@
 /** What a CRI or API call does: update a container, update a pod's own values, resize a pod, raise the limit for a restart. */
-export { raisePodForRestart } from './raise-pod-limit.ts';
-export type { AdmitRestartParts } from './raise-pod-limit.ts';
+export { type AdmitRestartParts, raisePodForRestart } from './pod-limit/index.ts';
 export { applyVolumeSizes } from './grow-volumes-later.ts';
 export type { PodLifecycleParts } from './pod-lifecycle.ts';
 export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';

@@ -9,13 +9,14 @@ import { cpuShares } from '../../core/quantities/index.ts';
 import type { ContainerStepParts } from '../execute/index.ts';
 import {
   type FailOpen,
+  type KnownContainer,
   type LiveContainer,
   containerCgroup,
   readContainer,
   settingsIn,
   withExactQuota,
 } from '../../sandbox/index.ts';
-import type { ContainerStep } from '../model/index.ts';
+import { type ContainerStep, lateError } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { forwardUpdate } from './forward-update.ts';
 import { restoreAndLog } from './restore-and-log.ts';
@@ -27,38 +28,46 @@ export interface PassThroughUpdateParts extends ContainerStepParts {
   readonly failOpen: FailOpen;
 }
 
+interface PassThroughOptions {
+  readonly report: RequestReport;
+  /** The caller's, in milliseconds by steadyNow; Infinity without one. */
+  readonly deadline: number;
+}
+
 /**
- * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of its pod,
- * but not during another update of the same container. The runtime writes all its stored values with the update, and they may be
- * older than the kernel's: then the kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and
- * rolled back when it fails midway; see {@link forwardUpdate}.
+ * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of
+ * its pod, but not during another update of the same container. For one that sets shares, the caller holds the pod's
+ * lock. The runtime writes all its stored values with the update, and they may be older than the kernel's: then the
+ * kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and rolled back when it
+ * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent then.
  */
 export async function passThroughUpdate(
   parts: PassThroughUpdateParts,
-  containerId: string,
+  { containerId, name }: KnownContainer,
   pod: PodDescription,
   request: LinuxContainerResources | null,
   forward: () => Promise<Buffer>,
-  report: RequestReport,
+  { report, deadline }: PassThroughOptions,
 ): Promise<Buffer> {
-  return parts.calls.run(containerId, async () => {
+  const update = async (): Promise<Buffer> => {
     const known = await valuesNow(parts, containerId, pod, request);
     if (known === undefined) return forward();
-    const { response } = await reported(report, known.asked, () =>
+    const { response } = await reported(report, known.changes, () =>
       forwardUpdate(parts, pod, known, forward, undefined),
     );
     await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
     return response;
-  });
+  };
+  return parts.calls.runBy(containerId, update, deadline, () => lateError(pod, `an update of container ${name}`));
 }
 
 /** Records an update that changes the container's CPU request. Others, such as cpusets, are no resizes. */
 async function reported<Result>(
   report: RequestReport,
-  asked: ContainerStep | undefined,
+  changes: ContainerStep | undefined,
   update: () => Promise<Result>,
 ): Promise<Result> {
-  const { id, shares } = asked ?? {};
+  const { id, shares } = changes ?? {};
   if (id === undefined || shares === undefined || shares.from === shares.to) return update();
   report.begins([{ kind: 'container', id, shares }]);
   try {
@@ -91,7 +100,7 @@ async function valuesNow(
   containerId: string,
   pod: PodDescription,
   request: LinuxContainerResources | null,
-): Promise<{ cgroup: CgroupPath; before: LiveContainer; asked: ContainerStep | undefined } | undefined> {
+): Promise<{ cgroup: CgroupPath; before: LiveContainer; changes: ContainerStep | undefined } | undefined> {
   try {
     const container = await parts.registry.describeContainer(containerId);
     if (container?.state !== ContainerState.RUNNING) return undefined;
@@ -105,7 +114,7 @@ async function valuesNow(
     const shares = stored > 0n && asked > 0n && { before: cpuShares(Number(stored)), after: cpuShares(Number(asked)) };
     const before = { ...now, ...others.before, ...(shares && { shares: shares.before }) };
     const after = { id: now.id, ...others.after, ...(shares && { shares: shares.after }) };
-    return { cgroup, before, asked: containerChanges(before, after) };
+    return { cgroup, before, changes: containerChanges(before, after) };
   } catch (error) {
     // Forwarded a moment later, the update would write stored limits that nothing restores.
     if (isNotServing(error)) throw error;

@@ -1,19 +1,32 @@
-import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import { type CpuShares, cpuShares, reportedShares } from '../../core/quantities/index.ts';
-import type { DesiredPod, KnownValues } from '../model/index.ts';
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import {
+  type Backend,
+  type ContainerDescription,
+  ContainerState,
+  type Messages,
+  type PodDescription,
+  SandboxState,
+  isNotFound,
+} from '../../runtime/index.ts';
+import { type Bytes, type CpuShares, cpuShares, reportedShares } from '../../core/quantities/index.ts';
+import { type DesiredPod, type KnownLimits, type KnownValues, type MemoryRequests, knownOf } from '../model/index.ts';
+import {
+  type DeclaredPod,
   type Limits,
   type ListedContainers,
   type PodState,
   type Registry,
   listContainers,
   namedCgroup,
+  podName,
   withExactQuota,
 } from '../../sandbox/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
-/** The containers of a pod, running or not, in the backend's order. */
-interface PodContainers {
+/** The containers of a pod, running or not, in the order of their creation. */
+interface DescribedContainers {
   readonly all: readonly ContainerDescription[];
   readonly listed: ListedContainers;
 }
@@ -22,7 +35,7 @@ interface PodContainers {
 export async function describeContainers(
   parts: { readonly registry: Registry; readonly backend: Backend },
   pod: PodDescription,
-): Promise<PodContainers> {
+): Promise<DescribedContainers> {
   const { registry } = parts;
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
@@ -35,9 +48,146 @@ export async function describeContainers(
       container === undefined ? [] : [[container.containerId, container]],
     ),
   );
-  // In the backend's order: the last container of a name is the current one.
-  return { all: listed.flatMap(({ id }) => byId.get(id) ?? []), listed };
+  // The backend lists them in any order. The last container of a name is the current one.
+  const inOrder = listed.toSorted((one, other) => Number(one.created_at - other.created_at));
+  return { all: inOrder.flatMap(({ id }) => byId.get(id) ?? []), listed };
 }
+
+/** Throws POD_ENDED for a pod that has ended for good: kubelet starts no container of it again, and drops its resizes. */
+export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): void {
+  if (hasEnded !== true) return;
+  throw new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.POD_ENDED,
+    `pod ${podName(pod)}: it has ended (phase Succeeded or Failed), and none of its containers starts again`,
+    { pod: pod.metadata.uid },
+  );
+}
+
+/**
+ * KEP-1287: only containers that run are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. No container of it runs again:
+ * kubelet creates all of them in another sandbox, and values that the runtime stores for the ended ones have no effect. Throws
+ * UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only if no container runs.
+ * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end, counts as ended, too
+ */
+export async function assertSandboxRuns(
+  { backend }: { readonly backend: Backend },
+  pod: PodDescription,
+  containers: readonly Pick<ContainerDescription, 'state'>[],
+  waits = false,
+): Promise<void> {
+  if (!waits && containers.some(({ state }) => state === ContainerState.RUNNING)) return;
+  const { sandboxId } = pod;
+  const { status } = await sandboxStatus(backend, pod);
+  if (status?.state !== SandboxState.NOTREADY) return;
+  throw new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.SANDBOX_ENDED,
+    `pod ${podName(pod)}: its sandbox ${sandboxId} has ended, and its containers with it: kubelet creates another one, ` +
+      'unless the pod has ended',
+    { pod: pod.metadata.uid, found: sandboxId },
+  );
+}
+
+/** Throws UNKNOWN_POD for a sandbox that was removed since the pod was looked up. */
+async function sandboxStatus(backend: Backend, pod: PodDescription): Promise<Messages['PodSandboxStatusResponse']> {
+  const { sandboxId } = pod;
+  try {
+    return await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    const message = `pod ${podName(pod)}: its sandbox ${sandboxId} was removed`;
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: sandboxId }, { cause: error });
+  }
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER unless these containers, which have no cgroup, run nevertheless: then they never have
+ * one, as with Kata Containers, and the update says so. kubelet creates others for those that have ended, also while a
+ * sandbox is stopped, which is the last to end; and the runtime ignores values for a container that is being started.
+ * So values that it stores for them would have no effect.
+ */
+export async function assertRunning(
+  { procRoot = '/proc' }: { readonly procRoot?: string },
+  pod: PodDescription,
+  withoutCgroup: readonly ContainerDescription[],
+): Promise<void> {
+  const waiting: string[] = [];
+  for (const { name, state, pid } of withoutCgroup)
+    if (state !== ContainerState.RUNNING || !(await isThere(join(procRoot, String(pid))))) waiting.push(name);
+  if (waiting.length > 0) throw notRunning(pod, waiting);
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, and have a cgroup, or a
+ * client has called StartContainer and has no answer. They start with the values from before, which the runtime reads before it creates
+ * the cgroup: containerd either only stores an update until the start has ended, or does not answer it until then.
+ */
+export function assertNotStarting(pod: PodDescription, starting: readonly string[]): void {
+  if (starting.length === 0) return;
+  const verb = starting.length === 1 ? 'is' : 'are';
+  throw noneRuns(pod, `${starting.join(', ')} ${verb} being started: repeat the request when the start has ended`);
+}
+
+/**
+ * Returns the containers that run, or that kubelet may start again. KEP-1287: a container that has ended does not delay the resize of
+ * those that run. An exit code alone tells nothing: only the declared policy says what kubelet does (kubelet
+ * pkg/kubelet/container/helpers.go, ShouldContainerBeRestarted).
+ */
+export const mayRunAgain = (
+  { containers }: DeclaredPod,
+  described: readonly ContainerDescription[],
+): readonly ContainerDescription[] =>
+  described.filter(({ containerId, state, exitCode }) => {
+    const policy = containers.find(({ id }) => id === containerId)?.restartPolicy;
+    return state !== ContainerState.EXITED || !(policy === 'Never' || (policy === 'OnFailure' && exitCode === 0));
+  });
+
+/**
+ * Throws NO_RUNNING_CONTAINER if one of these containers has ended, and what was set for it has no effect. A backend that cannot be asked
+ * does not make a resize that was carried out a failure.
+ */
+export async function assertStillRunning(
+  { registry }: { readonly registry: Registry },
+  pod: PodDescription,
+  containerIds: readonly string[],
+): Promise<void> {
+  const ended: string[] = [];
+  for (const id of containerIds) {
+    const container = await registry.describeContainer(id).catch(() => 'unknown' as const);
+    if (container !== 'unknown' && container?.state !== ContainerState.RUNNING) ended.push(container?.name ?? id);
+  }
+  if (ended.length > 0) throw notRunning(pod, ended);
+}
+
+function notRunning(pod: PodDescription, names: readonly string[]): ShimError {
+  return noneRuns(
+    pod,
+    `${names.join(', ')} ${names.length === 1 ? 'does' : 'do'} not run: the resize waits for the next start`,
+  );
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER for containers that the pod declares and that kubelet has not created yet: a pod with init containers gets
+ * the others when these have ended.
+ */
+export function assertCreated(pod: PodDescription, uncreated: readonly string[], waits: boolean): void {
+  if (uncreated.length === 0) return;
+  const [verb, whose] = uncreated.length === 1 ? ['has', 'its'] : ['have', 'their'];
+  const then = waits ? `: the resize waits for ${whose} start` : '';
+  throw noneRuns(pod, `${uncreated.join(', ')} ${verb} not been created yet${then}`);
+}
+
+const noneRuns = (pod: PodDescription, why: string): ShimError =>
+  new ShimError(Code.FAILED_PRECONDITION, Reason.NO_RUNNING_CONTAINER, `pod ${podName(pod)}: ${why}`, {
+    pod: pod.metadata.uid,
+  });
+
+const isThere = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );
 
 /** Returns for each name the running container, otherwise the last one created. */
 export function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
@@ -48,16 +198,49 @@ export function byName(containers: readonly ContainerDescription[]): ReadonlyMap
   return known;
 }
 
+type Described = ReadonlyMap<string, ContainerDescription>;
+/** Returns the id of a container by its name. */
+type ContainerId = (name: string) => string | undefined;
+
 /** Returns the desired values with containers by id. Unknown names are omitted. */
-export function desiredValues(
-  { pod, containers, volumes }: DesiredPod,
-  described: ReadonlyMap<string, ContainerDescription>,
+export const desiredValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
+  valuesById(asked, (name) => described.get(name)?.containerId);
+
+/** Returns the desired values for the history: a container that kubelet has not created yet has its name in place of an id. */
+export const askedValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
+  valuesById(asked, (name) => described.get(name)?.containerId ?? name);
+
+/** Returns the values of a pod before a resize, with the memory requests that earlier ones have set. */
+export const knownBefore = (
+  { earlierMemoryRequests }: DesiredPod,
+  described: Described,
+  read: PodState,
+): KnownValues<Bytes> =>
+  withMemoryRequests(knownOf(read), earlierMemoryRequests, (name) => described.get(name)?.containerId ?? name);
+
+function valuesById(
+  { pod, containers, volumes, memoryRequests }: DesiredPod,
+  idOf: ContainerId,
 ): KnownValues<VolumePolicy> {
   const byId = [...containers].flatMap(([name, limits]): [string, Limits][] => {
-    const id = described.get(name)?.containerId;
+    const id = idOf(name);
     return id === undefined ? [] : [[id, limits]];
   });
-  return { pod, containers: new Map(byId), volumes };
+  return withMemoryRequests({ pod, containers: new Map(byId), volumes }, memoryRequests, idOf);
+}
+
+function withMemoryRequests<Size>(
+  { pod, containers, ...values }: KnownValues<Size>,
+  requests: MemoryRequests | undefined,
+  idOf: ContainerId,
+): KnownValues<Size> {
+  const all = new Map<string, KnownLimits>(containers);
+  for (const [name, memoryRequest] of Object.entries(requests?.containers ?? {})) {
+    const id = idOf(name);
+    if (id !== undefined) all.set(id, { ...all.get(id), memoryRequest });
+  }
+  const memoryRequest = requests?.pod;
+  return { ...values, pod: { ...pod, ...(memoryRequest !== undefined && { memoryRequest }) }, containers: all };
 }
 
 /** Shares by container id, as the runtime stores them: the kernel has only a weight. */

@@ -4,7 +4,7 @@ import type { Log } from '../../observe/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Bytes } from '../../core/quantities/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { hasPodCgroup, podCgroup, readVolumes } from '../../sandbox/index.ts';
+import { hasPodCgroup, newestSandbox, podCgroup, readVolumes } from '../../sandbox/index.ts';
 import { type DeletedPodsParts, forgetDeleted } from '../execute/index.ts';
 import { type VolumePolicies, observeVolumes } from '../volumes/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
@@ -36,11 +36,17 @@ export function restoreVolumes(
   outcomes.setAllocated(pod.sandboxId, new Map(sizes));
 }
 
-/** Deletes the journal entry of a removed pod, unless its volumes still exist: another sandbox of the pod may use them. */
+/**
+ * Deletes the journal entry of a removed sandbox, unless the pod's volumes still exist, or its folder and an unfinished transaction:
+ * another sandbox of the pod may use its volumes and its cgroup. If the registry knows another sandbox, the entry goes to the newest one:
+ * kubelet removes an ended sandbox, and the pod continues in the next.
+ */
 export function forgetPodRecord(parts: DeletedPodsParts, pod: PodDescription): void {
-  const { journal, volumes, log } = parts;
+  const { registry, journal, log } = parts;
   const forget = async (): Promise<void> => {
-    if (volumes.ofPod(pod.metadata.uid).length === 0) await journal.forget(pod);
+    const newest = newestSandbox(registry, pod.metadata.uid);
+    if (newest !== undefined) await journal.move(pod.sandboxId, newest);
+    else if (!isLeftToNext(parts, pod)) await journal.forget(pod);
     // Also pods whose volumes still existed when they were removed: kubelet has unmounted them by now.
     await forgetDeleted(parts);
   };
@@ -48,6 +54,9 @@ export function forgetPodRecord(parts: DeletedPodsParts, pod: PodDescription): v
     log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod not deleted');
   });
 }
+
+const isLeftToNext = ({ journal, volumes }: DeletedPodsParts, pod: PodDescription): boolean =>
+  volumes.ofPod(pod.metadata.uid).length > 0 || (journal.isUnfinished(pod) && volumes.hasPodFolder(pod.metadata.uid));
 
 /** Selects the remount method before it is needed, on nodes that have memory-backed volumes, and logs it once. */
 export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
@@ -70,10 +79,11 @@ export function learnPodVolumes(parts: PodLifecycleParts, pod: PodDescription): 
   for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'invalid annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
-    const { memoryMax } = tree.readLimitsNow(podCgroup(pod));
     const mounted = readVolumes(volumes, pod);
-    observeVolumes(parts, pod, mounted, memoryMax);
-    if (mounted.length > 0) prepareRemounts(volumes, log);
+    // Most pods have none, and a start learns all pods of the node.
+    if (mounted.length === 0) return;
+    observeVolumes(parts, pod, mounted, tree.readMemoryMax(podCgroup(pod)));
+    prepareRemounts(volumes, log);
   } catch (error) {
     // The pod may have ended. A later resize reads its volumes.
     log.debug({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes of a new pod not read');

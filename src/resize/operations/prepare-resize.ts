@@ -1,26 +1,31 @@
-import type { CgroupTree } from '../../cgroups/index.ts';
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { PacedStarts } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError, suggestion } from '../../core/errors/index.ts';
 import type { CpuShares } from '../../core/quantities/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
-import type { Backend, ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import {
   type ContainerLimits,
   type DeclarePodParts,
+  type DeclaredPod,
   type Limits,
+  type LiveContainer,
   NO_CPU_LIMIT,
   type PodState,
   type Registry,
-  containerCgroup,
   containerSubject,
+  declarePod,
   limitsByName,
   podCgroup,
   podName,
   podSubject,
   podWeight,
-  readDeclaredPod,
+  readPod,
   readVolumes,
+  storedLimits,
 } from '../../sandbox/index.ts';
 import {
+  assertLimitsFit,
   assertNoRestart,
   assertNotAssigned,
   assertQosClassStays,
@@ -37,7 +42,6 @@ import {
   type PodTarget,
   type ResizeOptions,
   compareLimits,
-  knownOf,
   stateAfter,
 } from '../model/index.ts';
 import {
@@ -46,11 +50,35 @@ import {
   type DeriveSettings,
   memoryQosOf,
   storedStep,
+  withInheritedLimits,
   withStoredValues,
 } from '../values/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
-import { byName, describeContainers, desiredValues, sharesIn, withExactQuotas, withShares } from './pod-containers.ts';
+import {
+  askedValues,
+  assertCreated,
+  assertNotEnded,
+  assertNotStarting,
+  assertRunning,
+  assertSandboxRuns,
+  byName,
+  describeContainers,
+  desiredValues,
+  knownBefore,
+  mayRunAgain,
+  sharesIn,
+  withExactQuotas,
+  withShares,
+} from './pod-containers.ts';
+
+/**
+ * Paces the part of each update and resize before its first change, its record in the journal included. That part takes milliseconds
+ * of the processor, of the runtime and of the disk. When 200 pods are resized at once, the runtime would have nothing to do until all
+ * of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a runtime that hangs delay others, and do not stop
+ * them. No more can wait than calls may run at once (SharedLimits).
+ */
+export const preparations = new PacedStarts(8, 200);
 
 export interface PrepareResizeParts
   extends PerformParts,
@@ -82,34 +110,36 @@ export interface PreparedResize {
 export async function prepareResize(
   parts: PrepareResizeParts,
   pod: PodDescription,
-  desired: DesiredPod,
-  { dryRun }: Pick<ResizeOptions, 'dryRun'>,
+  asked: DesiredPod,
+  { dryRun, waits = false }: Pick<ResizeOptions, 'dryRun' | 'waits'>,
 ): Promise<PreparedResize> {
-  const { policies } = parts;
   const volumes = readVolumes(parts.volumes, pod);
-  assertHasVolumes(pod, volumes, desired.volumes.keys());
-  const { all, listed } = await describeContainers(parts, pod);
-  const containers = byName(all);
-  const wanted = desiredValues(desired, containers);
-  if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, wanted);
-  const read = await readDeclaredPod(parts, pod, volumes, listed);
-  if (!dryRun) parts.outcomes.asks(pod.sandboxId, wanted, knownOf(read));
-  assertPolicyContainers(pod, desired, read, containers);
+  assertHasVolumes(pod, volumes, asked.volumes.keys());
+  const { all, containers, declared } = await readContainers(parts, pod, asked, waits);
+  if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
+  const read = await readPod(parts.tree, pod, volumes, declared);
+  if (!dryRun) parts.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
   observeVolumes(parts, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
+  const desired = withInheritedLimits(exact, asked);
   const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
-  const split = containerTargets(pod, containers, exact, desired, memoryQos.ofContainer);
-  const { state, targets } = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
+  const split = containerTargets(parts, pod, containers, exact, desired, memoryQos.ofContainer);
+  assertNotStarting(pod, split.starting);
+  const along = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
+  const { state, targets, cgroups } = along;
   assertAdmitted(parts, pod, state, desired, containers);
-  for (const target of targets) await assertContainerFits(parts, pod, containers, state, target);
-  const derived = derivedPodShares(pod, state, targets);
+  assertCreated(pod, split.uncreated, waits);
+  if (waits) await assertRunning(parts, pod, mayRunAgain(declared, split.withoutCgroup));
+  for (const target of targets) await assertContainerFits(parts, pod, containers, { state, cgroups }, target);
+  const derived = derivedPodShares(pod, state, [...targets, ...sharesOf(split.stored)]);
   const shares = desired.pod.shares ?? derived?.then;
   const present = derived === undefined ? pod : { ...pod, cpuShares: derived.now };
   const weight = shares === undefined ? undefined : podWeight(present, state.weight, shares);
-  const limits = { ...(await podLimits(parts, pod, state, targets, desired.pod)), ...(weight && { weight }) };
+  const derivedLimits = await podLimits(parts, pod, withCreated(state, targets, split), desired.pod);
+  const limits = { ...derivedLimits, ...(weight && { weight }) };
   const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
-  const sizes = policies.targets(
+  const sizes = parts.policies.targets(
     pod.sandboxId,
     volumes,
     after.memory,
@@ -123,7 +153,36 @@ export async function prepareResize(
   return { state, target, stored: split.stored, shares, dropRequests };
 }
 
-/** Throws the errors of the rules that do not depend on other pods: QoS class, static managers, resizePolicy, swap, cgroups above. */
+interface DeclaredContainers {
+  /** In the order of their creation. */
+  readonly all: readonly ContainerDescription[];
+  readonly containers: ReadonlyMap<string, ContainerDescription>;
+  readonly declared: DeclaredPod;
+}
+
+/** Reads the containers that the pod has and declares. Throws UNKNOWN_CONTAINER, POD_ENDED and SANDBOX_ENDED. */
+async function readContainers(
+  parts: PrepareResizeParts,
+  pod: PodDescription,
+  asked: DesiredPod,
+  waits: boolean,
+): Promise<DeclaredContainers> {
+  const { all, listed } = await describeContainers(parts, pod);
+  const containers = byName(all);
+  const declared = await declarePod(parts, pod, listed);
+  // Also in a sandbox that has ended: a misspelled name must not wait for the next one.
+  if (all.length > 0 || isComplete(declared)) assertKnownNames(pod, asked, declared, containers);
+  assertNotEnded(pod, declared);
+  await assertSandboxRuns(parts, pod, all, waits);
+  // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized either.
+  assertKnownNames(pod, asked, declared, containers);
+  return { all, containers, declared };
+}
+
+/**
+ * Throws the errors of the rules that do not depend on other pods: QoS class, requests, static managers, resizePolicy, swap, cgroups
+ * above.
+ */
 function assertAdmitted(
   parts: Pick<PrepareResizeParts, 'tree' | 'managers'>,
   pod: PodDescription,
@@ -132,74 +191,123 @@ function assertAdmitted(
   containers: ReadonlyMap<string, ContainerDescription>,
 ): void {
   assertQosClassStays(pod, state, desired);
+  assertLimitsFit(pod, state, desired, containers);
   assertNotAssigned(parts, pod, state, desired);
   assertNoRestart(pod, state, desired);
   assertSwapStays(pod, state, desired, containers);
   assertWithinCgroups(parts, pod, state, desired);
 }
 
-/**
- * Splits the desired limits into those of running containers and updates of the others. Throws UNKNOWN_CONTAINER, and as
- * {@link assertResizable}.
- */
+/** What a resize does to containers. */
+interface SplitTargets {
+  /** Limits of running containers. */
+  readonly targets: readonly ContainerLimits[];
+  /** Updates of the others. */
+  readonly stored: readonly ContainerStep[];
+  readonly withoutCgroup: readonly ContainerDescription[];
+  /** Names of containers whose start is in progress. */
+  readonly starting: readonly string[];
+  /** Names of containers that the pod declares and that kubelet has not created yet. */
+  readonly uncreated: readonly string[];
+}
+
+/** Splits the desired limits by the state of their containers. Throws as {@link assertResizable}. */
 function containerTargets(
+  { registry }: Pick<PrepareResizeParts, 'registry'>,
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
   desired: DesiredPod,
   derive: DeriveSettings,
-): { targets: ContainerLimits[]; stored: ContainerStep[] } {
+): SplitTargets {
   const targets: ContainerLimits[] = [];
   const stored: ContainerStep[] = [];
+  const withoutCgroup: ContainerDescription[] = [];
+  const starting: string[] = [];
+  const uncreated: string[] = [];
   // The kernel has no file for a memory request, but kubelet may have derived others from it.
   const requested = Object.keys(desired.memoryRequests?.containers ?? {}).map((name): [string, Limits] => [name, {}]);
   for (const [name, limits] of new Map([...requested, ...desired.containers])) {
     assertResizable(pod, state, name);
     const container = containers.get(name);
     if (container === undefined) {
-      // The runtime lists containers in any order.
-      throw unknownContainer(pod, name, [...containers.keys()].sort());
+      uncreated.push(name);
+      continue;
     }
     const id = container.containerId;
-    if (state.containers.some((running) => running.id === id)) targets.push({ id, ...limits });
-    else stored.push(...storedStep(container, limits, derive));
+    const hasCgroup = state.containers.some((running) => running.id === id);
+    if (container.state === ContainerState.CREATED && (hasCgroup || registry.isStarting(id))) starting.push(name);
+    if (hasCgroup) targets.push({ id, ...limits });
+    else {
+      stored.push(...storedStep(container, limits, derive));
+      withoutCgroup.push(container);
+    }
   }
-  return { targets, stored };
+  return { targets, stored, withoutCgroup, starting, uncreated };
 }
 
-function unknownContainer(pod: PodDescription, name: string, all: readonly string[]): ShimError {
+/** Returns the shares that the runtime stores for containers that do not run. */
+const sharesOf = (stored: readonly ContainerStep[]): ContainerLimits[] =>
+  stored.flatMap(({ id, shares }) => (shares === undefined ? [] : [{ id, shares: shares.to }]));
+
+/** Adds the containers that are created and not started: they start with what the runtime stores, and need room in the pod limit. */
+function withCreated(
+  state: PodState,
+  targets: readonly ContainerLimits[],
+  { stored, withoutCgroup }: Pick<SplitTargets, 'stored' | 'withoutCgroup'>,
+): { readonly state: PodState; readonly targets: readonly ContainerLimits[] } {
+  const created = withoutCgroup.flatMap(({ containerId: id, state: phase, resources }): LiveContainer[] => {
+    const limits = phase === ContainerState.CREATED ? storedLimits(resources) : undefined;
+    return limits === undefined ? [] : [{ id, ...limits }];
+  });
+  const changed = stored.flatMap(({ id, memory, cpu }): ContainerLimits[] =>
+    created.some((one) => one.id === id)
+      ? [{ id, ...(memory && { memory: memory.to }), ...(cpu && { cpu: cpu.to }) }]
+      : [],
+  );
+  return { state: { ...state, containers: [...state.containers, ...created] }, targets: [...targets, ...changed] };
+}
+
+function unknownContainer(pod: PodDescription, name: string, all: readonly string[], source?: string): ShimError {
   const has = all.length === 0 ? 'none' : all.join(', ');
   const message = `pod ${podName(pod)} has no container ${name}${suggestion(name, all)} (it has ${has})`;
-  const where = { pod: pod.metadata.uid, container: name };
+  const where = { pod: pod.metadata.uid, container: name, ...(source !== undefined && { source }) };
   return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
 }
 
-/** Throws UNKNOWN_CONTAINER for a size such as `50%/web` if the pod has, and declares, no container web. */
-function assertPolicyContainers(
+/** Whether the source lists all containers of the pod that can be resized, also those that kubelet has not created yet. */
+const isComplete = ({ source }: DeclaredPod): boolean => source === 'spec' || source === 'kubelet-state';
+
+/** Throws UNKNOWN_CONTAINER for a container that the pod neither has nor declares, those of sizes such as `50%/web` included. */
+function assertKnownNames(
   pod: PodDescription,
-  { volumes }: DesiredPod,
-  { declared }: PodState,
+  { containers, memoryRequests, volumes }: DesiredPod,
+  declared: DeclaredPod,
   present: ReadonlyMap<string, ContainerDescription>,
 ): void {
-  const all = [...new Set([...present.keys(), ...(declared?.containers ?? []).map(({ name }) => name)])].sort();
-  for (const policy of volumes.values())
-    if (policy.kind === 'container-share' && !all.includes(policy.container))
-      throw unknownContainer(pod, policy.container, all);
+  const all = [...new Set([...present.keys(), ...declared.containers.map(({ name }) => name)])].sort();
+  const shares = [...volumes.values()].flatMap((policy) =>
+    policy.kind === 'container-share' ? [policy.container] : [],
+  );
+  const names = [...Object.keys(memoryRequests?.containers ?? {}), ...containers.keys(), ...shares];
+  const unknown = names.find((name) => !all.includes(name));
+  if (unknown !== undefined)
+    throw unknownContainer(pod, unknown, all, isComplete(declared) ? declared.source : undefined);
 }
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */
 async function assertContainerFits(
-  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
+  parts: { readonly tree: CgroupTree },
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
-  state: PodState,
+  { state, cgroups }: { readonly state: PodState; readonly cgroups: ReadonlyMap<string, CgroupPath> },
   { id, memory }: ContainerLimits,
 ): Promise<void> {
   const now = state.containers.find((container) => container.id === id);
   const container = [...containers.values()].find(({ containerId }) => containerId === id);
   if (memory === undefined || now === undefined || container === undefined) return;
   if (compareLimits(memory, now.memory) >= 0) return;
-  const cgroup = await containerCgroup(container, pod, parts.procRoot);
+  const cgroup = cgroups.get(id);
   if (cgroup === undefined) return;
   await assertReclaimable(parts.tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
 }
@@ -211,8 +319,7 @@ async function assertContainerFits(
 async function podLimits(
   parts: Pick<PrepareResizeParts, 'tree' | 'journal' | 'log'>,
   pod: PodDescription,
-  state: PodState,
-  targets: readonly ContainerLimits[],
+  { state, targets }: { readonly state: PodState; readonly targets: readonly ContainerLimits[] },
   asked: Limits,
 ): Promise<Limits> {
   const { memory, cpu } = asked;

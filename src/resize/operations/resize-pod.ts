@@ -2,7 +2,15 @@ import type { CgroupTree } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
-import { type PodState, type Registry, hasPodCgroup, podName, readPod, readVolumes } from '../../sandbox/index.ts';
+import {
+  type PodState,
+  type Registry,
+  hasPodCgroup,
+  lockKeyOf,
+  podName,
+  readPod,
+  readVolumes,
+} from '../../sandbox/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import {
   type PerformParts,
@@ -13,11 +21,11 @@ import {
   settleUpdates,
 } from '../execute/index.ts';
 import type { WritersParts } from '../history/index.ts';
-import { type DesiredPod, type ResizeOptions, type ResizeOutcome, stateAfter } from '../model/index.ts';
+import { type DesiredPod, type ResizeOptions, type ResizeOutcome, lateError, stateAfter } from '../model/index.ts';
 import { desiredFields } from '../values/index.ts';
-import { notifyRuntime } from './notify-runtime.ts';
-import { withShares } from './pod-containers.ts';
-import { type PreparedResize, type PrepareResizeParts, prepareResize } from './prepare-resize.ts';
+import { notifyRuntime } from './notify/index.ts';
+import { assertStillRunning, withShares } from './pod-containers.ts';
+import { type PreparedResize, type PrepareResizeParts, preparations, prepareResize } from './prepare-resize.ts';
 
 export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, PrepareResizeParts {}
 
@@ -30,33 +38,49 @@ export async function resizePod(
 ): Promise<ResizeOutcome> {
   const found = await findPod(parts, sandboxId);
   const { sandboxId: id } = found;
-  await settleUpdates(parts, found);
+  await settleUpdates(parts, found, options.deadline);
   const resize = async (): Promise<ResizeOutcome> => {
     await parts.journal.restored();
     // Under the lock: an earlier request may have changed the pod and its shares.
     const pod = await findPod(parts, id);
     await recoverPod(parts, pod);
-    const desired = options.stillDesired?.() ?? asked;
-    const prepared = await prepareResize(parts, pod, desired, options);
-    const { state, target, stored } = prepared;
-    if (options.dryRun) {
-      const steps = planSteps(parts, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
-      return { steps, before: state, after: stateAfter(state, target) };
-    }
-    const { deadline, onStep } = options;
-    options.onAdmitted?.();
-    const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
-    const performed = perform(parts, pod, state, target, { stored, deadline, onStep, sizes });
-    const steps = await orElse(performed, () => {
-      if (prepared.dropRequests()) options.onRoomFreed?.();
-    });
-    await publishLimits(parts, pod, prepared);
-    if (options.writer !== undefined) await parts.newest.applied(id, options.writer, desiredFields(desired));
-    return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
+    return preparations.run((onBegin) => resizeUnderLock(parts, pod, asked, options, onBegin));
   };
   const { outcomes } = parts;
-  const report = parts.history.changes(options.onChanges);
-  return parts.lock.run(id, options.dryRun ? resize : () => outcomes.track(id, resize, report));
+  const report = parts.history.changes(options.onChanges, options.onLeftUnfinished);
+  const run = options.dryRun ? resize : () => outcomes.track(id, resize, report);
+  return parts.lock.runBy(lockKeyOf(found), run, options.deadline, () => lateError(found, 'a resize of the pod'));
+}
+
+/** Resizes a pod whose lock is held. Calls `onBegin` when it is prepared and journalled, before its first change. */
+async function resizeUnderLock(
+  parts: ResizePodParts,
+  pod: PodDescription,
+  asked: DesiredPod,
+  options: ResizeOptions,
+  onBegin: () => void,
+): Promise<ResizeOutcome> {
+  const desired = options.stillDesired?.() ?? asked;
+  const prepared = await prepareResize(parts, pod, desired, options);
+  const { state, target, stored } = prepared;
+  if (options.dryRun) {
+    const steps = planSteps(parts, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+    return { steps, before: state, after: stateAfter(state, target) };
+  }
+  const { deadline, onStep } = options;
+  options.onAdmitted?.();
+  const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
+  const ids = options.waits === true ? (target.containers ?? []).map((container) => container.id) : [];
+  const performed = perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, sizes }).finally(() =>
+    // One that has ended meanwhile is why it failed, or has the new values for nothing.
+    parts.journal.transactionOf(pod)?.failed === undefined ? assertStillRunning(parts, pod, ids) : undefined,
+  );
+  const steps = await orElse(performed, () => {
+    if (prepared.dropRequests()) options.onRoomFreed?.();
+  });
+  await publishLimits(parts, pod, prepared);
+  if (options.writer !== undefined) await parts.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
+  return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
 }
 
 /** Calls `undo` if a promise rejects, and rejects as it does. */
@@ -92,14 +116,10 @@ async function readAfter(
 async function publishLimits(
   parts: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
-  { target, shares }: PreparedResize,
+  { state, target, shares }: PreparedResize,
 ): Promise<void> {
   if (shares !== undefined) parts.registry.updatePod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
   if (memory !== undefined || cpu !== undefined || shares !== undefined)
-    await notifyRuntime(parts, pod, {
-      ...(memory !== undefined && { memory }),
-      ...(cpu !== undefined && { cpu }),
-      ...(shares !== undefined && { shares }),
-    });
+    await notifyRuntime(parts, pod, stateAfter(state, target), shares);
 }

@@ -18,7 +18,7 @@ export async function restoreAndLog(
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await restoreLimits(parts, pod, before, steadyNow() + ROLLBACK_MS, onHigh);
+    const changed = await restoreLimits(parts, pod, before, { until: steadyNow() + ROLLBACK_MS, onHigh });
     if (changed !== undefined)
       parts.log.warn(
         { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },

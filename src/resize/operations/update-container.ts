@@ -7,26 +7,28 @@ import {
   isNotServing,
 } from '../../runtime/index.ts';
 import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
+import { invalidValue } from '../../core/errors/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
-import { failOpen } from './fail-open.ts';
+import { readOrFailOpen } from './read-or-fail-open.ts';
 import { type Requester, type WritersParts, criRequester } from '../history/index.ts';
 import { type Forwarded, followKernel, forwardUpdate } from './forward-update.ts';
 import { passThroughUpdate } from './pass-through-update.ts';
-import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
+import { preparations } from './prepare-resize.ts';
+import { type AdmitRestartParts, raisePodLimit } from './pod-limit/index.ts';
 import {
   assertId,
   assertReclaimable,
   fieldsSet,
-  invalid,
   parseLimits,
   touchesLimits,
   validateResources,
   withSubject,
 } from '../admission/index.ts';
-import { type PodTarget, type Step, stateAfter } from '../model/index.ts';
+import { type PodTarget, type Step, lateError, stateAfter } from '../model/index.ts';
 import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
 import {
+  type ContainerLimits,
   type FailOpen,
   type KnownContainer,
   type Limits,
@@ -42,8 +44,18 @@ import {
   storedLimits,
   withExactQuota,
   identityOf,
+  lockKeyOf,
 } from '../../sandbox/index.ts';
-import { type AskedUpdate, type OnHigh, lowerMemory, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
+import {
+  type CallersUpdate,
+  type OnHigh,
+  assertInTime,
+  lowerMemory,
+  perform,
+  reclaimBy,
+  tryRecoverPod,
+  turnBy,
+} from '../execute/index.ts';
 import { observeVolumes } from '../volumes/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { criFields, derivedPodLimits, otherValues, swapAfterUpdate } from '../values/index.ts';
@@ -62,19 +74,20 @@ export interface CallerOf {
 
 /**
  * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after it (KEP-1287,
- * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted.
+ * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted. One that sets neither
+ * limits nor shares, such as a cpuset, does not wait for the pod's lock.
  *
  * @param forward calls the runtime and returns its answer
  * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
  * @returns the runtime's answer
- * Throws ShimError INVALID_VALUE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT, and
- * what `forward` throws, after the rollback.
+ * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT,
+ * and what `forward` throws, after the rollback.
  */
 export async function updateContainer(
   parts: UpdateContainerParts,
   request: Request,
   forward: () => Promise<Buffer>,
-  { deadline, requester = criRequester(undefined) }: CallerOf = {},
+  { deadline = Infinity, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('container_id', request.container_id);
   const resources = request.linux;
@@ -85,8 +98,9 @@ export async function updateContainer(
   const report = parts.history.request(identityOf(pod), requester);
   parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request), report);
   // Without a limit in the request, the runtime writes the limits again that it has stored.
-  if (resources === null || !touchesLimits(resources))
-    return passThroughUpdate(parts, containerId, pod, resources, forward, report);
+  const passThrough = (): Promise<Buffer> =>
+    passThroughUpdate(parts, known, pod, resources, forward, { report, deadline });
+  if (resources === null || criFields(name, resources).length === 0) return passThrough();
   const replaced = (): void => {
     const wanted = parseLimits(resources, { quota: 'max', period: DEFAULT_CPU_PERIOD });
     report.asks({ containers: new Map([[containerId, wanted]]) }, {});
@@ -94,12 +108,41 @@ export async function updateContainer(
   };
   const slot = { name: containerId, sets: fieldsSet(request), replaced };
   const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
+  const setsLimits = touchesLimits(resources);
   const update = async (): Promise<Buffer> => {
-    const response = await updateUnderLock(parts, found, resources, forward, deadline);
+    // It may have waited for the lock.
+    assertInTime(pod, deadline, writer.text);
+    await tryRecoverPod(parts, pod);
+    const response = setsLimits ? await updateInTurn(parts, found, resources, forward, deadline) : await passThrough();
     await parts.newest.applied(pod.sandboxId, writer, criFields(name, resources));
     return response;
   };
-  return parts.lock.run(pod.sandboxId, () => parts.outcomes.track(pod.sandboxId, update, report), slot);
+  const tracked = (): Promise<Buffer> => parts.outcomes.track(pod.sandboxId, update, report);
+  return parts.lock.run(lockKeyOf(pod), setsLimits ? tracked : update, slot);
+}
+
+/** Updates a container in the turn of its preparation. The caller holds the pod's lock. */
+function updateInTurn(
+  parts: UpdateContainerParts,
+  found: Found,
+  resources: LinuxContainerResources,
+  forward: () => Promise<Buffer>,
+  deadline: number | undefined,
+): Promise<Buffer> {
+  return preparations.run((onBegin) => {
+    const call = (): Promise<Buffer> => {
+      onBegin();
+      return forward();
+    };
+    return updateUnderLock(parts, found, resources, call, { deadline, onBegin });
+  });
+}
+
+interface UpdateOptions {
+  /** In milliseconds by steadyNow. */
+  readonly deadline: number | undefined;
+  /** Called before the first change. */
+  readonly onBegin: () => void;
 }
 
 /** Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. */
@@ -108,17 +151,16 @@ async function updateUnderLock(
   { known, pod }: Found,
   resources: LinuxContainerResources,
   forward: () => Promise<Buffer>,
-  deadline: number | undefined,
+  options: UpdateOptions,
 ): Promise<Buffer> {
   const { containerId } = known;
-  await tryRecoverPod(parts, pod);
-  const container = await failOpen(parts, containerId, () => parts.registry.describeContainer(containerId));
+  const container = await readOrFailOpen(parts, containerId, () => parts.registry.describeContainer(containerId));
   if (container === undefined) return forward();
   // The container has no cgroup yet or any more: the runtime only stores the values.
   if (container.state !== ContainerState.RUNNING) return forwardToStopped(parts, container, pod, forward);
   const read = (): Promise<Prepared | undefined> => prepare(parts, container, pod, resources);
-  const prepared = await failOpen(parts, containerId, read);
-  return prepared === undefined ? forward() : resize(parts, prepared, forward, deadline);
+  const prepared = await readOrFailOpen(parts, containerId, read);
+  return prepared === undefined ? forward() : resize(parts, prepared, forward, options);
 }
 
 /** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
@@ -126,7 +168,7 @@ function validateRequest({ known, pod }: Found, { linux, windows }: Request): vo
   if (linux === null) return;
   const { text, ids } = containerSubject(known, pod);
   withSubject(`${text} of ${podSubject(pod).text}`, ids, () => {
-    if (windows !== null) throw invalid('windows', 'set', 'must not be set together with linux');
+    if (windows !== null) throw invalidValue('windows', 'set', 'must not be set together with linux');
     validateResources(linux);
   });
 }
@@ -227,41 +269,45 @@ async function resize(
   parts: GrowVolumesLaterParts,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
-  deadline: number | undefined,
+  { deadline, onBegin }: UpdateOptions,
 ): Promise<Buffer> {
   const { container, pod, wanted, cgroup, state } = prepared;
-  const until = reclaimBy(parts, deadline);
+  const [until, turnUntil] = [reclaimBy(parts, deadline), turnBy(parts, deadline)];
+  const late = (): Error => lateError(pod, `an update of container ${container.name}`);
   const { before, asked } = changesOf(parts, prepared);
   const changes = asked?.changes;
   let forwarded: Forwarded = { response: Buffer.alloc(0) };
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
-      forwarded = await parts.calls.run(container.containerId, () =>
-        forwardUpdate(parts, pod, { cgroup, before, asked: changes, isRecovered: true }, forward, onHigh),
-      );
+      const forwarding = { cgroup, before, changes, isRecovered: true };
+      forwarded = await forwardUpdate(parts, pod, forwarding, forward, onHigh);
     };
-    const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter };
+    const turn = { calls: parts.calls, id: container.containerId, until: turnUntil, late };
+    const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter, turn };
     return lowerMemory(parts, change, until, update, onHigh);
   };
   const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {
+    // Not journalled, as there is no limit of the pod.
     await parts.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
     return forwarded.response;
   }
   const pending = pendingResizeForContainer(parts, pod, state, limitsById);
-  const limits = boundByPending(
-    pending,
-    state,
-    await derivedPodLimits(parts, pod, state, [limitsById], prepared.swapAfter),
-  );
+  const needsRoom = parts.journal.unanswered.of(pod.sandboxId).length > 0;
+  const bound = (derived: Limits, asked: ContainerLimits): Limits =>
+    boundByPending(pending, state, derived, { asked, needsRoom });
+  const limits = bound(await derivedPodLimits(parts, pod, state, [limitsById], prepared.swapAfter), limitsById);
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', volumes };
   const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
-  await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse });
+  await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
   const { response, found } = forwarded;
-  if (found !== undefined) await followKernel(parts, pod, state, limits, { id: limitsById.id, ...found });
+  if (found !== undefined) {
+    const inKernel = { id: limitsById.id, ...found };
+    await followKernel(parts, pod, { before: state, planned: limits, bound }, inKernel);
+  }
   scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }
@@ -276,7 +322,7 @@ function refusalFor({ kind }: Step, { found }: Forwarded): Error | undefined {
 function changesOf(
   { tree }: { readonly tree: CgroupTree },
   prepared: Prepared,
-): { readonly before?: LiveContainer; readonly asked?: AskedUpdate } {
+): { readonly before?: LiveContainer; readonly asked?: CallersUpdate } {
   const { container, wanted, shares, cgroup, resources } = prepared;
   const now = withShares(prepared.state, prepared);
   if (now === undefined) return {};

@@ -17,7 +17,8 @@ import {
   type Limit,
   cpuShares,
 } from '../../core/quantities/index.ts';
-import { failOpen } from './fail-open.ts';
+import { readOrFailOpen } from './read-or-fail-open.ts';
+import { preparations } from './prepare-resize.ts';
 import type { CallerOf } from './update-container.ts';
 import { type WritersParts, criRequester, volumeField } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
@@ -40,13 +41,14 @@ import {
   type VolumeState,
   hasPodCgroup,
   identityOf,
+  lockKeyOf,
   podCgroup,
   podSubject,
   podWeight,
   readDeclaredPod,
   readVolumes,
 } from '../../sandbox/index.ts';
-import { perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
+import { type PerformOptions, assertInTime, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
 import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
 import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
 
@@ -58,20 +60,22 @@ export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
 /**
- * UpdatePodSandboxResources: writes all fields of `resources` plus `overhead` to the pod's cgroup, then forwards the call (KEP-1287: the runtime
- * is notified after the cgroup is written). The call is idempotent: kubelet writes the same values itself, before or after.
+ * UpdatePodSandboxResources: writes all fields of `resources` plus `overhead` to the pod's cgroup, then forwards the
+ * call (KEP-1287: the runtime is notified after the cgroup is written). The call is idempotent: kubelet writes the same
+ * values itself, before or after.
  *
- * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is answered for with
- *   an empty response once the pod's cgroup is written.
+ * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is
+ *   answered for with an empty response once the pod's cgroup is written.
  * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and
- * UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
+ * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes,
+ * and UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after
+ * the rollback.
  */
 export async function updatePod(
   parts: UpdatePodParts,
   request: Request,
   forward: () => Promise<Buffer>,
-  { deadline, requester = criRequester(undefined) }: CallerOf = {},
+  { deadline = Infinity, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('pod_sandbox_id', request.pod_sandbox_id);
   const found = await findPod(parts, request.pod_sandbox_id);
@@ -82,18 +86,25 @@ export async function updatePod(
   parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request), report);
   const writer = { arrival: parts.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
+    // It may have waited for the lock.
+    assertInTime(found.pod, deadline, writer.text);
     // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
-    const pod = (await failOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
+    const pod = (await readOrFailOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(parts, pod);
-    const prepared = await failOpen(parts, sandboxId, () => prepare(parts, pod, request));
-    const response = await (prepared === undefined
-      ? forward()
-      : resize(parts, prepared, forward, reclaimBy(parts, deadline)));
+    const { prepared, response } = await preparations.run(async (onBegin) => {
+      const ready = await readOrFailOpen(parts, sandboxId, () => prepare(parts, pod, request));
+      if (ready !== undefined) {
+        const until = reclaimBy(parts, deadline);
+        return { prepared: ready, response: await resize(parts, ready, forward, { until, onBegin }) };
+      }
+      onBegin();
+      return { prepared: undefined, response: await forward() };
+    });
     const volumes = [...(prepared?.sizes.keys() ?? [])].map(volumeField);
     await parts.newest.applied(sandboxId, writer, [...criFields(undefined, request.resources), ...volumes]);
     return response;
   };
-  return parts.lock.run(sandboxId, () => parts.outcomes.track(sandboxId, update, report));
+  return parts.lock.run(lockKeyOf(found.pod), () => parts.outcomes.track(sandboxId, update, report));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
@@ -178,7 +189,7 @@ async function resize(
   parts: GrowVolumesLaterParts,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
-  until: number,
+  { until, onBegin }: Pick<PerformOptions, 'until' | 'onBegin'>,
 ): Promise<Buffer> {
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
@@ -191,7 +202,8 @@ async function resize(
     call: async () => {
       response = await forwardOrAnswer(forward);
     },
-    until,
+    ...(until !== undefined && { until }),
+    ...(onBegin && { onBegin }),
     sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   parts.registry.updatePod(pod);

@@ -12,8 +12,9 @@ import type { ContainerLimits, PodState } from '../../sandbox/index.ts';
 import { podLimitsFor, stateWith } from './pod-limits.ts';
 
 /**
- * Returns the state with the limits that containers have if updates without an answer still arrive, as far as those raise a limit. KEP-1287:
- * the sum of the containers' limits never exceeds the pod limit, so the pod limit needs room for them.
+ * Returns the state with the limits that containers have if updates without an answer still arrive, as far as those
+ * raise a limit. KEP-1287: the sum of the containers' limits never exceeds the pod limit, so the pod limit needs room
+ * for them.
  */
 export function ifTheyArrive(state: PodState, updates: readonly ContainerStep[]): PodState {
   return updates.reduce((before, { id, memory, cpu }) => {

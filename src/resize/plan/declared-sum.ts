@@ -1,7 +1,7 @@
 import type { Amounts, DeclaredContainer, LiveContainer, PodState } from '../../sandbox/index.ts';
 
 /** How one resource counts in the limit of a pod. Numbers are in the unit of the pod's file; Infinity is no limit. */
-export interface Resource {
+export interface CountedResource {
   /** The limit of a running container. */
   readonly live: (container: LiveContainer) => number;
   /** The limit that a container or a pod declares. */
@@ -44,7 +44,7 @@ export interface Reading {
  *
  * @param limit the pod limit, with the tolerance for rounding
  */
-export function readingOf(state: PodState, resource: Resource, limit: number): Reading {
+export function readingOf(state: PodState, resource: CountedResource, limit: number): Reading {
   const ignored = new Set<string>();
   const { declared } = state;
   if (declared === undefined || limit === Infinity) return { inits: new Set(), ignored };
@@ -63,7 +63,11 @@ export function readingOf(state: PodState, resource: Resource, limit: number): R
  * runtime has, each other way counts one more, in the order of creation. Those that it has not wait to be created after the sidecars,
  * or they ended before and were removed: any of them may be init containers, and their order is not known.
  */
-export function readingsOf(pod: Counted, resource: Resource, ignored: ReadonlySet<string> = new Set()): Reading[] {
+export function readingsOf(
+  pod: Counted,
+  resource: CountedResource,
+  ignored: ReadonlySet<string> = new Set(),
+): Reading[] {
   const candidates = membersOf(pod, resource).filter(({ mayBeInit }) => mayBeInit);
   const present = candidates.filter(({ isAbsent }) => !isAbsent).map(({ id }) => id);
   const absent = subsetsOf(candidates.filter(({ isAbsent }) => isAbsent).map(({ id }) => id));
@@ -96,7 +100,11 @@ function subsetsOf(ids: readonly string[]): (readonly string[])[] {
  * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
  * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
  */
-export function declaredSum(state: Counted, resource: Resource, { inits, first, ignored }: Reading): DeclaredSum {
+export function declaredSum(
+  state: Counted,
+  resource: CountedResource,
+  { inits, first, ignored }: Reading,
+): DeclaredSum {
   const { overhead } = resource;
   const level = state.declared?.limits && resource.declared(state.declared.limits);
   if (level !== undefined && level !== Infinity) return { sum: level + overhead, count: 0, unlimited: 0 };
@@ -142,7 +150,7 @@ interface Member {
   readonly value: number;
 }
 
-function membersOf({ containers, declared }: Counted, resource: Resource): readonly Member[] {
+function membersOf({ containers, declared }: Counted, resource: CountedResource): readonly Member[] {
   const running = new Map(containers.map((container) => [container.id, container]));
   const members = (declared?.containers ?? []).flatMap((one): Member[] => {
     const { id = one.name, kind, limits, mayBeInit = false } = one;
@@ -157,5 +165,7 @@ function membersOf({ containers, declared }: Counted, resource: Resource): reado
   const others = [...running.values()].map((live): Member => {
     return { id: live.id, kind: 'unknown', mayBeInit: false, isAbsent: false, value: resource.live(live) };
   });
-  return [...members, ...others];
+  // A spec that is behind lists all containers except new ephemeral ones, which have no limit: a pod gets no others later.
+  const isNewEphemeral = ({ value }: Member): boolean => declared?.source === 'spec' && value === Infinity;
+  return [...members, ...others.filter((one) => !isNewEphemeral(one))];
 }

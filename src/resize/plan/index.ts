@@ -4,9 +4,18 @@
  */
 export { ifTheyArrive, podStepsLeft } from './arriving.ts';
 export { declaredSum, readingsOf } from './declared-sum.ts';
-export type { Resource } from './declared-sum.ts';
+export type { CountedResource } from './declared-sum.ts';
 export { MEMORY_HIGH, MEMORY_QOS_FILES, memoryQosAfter, sizeIn } from './memory-qos.ts';
-export type { MemoryQosChange, MemoryQosNode, PossibleRequests } from './memory-qos.ts';
-export { isMemoryTight, hasRaisedContainer, fitsPreviousLimit, fitsRolledBack, podLimitsFor } from './pod-limits.ts';
+export type { MemoryQosNode, PossibleRequests } from './memory-qos.ts';
+export {
+  isMemoryTight,
+  hasRaisedContainer,
+  fitsPreviousLimit,
+  nextContainersExceed,
+  fitsRolledBack,
+  podLimitsBetween,
+  podLimitsFor,
+  stateWith,
+} from './pod-limits.ts';
 export { reversed } from './reversed.ts';
 export { containerChanges, plan } from './steps.ts';

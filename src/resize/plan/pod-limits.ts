@@ -1,10 +1,10 @@
 import { MAX_CPU_QUOTA, MIN_CPU_QUOTA, wholePages } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/index.ts';
+import { type Bytes, type CpuMax, type Limit, PAGE_SIZE, bytes, microseconds } from '../../core/quantities/index.ts';
 import { exactMilliCpu, exactQuota } from '../../kubelet/index.ts';
-import { type ContainerStep, PAGE, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
+import { type ContainerStep, type Step, compareCpu, compareLimits, sameCpu, sameMemory } from '../model/index.ts';
 import type { Amounts, ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
-import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf } from './declared-sum.ts';
+import { type DeclaredSum, type Reading, type CountedResource, declaredSum, readingOf } from './declared-sum.ts';
 
 /**
  * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is updated"). The
@@ -18,9 +18,13 @@ import { type DeclaredSum, type Reading, type Resource, declaredSum, readingOf }
  * Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
  */
 export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[]): Limits {
-  const then = stateWith(state, targets);
-  const memory = podMemoryFor(state, then);
-  const cpu = podCpuFor(state, then);
+  return podLimitsBetween(state, stateWith(state, targets));
+}
+
+/** Returns {@link podLimitsFor} for a pod whose containers change from one state to another. Its limits are those of the first. */
+export function podLimitsBetween(before: PodState, after: PodState): Limits {
+  const memory = podMemoryFor(before, after);
+  const cpu = podCpuFor(before, after);
   return { ...(memory === undefined ? {} : { memory }), ...(cpu === undefined ? {} : { cpu }) };
 }
 
@@ -63,10 +67,10 @@ function updatedAmounts({ memory, milliCpu }: Amounts, target: ContainerLimits):
 function podMemoryFor(state: PodState, after: PodState): Limit<Bytes> | undefined {
   const limit = numberOf(state.memory);
   const resource = memoryOf(state);
-  const reading = readingOf(state, resource, limit + PAGE);
+  const reading = readingOf(state, resource, limit + PAGE_SIZE);
   const now = declaredSum(state, resource, reading);
   const then = declaredSum(after, resource, reading);
-  const sums = { now: wholePages(now.sum, PAGE), then: wholePages(then.sum, PAGE) };
+  const sums = { now: wholePages(now.sum, PAGE_SIZE), then: wholePages(then.sum, PAGE_SIZE) };
   const wanted = limitFor({ limit, ...sums, mayLower: mayLower(reading, now, then) }, memoryTolerance(now));
   return wanted === undefined ? undefined : checkedLimit('memory.max', then.sum, Number.MAX_SAFE_INTEGER, bytes);
 }
@@ -126,8 +130,8 @@ function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }:
  */
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
-  const sum = presentSum(state, memoryOf(state), state.memory + PAGE);
-  const slack = state.memory - wholePages(sum.sum, PAGE);
+  const sum = presentSum(state, memoryOf(state), state.memory + PAGE_SIZE);
+  const slack = state.memory - wholePages(sum.sum, PAGE_SIZE);
   return slack >= 0 && slack <= memoryTolerance(sum).over;
 }
 
@@ -135,19 +139,26 @@ export function isMemoryTight(state: PodState): boolean {
  * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). How containers of unknown
  * kind count follows from the present limit: that held them all.
  */
-export function fitsPreviousLimit(state: PodState, step: Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>): boolean {
-  if (step.from === 'max') return true;
+export function fitsPreviousLimit(state: PodState, step: PodLimitStep): boolean {
   if (step.kind === 'pod-memory') {
-    const sum = presentSum(state, memoryOf(state), numberOf(state.memory) + PAGE);
-    return sum.sum <= step.from + memoryTolerance(sum).over;
+    const { sum, count } = presentSum(state, memoryOf(state), numberOf(state.memory) + PAGE_SIZE);
+    return sum <= mostWithin(state, step, count);
   }
-  const { quota, period } = step.from;
-  if (quota === 'max') return true;
-  const extra = MIN_CPU_QUOTA + 1 + percentOf(state, period);
-  const limit = quotaIn(state.cpu, period) + state.containers.length * extra;
+  const { period } = step.from;
+  const limit = quotaIn(state.cpu, period) + state.containers.length * extraOf(state, step);
   const { sum, count } = presentSum(state, cpuOf(state, period), limit);
-  return wholeMicroseconds(sum) <= quota + count * extra;
+  return wholeMicroseconds(sum) <= mostWithin(state, step, count);
 }
+
+type PodLimitStep = Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>;
+
+/** Returns the most that this number of containers may have together in the pod limit from before a step; Infinity without one. */
+const mostWithin = (state: PodState, step: PodLimitStep, count: number): number =>
+  numberOf(step.kind === 'pod-memory' ? step.from : step.from.quota) + count * extraOf(state, step);
+
+/** By how much each limit may exceed its part of a pod limit: rounded to a page, or a quota that is the minimum, and rounded. */
+const extraOf = (state: PodState, step: PodLimitStep): number =>
+  step.kind === 'pod-memory' ? PAGE_SIZE : MIN_CPU_QUOTA + 1 + percentOf(state, step.from.period);
 
 /** Whether the containers fit the present pod limits if this update is rolled back, as far as that raises the container's limits. */
 export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerStep): boolean {
@@ -167,7 +178,7 @@ export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerSt
 }
 
 /** Returns the sum of the present limits, read so that it fits `limit` if it can. */
-const presentSum = (state: PodState, resource: Resource, limit: number): DeclaredSum =>
+const presentSum = (state: PodState, resource: CountedResource, limit: number): DeclaredSum =>
   declaredSum(state, resource, readingOf(state, resource, limit));
 
 /** Whether one of these updates has left its container with a higher limit than before, for the resource of this step. */
@@ -184,14 +195,30 @@ export function hasRaisedContainer(
   });
 }
 
+/**
+ * Whether containers run that these updates do not know, in place of containers that they do, and exceed the pod limit from before this
+ * step: those of the pod's next sandbox have the new limits already.
+ */
+export function nextContainersExceed(state: PodState, updates: readonly ContainerStep[], step: PodLimitStep): boolean {
+  if (updates.every(({ id }) => state.containers.some((container) => container.id === id))) return false;
+  const sum = (limits: readonly number[]): number =>
+    limits.filter((limit) => Number.isFinite(limit)).reduce((all, limit) => all + limit, 0);
+  const count = state.containers.length;
+  const limits =
+    step.kind === 'pod-memory'
+      ? state.containers.map(({ memory }) => numberOf(memory))
+      : state.containers.map(({ cpu }) => quotaIn(cpu, step.from.period));
+  return sum(limits) > mostWithin(state, step, count);
+}
+
 /** The most that systemd may have added to each quota, in microseconds. */
 const percentOf = ({ inPercents }: PodState, period: number): number => (inPercents ? period / 100 : 0);
 
 /**
- * Kernel cgroup-v2, memory.max: the kernel rounds each limit down to a page, and the pod's only once. A tight pod limit may thus
+ * Kernel cgroup-v2, memory.max: the kernel rounds each limit down to a page, and the pod's only once. A tight pod limit may therefore
  * exceed the sum by one page per container, and is never below the sum in whole pages.
  */
-const memoryTolerance = ({ count }: DeclaredSum): Tolerance => ({ under: 0, over: count * PAGE });
+const memoryTolerance = ({ count }: DeclaredSum): Tolerance => ({ under: 0, over: count * PAGE_SIZE });
 
 /**
  * kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum quota of
@@ -204,14 +231,14 @@ function cpuTolerance(state: PodState, count: number, period: number): Tolerance
 }
 
 /** Memory limits in bytes. */
-const memoryOf = ({ overhead }: PodState): Resource => ({
+const memoryOf = ({ overhead }: PodState): CountedResource => ({
   live: ({ memory }) => numberOf(memory),
   declared: ({ memory }) => memory ?? Infinity,
   overhead: overhead.memory,
 });
 
 /** CPU limits as quotas per `period`, in microseconds. */
-const cpuOf = ({ overhead }: PodState, period: number): Resource => ({
+const cpuOf = ({ overhead }: PodState, period: number): CountedResource => ({
   live: ({ cpu }) => quotaIn(cpu, period),
   declared: ({ milliCpu }) => (milliCpu === undefined ? Infinity : exactQuota(milliCpu, period)),
   overhead: quotaIn(overhead.cpu, period),

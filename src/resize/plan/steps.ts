@@ -22,12 +22,14 @@ import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
  *
  * A value that the kernel has already needs no step, also when the kernel has rounded it to pages. Values that `state` does not
  * have need none either: a container that does not run, a volume that is not mounted, shares or a weight that were not read.
+ *
+ * @param stored updates of containers that do not run: the pod limit has room for them, too
  */
-export function plan(state: PodState, target: PodTarget): Step[] {
+export function plan(state: PodState, target: PodTarget, stored: readonly ContainerStep[] = []): Step[] {
   const { shrink, grow } = volumeSteps(state, target);
   const { before, after } = podSteps(state, target);
   const calls: Step[] = target.call === 'none' ? [] : [{ kind: 'runtime' }];
-  const containers = containerSteps(state, target.containers ?? []);
+  const containers = [...containerSteps(state, target.containers ?? []), ...stored];
   // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only reports the
   // written values to the runtime, so it comes last: after an earlier error nothing has been reported.
   const cgroups =

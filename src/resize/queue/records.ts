@@ -34,6 +34,8 @@ export interface RequestsRecord {
   readonly kind: 'memory-requests';
   readonly pod: PodIdentity;
   readonly memory: MemoryRequests;
+  /** What kubelet has admitted then. Absent: not known. */
+  readonly kubelet?: MemoryRequests;
 }
 
 /** What a pod's annotations in Kubernetes requested last, by volume. An empty string: the annotation was removed. */
@@ -52,6 +54,7 @@ const size = z.pipe(
   z.int().check(z.nonnegative()),
   z.transform((value: number): Bytes => bytes(value)),
 );
+const memoryRequests = z.strictObject({ pod: z.exactOptional(size), containers: z.record(text, size) });
 const time = z.number().check(z.nonnegative());
 
 const schema = z.discriminatedUnion('kind', [
@@ -68,7 +71,8 @@ const schema = z.discriminatedUnion('kind', [
     version: z.literal(1),
     kind: z.literal('memory-requests'),
     pod,
-    memory: z.strictObject({ pod: z.exactOptional(size), containers: z.record(text, size) }),
+    memory: memoryRequests,
+    kubelet: z.exactOptional(memoryRequests),
   }),
   z.strictObject({ version: z.literal(1), kind: z.literal('annotations'), pod, volumes: z.record(text, text) }),
 ]);
@@ -84,6 +88,7 @@ export function readRecord(record: unknown, podUid: string): KnownRecord | strin
   return uid === podUid ? parsed.data : `pod.uid: ${uid} does not match the pod that the record is stored for`;
 }
 
+/** Returns the record of a deferred resize, which a later process continues. */
 export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Resize): DeferredRecord {
   return { version: 1, kind: 'deferred', id, pod: of, asked, timeoutMs, createdAt };
 }

@@ -1,4 +1,4 @@
-import { Code, Reason, ShimError, loggableError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, isRollbackFailure, loggableError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   askedChanges,
@@ -16,13 +16,15 @@ import {
 import { retryDelay } from './backoff.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
 import type { RecordWriter } from './record-writer.ts';
-import type { StoredValues } from './stored-values.ts';
+import type { StoredPodRecords } from './stored-pod-records.ts';
 import type { DeferredRecord } from './records.ts';
 import { Retries } from './retries.ts';
-import { type RankOf, freesRoom } from './retry-order.ts';
+import { type RankOf, freesRoom, isOfContainer, waitsForContainer } from './retry-order.ts';
 import { hasNewer, removeSuperseded, writerOf } from './superseded.ts';
-import type { ResizeWatchers } from './watchers.ts';
+import type { ResizeWatchers } from './watching/index.ts';
 import {
+  type Explanation,
+  type ResizeOptions,
   type ResizeOutcome,
   type ResizePod,
   type ResizeState,
@@ -31,6 +33,7 @@ import {
   failureOf,
   fitsLater,
   passes,
+  waitsForRecovery,
 } from '../model/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import {
@@ -45,7 +48,7 @@ import {
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;
   readonly table: ResizeTable;
-  readonly stored: StoredValues;
+  readonly stored: StoredPodRecords;
   readonly writer: RecordWriter;
   readonly watchers: ResizeWatchers;
   readonly newest: NewestValues;
@@ -59,16 +62,11 @@ export interface ResizeRunnerParts {
   readonly counters?: Counters;
 }
 
-interface StateReason {
-  readonly reason: string;
-  readonly message: string;
-}
-
 /** Takes resizes through their states: it runs, defers, retries, supersedes and ends them, and counts and publishes each state. */
 export class ResizeRunner {
   readonly #parts: ResizeRunnerParts;
   readonly #table: ResizeTable;
-  readonly #stored: StoredValues;
+  readonly #stored: StoredPodRecords;
   readonly #writer: RecordWriter;
   readonly #watchers: ResizeWatchers;
   readonly #retries: Retries;
@@ -119,6 +117,7 @@ export class ResizeRunner {
         reason: undefined,
         message: undefined,
         steps: [],
+        isRolledBack: false,
         changes: boundedChanges(askedChanges(given.asked), historyBounds.changes),
         before: undefined,
         after: undefined,
@@ -131,6 +130,8 @@ export class ResizeRunner {
       dueAt: undefined,
       attempt: Promise.resolve(),
       wasDeferred: false,
+      hasStarted: false,
+      isUnfinished: false,
       cancelled: false,
       podGone: false,
       stopTimer: () => undefined,
@@ -180,6 +181,16 @@ export class ResizeRunner {
     if (active.resize.state === 'Deferred') this.#enter(active, 'Canceled', podGone);
   }
 
+  /**
+   * Moves the resizes of a pod that have not ended to another sandbox of it. Returns whether there were any. Those who look at the new
+   * sandbox have not seen them yet.
+   */
+  podMoved(pod: Resize['pod']): boolean {
+    const moved = this.#table.move(pod);
+    for (const active of moved) this.#publish(active);
+    return moved.length > 0;
+  }
+
   /** Runs the first attempt. A resize that may be deferred is stored before. Returns the error, if any; never rejects. */
   async runFirst(active: ActiveResize, deadline: number): Promise<unknown> {
     if (!active.resize.defer) return this.#attempt(active, deadline);
@@ -196,36 +207,58 @@ export class ResizeRunner {
 
   /** Runs one attempt. Returns the error, if any; never rejects. */
   async #attempt(active: ActiveResize, deadline: number, onAdmitted?: () => void): Promise<unknown> {
-    const { id, pod, requester, tries } = active.resize;
+    const { id, pod, defer: waits, tries } = active.resize;
     const steps: StepRecord[] = [];
-    this.#enter(active, 'InProgress', { ...noReason, steps, tries: tries + 1, nextTryAt: undefined });
-    const onStep = (record: StepRecord): void => {
-      steps.push(record);
-      const at = this.#parts.clock.wallTime();
-      this.#watchers.publish({ resize: id, pod, requester, at, what: { kind: 'step', record } });
-    };
-    const onChanges = (changes: Resize['changes']): void => {
-      active.resize = { ...active.resize, changes };
-    };
+    active.hasStarted = false;
+    active.isUnfinished = false;
+    this.#enter(active, 'InProgress', {
+      ...noReason,
+      steps,
+      isRolledBack: false,
+      tries: tries + 1,
+      nextTryAt: undefined,
+    });
+    const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
     try {
-      const read = (): ReadRequest => readRequested(active.resize.asked, this.#stored.requests.of(pod.sandboxId));
-      const stillDesired = (): ReadRequest['desired'] => {
-        const newer = removeSuperseded(this.#parts, active);
-        if (newer === undefined) return read().desired;
-        throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
-      };
-      const writer = writerOf(active);
-      const onRoomFreed = (): void => this.roomFreed();
-      const callbacks = { onStep, onChanges, stillDesired, onRoomFreed, ...(onAdmitted && { onAdmitted }) };
-      const options = { dryRun: false, deadline, writer, ...callbacks };
+      const callbacks = { ...this.#callbacks(active, steps, read), ...(onAdmitted && { onAdmitted }) };
+      const options = { dryRun: false, deadline, writer: writerOf(active), waits, ...callbacks };
       const outcome = await this.#parts.resizePod(pod.sandboxId, read().desired, options);
       await this.#complete(active, outcome, read().memoryRequests);
       return undefined;
     } catch (error) {
-      const failure = failureOf(error, id);
+      const failure = ofMovedPod(active, pod, failureOf(error, id));
+      active.resize = { ...active.resize, isRolledBack: isRolledBack(active, failure) };
       await this.#fail(active, failure);
       return failure;
     }
+  }
+
+  /** Returns what an attempt of a resize calls while it runs. Its steps are added to `steps`. */
+  #callbacks(
+    active: ActiveResize,
+    steps: StepRecord[],
+    read: () => ReadRequest,
+  ): Omit<ResizeOptions, 'dryRun' | 'deadline'> {
+    const { id, pod, requester } = active.resize;
+    return {
+      onStep: (record) => {
+        steps.push(record);
+        const at = this.#parts.clock.wallTime();
+        this.#watchers.publish({ resize: id, pod, requester, at, what: { kind: 'step', record } });
+      },
+      onChanges: (changes) => {
+        active.resize = { ...active.resize, changes };
+      },
+      onLeftUnfinished: () => {
+        active.isUnfinished = true;
+      },
+      stillDesired: () => {
+        const newer = removeSuperseded(this.#parts, active);
+        if (newer === undefined) return read().desired;
+        throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
+      },
+      onRoomFreed: () => this.roomFreed(),
+    };
   }
 
   async #complete(active: ActiveResize, { steps, before, after }: ResizeOutcome, asked: MemoryRequests): Promise<void> {
@@ -243,12 +276,11 @@ export class ResizeRunner {
 
   async #fail(active: ActiveResize, failure: unknown): Promise<void> {
     const { defer } = active.resize;
-    if (failure instanceof ShimError && failure.reason === Reason.SUPERSEDED)
+    if (failure instanceof ShimError && ENDS.has(failure.reason))
       return this.#end(active, 'Canceled', explained(failure));
     const fits = fitsLater(failure);
-    const retries = defer && (fits || (active.wasDeferred && passes(failure)));
-    const isGone = active.podGone || (failure instanceof ShimError && failure.code === Code.NOT_FOUND);
-    if (isGone) return this.#end(active, 'Canceled', podGone);
+    const retries = defer && (fits || waitsForRecovery(failure) || (active.wasDeferred && passes(failure)));
+    if (active.podGone || isGone(failure)) return this.#end(active, 'Canceled', podGone);
     if (!retries && fits) this.#cancelUnfit(active, explained(failure));
     else if (!retries) await this.#end(active, 'Infeasible', explained(failure));
     else await this.#deferOrCancel(active, failure);
@@ -264,7 +296,7 @@ export class ResizeRunner {
   }
 
   /** Ends a resize that does not fit yet and may not be deferred: it becomes Deferred, as for every caller, and then Canceled. */
-  #cancelUnfit(active: ActiveResize, { reason, message }: StateReason): void {
+  #cancelUnfit(active: ActiveResize, { reason, message }: Explanation): void {
     this.#enter(active, 'Deferred', { reason, message });
     this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
   }
@@ -272,6 +304,15 @@ export class ResizeRunner {
   /** Retries the resizes that wait for room on the node, in order: another pod may have left some. */
   roomFreed(): void {
     if (!this.#isStopping) this.#retries.roomFreed();
+  }
+
+  /** Retries the resizes of this pod that wait for a container. */
+  containerStarted(sandboxId: string): void {
+    if (this.#isStopping) return;
+    for (const active of this.#table.activeOfPod(sandboxId)) {
+      active.hasStarted = true;
+      if (waitsForContainer(active)) this.#retries.due(active);
+    }
   }
 
   /** Removes the fields that newer requests have set from the pod's deferred resizes. Returns the uids of the pods to store. */
@@ -291,10 +332,12 @@ export class ResizeRunner {
     for (const uid of this.dropSuperseded(resize.pod.sandboxId)) await this.#writer.store(uid);
   }
 
-  #defer(active: ActiveResize, why: StateReason): void {
+  #defer(active: ActiveResize, why: Explanation): void {
     active.wasDeferred = true;
-    const delay = retryDelay(active.resize.tries, this.#parts.random(), why.reason);
-    const { clock } = this.#parts;
+    const { clock, random } = this.#parts;
+    // The attempt may have read the containers before the start of the one that it waits for.
+    const isMissed = active.hasStarted && isOfContainer(why.reason);
+    const delay = isMissed ? 0 : retryDelay(active.resize.tries, random(), why.reason);
     this.#enter(active, 'Deferred', { ...why, nextTryAt: clock.wallTime() + delay });
     active.dueAt = clock.now() + delay;
     if (!this.#isStopping) active.stopTimer = clock.after(delay, () => this.#retries.due(active));
@@ -348,6 +391,29 @@ export class ResizeRunner {
     this.#parts.counters?.resizeState(state);
   }
 }
+
+/** Whether the steps of a failed attempt were rolled back. */
+const isRolledBack = ({ resize, isUnfinished }: ActiveResize, failure: unknown): boolean =>
+  resize.steps.length > 0 && !isUnfinished && !isRollbackFailure(failure);
+
+/** Whether the sandbox of an attempt was removed. */
+const isGone = (failure: unknown): boolean => failure instanceof ShimError && failure.code === Code.NOT_FOUND;
+
+/** Returns the failure of an attempt: one whose sandbox was removed after the pod got another one has not found the pod gone. */
+function ofMovedPod({ resize }: ActiveResize, tried: Resize['pod'], failure: unknown): unknown {
+  const { sandboxId, namespace, name } = resize.pod;
+  if (!isGone(failure) || sandboxId === tried.sandboxId) return failure;
+  return new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.SANDBOX_ENDED,
+    `pod ${namespace}/${name}: its sandbox ${tried.sandboxId} was removed during the attempt; its newest one is ${sandboxId}`,
+    { pod: resize.pod.uid, resize: resize.id, found: sandboxId },
+    { cause: failure },
+  );
+}
+
+/** What ends a resize that nothing is wrong with. */
+const ENDS: ReadonlySet<Reason> = new Set([Reason.SUPERSEDED, Reason.POD_ENDED]);
 
 const noReason = { reason: undefined, message: undefined };
 const cancelled = { reason: 'CANCELLED' satisfies CancelReason, message: 'cancelled by a caller' };

@@ -1,3 +1,4 @@
+import type { PodIdentity } from '../../sandbox/index.ts';
 import { hasEnded, type Resize } from './requests/index.ts';
 
 /** A resize that has not ended, with the state of its attempts. */
@@ -12,6 +13,10 @@ export interface ActiveResize {
   attempt: Promise<void>;
   /** Whether it is or was deferred, by this process or a previous one. */
   wasDeferred: boolean;
+  /** Whether a container of its pod has started since the attempt in progress began. */
+  hasStarted: boolean;
+  /** Whether the last attempt failed and left something to roll back. */
+  isUnfinished: boolean;
   /** Whether a caller cancelled it during an attempt: it is not retried. */
   cancelled: boolean;
   /** Whether its pod was removed during an attempt. */
@@ -19,6 +24,9 @@ export interface ActiveResize {
   /** Cancels the scheduled retry. */
   stopTimer: () => void;
 }
+
+/** What resizectl prints of an id. A shorter beginning is often that of another id, and may be a pod name of hexadecimal letters. */
+export const SHORTEST_BEGINNING = 8;
 
 /** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
 export class ResizeTable {
@@ -52,10 +60,11 @@ export class ResizeTable {
     return this.#active.get(id)?.resize ?? this.#ended.get(id);
   }
 
-  /** Returns the resize with this id, otherwise those whose id begins with it. An empty id matches none. */
+  /** Returns the resize with this id, otherwise those whose id begins with it, if it has {@link SHORTEST_BEGINNING} characters. */
   matching(id: string): readonly Resize[] {
     const exact = this.get(id);
-    if (exact !== undefined || id === '') return exact === undefined ? [] : [exact];
+    if (exact !== undefined) return [exact];
+    if (id.length < SHORTEST_BEGINNING) return [];
     const all = [...this.allActive.map(({ resize }) => resize), ...this.#ended.values()];
     return all.filter((resize) => resize.id.startsWith(id));
   }
@@ -77,6 +86,16 @@ export class ResizeTable {
     return this.allActive.filter(({ resize }) => resize.pod.sandboxId === sandboxId);
   }
 
+  /** Moves the resizes of a pod that have not ended to another sandbox of it. Returns them. */
+  move(pod: PodIdentity): readonly ActiveResize[] {
+    const moved = this.allActive.filter(({ resize }) => isOtherSandbox(resize.pod, pod));
+    for (const active of moved) {
+      active.resize = { ...active.resize, pod };
+      this.#newest.set(pod.sandboxId, active.resize.id);
+    }
+    return moved;
+  }
+
   get activeCount(): number {
     return this.#active.size;
   }
@@ -88,3 +107,6 @@ export class ResizeTable {
       .filter(({ pod, defer, state }) => pod.uid === podUid && defer && !hasEnded(state));
   }
 }
+
+const isOtherSandbox = (one: PodIdentity, other: PodIdentity): boolean =>
+  one.uid === other.uid && one.uid !== '' && one.sandboxId !== other.sandboxId;

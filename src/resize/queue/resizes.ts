@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
@@ -13,15 +12,24 @@ import {
   historyEntry,
   stateEvent,
 } from './requests/index.ts';
-import { type ActiveResize, ResizeTable } from './resize-table.ts';
+import { type ActiveResize, ResizeTable, SHORTEST_BEGINNING } from './resize-table.ts';
 import { RecordWriter } from './record-writer.ts';
 import { type RankOf, equalRanks } from './retry-order.ts';
 import { ResizeRunner } from './resize-runner.ts';
-import { StoredValues } from './stored-values.ts';
+import type { KubeletRequests } from './stored-memory-requests.ts';
+import { StoredPodRecords } from './stored-pod-records.ts';
 import { type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
-import type { ResizeWatch } from './watch.ts';
-import { ResizeWatchers } from './watchers.ts';
-import { type ResizeOutcome, type ResizePod, type ResizeState, type StepRecord, failureOf } from '../model/index.ts';
+import { type ResizeWatch, ResizeWatchers, type WatchedPod, isWatched } from './watching/index.ts';
+import {
+  type Explanation,
+  type ResizeOutcome,
+  type ResizePod,
+  type ResizeState,
+  type StepRecord,
+  explained,
+  failureOf,
+  fitsLater,
+} from '../model/index.ts';
 import {
   type HistoryEntry,
   NewestValues,
@@ -42,6 +50,10 @@ export interface ResizesParts {
   readonly history?: ResizeHistory;
   /** The ranks of pods for the order of retries. Default: all are equal. */
   readonly rankOf?: RankOf;
+  /** Returns the newest sandbox of a pod. Default: the one that the request names. */
+  readonly newestSandbox?: (podUid: string) => PodIdentity | undefined;
+  /** Default: kubelet's requests are not known. */
+  readonly kubeletRequests?: KubeletRequests;
   readonly clock: Clock;
   /** Returns 0 to 1, like Math.random: spreads the retries. */
   readonly random: () => number;
@@ -79,6 +91,9 @@ export interface ResizeTerms {
   readonly requester?: Requester;
 }
 
+/** What a resize would do, or why it would be deferred. */
+export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround }) | { readonly deferred: Explanation };
+
 /**
  * The resizes of whole pods, from the request to the end. A resize that does not fit yet is retried until it fits, is superseded
  * or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
@@ -90,7 +105,7 @@ export class Resizes {
   readonly #table: ResizeTable;
   readonly #writer: RecordWriter;
   readonly #watchers: ResizeWatchers;
-  readonly #stored: StoredValues;
+  readonly #stored: StoredPodRecords;
   readonly #history: ResizeHistory;
 
   constructor(parts: ResizesParts) {
@@ -100,7 +115,7 @@ export class Resizes {
     this.#bounds = { ...defaultBounds, ...parts.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
     this.#watchers = new ResizeWatchers(this.#bounds);
-    this.#stored = new StoredValues(log);
+    this.#stored = new StoredPodRecords(log, parts.kubeletRequests ?? (() => undefined));
     this.#writer = new RecordWriter({ store, clock, log, recordsOf: (podUid) => this.#recordsOf(podUid) });
     this.#runner = new ResizeRunner({
       resizePod,
@@ -137,7 +152,7 @@ export class Resizes {
     return this.#table.get(id);
   }
 
-  /** Returns a resize of the queue by its id or the beginning of it. Throws UNKNOWN_RESIZE. */
+  /** Returns a resize of the queue by its id or its first characters, at least {@link SHORTEST_BEGINNING}. Throws UNKNOWN_RESIZE. */
   get(id: string): Resize {
     const [found, ...more] = this.#table.matching(id);
     if (found !== undefined && more.length === 0) return found;
@@ -148,6 +163,8 @@ export class Resizes {
 
   #whyUnknown(asked: string, more: number): string {
     if (more > 0) return `${more + 1} resizes have an id that begins with ${JSON.stringify(asked)}: use more of the id`;
+    if (asked.length < SHORTEST_BEGINNING)
+      return `no resize with id ${JSON.stringify(asked)}: the beginning of an id has at least ${SHORTEST_BEGINNING} characters`;
     const request = this.#history.find(asked);
     return request === undefined
       ? `no resize with id ${JSON.stringify(asked)}: it is unknown or no longer stored`
@@ -180,19 +197,24 @@ export class Resizes {
     await this.#writer.store(pod.uid);
   }
 
-  /** Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested} throws. */
+  /**
+   * Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested} throws.
+   * @param terms `defer`: whether it would be retried. If it does not fit yet, this returns why it would be deferred
+   */
   async dryRun(
     { sandboxId }: PodIdentity,
     asked: RequestedPod,
-    deadline: number,
-  ): Promise<ResizeOutcome & { readonly memoryRequests: RequestsAround }> {
+    { deadline, defer }: Pick<ResizeTerms, 'deadline' | 'defer'>,
+  ): Promise<DryRun> {
     const before = this.#stored.requests.of(sandboxId);
     const { desired, memoryRequests } = readRequested(asked, before);
     try {
-      const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline });
+      const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
       return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, memoryRequests) } };
     } catch (error) {
-      throw failureOf(error);
+      const failure = failureOf(error);
+      if (defer && fitsLater(failure)) return { deferred: explained(failure) };
+      throw failure;
     }
   }
 
@@ -208,7 +230,8 @@ export class Resizes {
     const failure = await first;
     const { state, reason, defer } = active.resize;
     const isRejected = state === 'Infeasible' || (state === 'Canceled' && !defer);
-    if (isRejected || reason === ('POD_GONE' satisfies CancelReason)) throw failure;
+    const hasPodEnded = reason === ('POD_GONE' satisfies CancelReason) || reason === Reason.POD_ENDED;
+    if (isRejected || hasPodEnded) throw failure;
     return active.resize;
   }
 
@@ -224,18 +247,35 @@ export class Resizes {
   }
 
   /**
-   * Watches the resizes of one pod, or of all, from any requester. The events start with the state of each resize that has not
-   * ended. Throws TOO_MANY_WATCHERS or STOPPING.
+   * Watches the resizes of one pod, in all its sandboxes, or of all pods, from any requester. The events start with the state of each
+   * resize that has not ended. Throws TOO_MANY_WATCHERS or STOPPING.
    * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which has a share of
    *   all watches, undefined for the shim itself
    */
-  watch(sandboxId?: string, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
+  watch(pod?: WatchedPod, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
     if (this.#runner.isStopping) throw stopping();
     const active = new Set(this.#table.allActive.map(({ resize }) => resize.id));
     const ended = withHistory ? this.#history.all.filter(({ id }) => !active.has(id)) : [];
     const present = this.#table.allActive.map(({ resize }) => historyEntry(resize));
-    const first = [...ended, ...present].filter(({ pod }) => sandboxId === undefined || pod.sandboxId === sandboxId);
-    return this.#watchers.add(sandboxId, first.map(stateEvent), owner);
+    const first = [...ended, ...present].filter((entry) => isWatched(pod, entry.pod));
+    return this.#watchers.add(pod, first.map(stateEvent), owner);
+  }
+
+  /**
+   * Takes the resizes of a pod, and what its annotations have requested, over to its newest sandbox: kubelet creates the containers of an
+   * ended sandbox again in another one, and its volumes stay. Memory requests that were stored for the ended one are not taken over,
+   * since the containers have kubelet's values then.
+   */
+  sandboxAdded(podUid: string): void {
+    const newest = this.#parts.newestSandbox?.(podUid);
+    if (newest === undefined) return;
+    const moved = [this.#runner.podMoved(newest), this.#stored.annotations.move(newest)];
+    if (moved.includes(true)) void this.#writer.store(podUid);
+  }
+
+  /** Retries what waits for a container of this pod: kubelet has started one. */
+  containerStarted(sandboxId: string): void {
+    this.#runner.containerStarted(sandboxId);
   }
 
   /** Ends the deferred resizes of a pod that is gone, and removes its stored values. */
@@ -262,10 +302,11 @@ export class Resizes {
     exists: (sandboxId: string) => Promise<boolean>,
     store: Pick<ResizeStore, 'restore'> = this.#parts.store,
   ): Promise<void> {
-    const { sandboxes, deferred } = await this.#stored.restore(store);
+    const { sandboxes, podUids, deferred } = await this.#stored.restore(store);
     // Across a restart only the system's time says which is older.
     for (const record of deferred.toSorted((one, other) => one.createdAt - other.createdAt))
       this.#runner.resume(record);
+    for (const podUid of podUids) this.sandboxAdded(podUid);
     for (const sandboxId of sandboxes) if (!(await exists(sandboxId).catch(() => true))) this.podRemoved(sandboxId);
   }
 
@@ -290,7 +331,7 @@ export class Resizes {
       throw error;
     }
     return this.#runner.add({
-      id: randomUUID(),
+      id: crypto.randomUUID(),
       pod,
       requester,
       asked,

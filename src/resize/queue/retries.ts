@@ -1,14 +1,16 @@
 import { Reason } from '../../core/errors/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import type { ActiveResize, ResizeTable } from './resize-table.ts';
-import { type RankOf, inRetryOrder, waitsForRoom } from './retry-order.ts';
+import { type RankOf, inRetryOrder, outranks, waitsForRoom } from './retry-order.ts';
 
 /**
  * Resizes that are due within this time are retried together with a later one in order. A longer time would retry nearly all of them
  * at each timer of one.
  */
 const EARLY_MS = 20_000;
-/** Longest time that the admission of one resize, which may wait for its pod's lock, holds up the others. */
+/** How many of those that rank above a resize that is due are retried with it, however late they are due: the first in order. */
+export const MOST_ABOVE = 10;
+/** Longest time that the admission of one resize, which may wait for its pod's lock, delays the others. */
 const ADMISSION_MS = 5000;
 
 export interface RetriesParts {
@@ -22,7 +24,7 @@ export interface RetriesParts {
 
 /**
  * The order of retries. Resizes that wait for room on the node are admitted one after the other, so that the first in order gets the room
- * that others have freed. Each is tried once; one that still does not fit does not hold up those after it. All others are
+ * that others have freed. Each is tried once; one that still does not fit does not delay those after it. All others are
  * independent, and run concurrently.
  */
 export class Retries {
@@ -37,8 +39,9 @@ export class Retries {
   }
 
   /**
-   * Retries what is due by now, in order. With a resize that waits for room, those before it in order that are due soon are retried
-   * too: it must not get room that one of them needs. The others have not found room since it was last freed.
+   * Retries what is due by now, in order. With a resize that waits for room, the first that rank above it are retried too, and of
+   * those that are only older the ones that are due soon: it must not get room that one of them needs. Room may have become free
+   * without a notice, as when a pod ends.
    */
   due(active: ActiveResize): void {
     const { clock, rankOf, table } = this.#parts;
@@ -54,8 +57,12 @@ export class Retries {
       void this.#parts.attempt(other);
     }
     const waiting = deferred.filter(waitsForRoom);
-    const last = waiting.findLastIndex(isDue);
-    this.#add(waiting.slice(0, last + 1).filter((one) => isDue(one) || isSoon(one)));
+    const last = waiting.findLast(isDue);
+    if (last === undefined) return;
+    const rank = rankOf(last.resize.pod);
+    const isTried = (one: ActiveResize, at: number): boolean =>
+      isDue(one) || isSoon(one) || (at < MOST_ABOVE && outranks(rankOf(one.resize.pod), rank));
+    this.#add(waiting.slice(0, waiting.indexOf(last) + 1).filter(isTried));
   }
 
   /** Retries what is known to wait for room. */

@@ -13,6 +13,7 @@ export interface PodRank {
 
 export type RankOf = (pod: PodIdentity) => PodRank;
 
+/** Ranks all pods alike: resizes are retried in the order of their arrival. */
 export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
@@ -36,12 +37,30 @@ const compareRanked = ({ active: one, rank: first }: Ranked, { active: other, ra
   Number(second.isGuaranteed) - Number(first.isGuaranteed) ||
   one.order - other.order;
 
+/** Whether a pod ranks above another one, regardless of their ages. */
+export const outranks = (one: PodRank, other: PodRank): boolean =>
+  one.priority > other.priority || (one.priority === other.priority && one.isGuaranteed && !other.isGuaranteed);
+
 /**
  * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may: its reason is not
  * stored.
  */
 export const waitsForRoom = ({ resize: { state, reason } }: ActiveResize): boolean =>
   state === 'Deferred' && (reason === Reason.NODE_FULL || reason === 'RESTARTED');
+
+/** Whether a deferred resize waits for the start of a container. */
+export const waitsForContainer = ({ resize: { state, reason = '' } }: ActiveResize): boolean =>
+  state === 'Deferred' && isOfContainer(reason);
+
+/** Whether a resize that was deferred for this reason waits for the start of a container. */
+export const isOfContainer = (reason: string): boolean => CONTAINER_REASONS.has(reason);
+
+const CONTAINER_REASONS: ReadonlySet<string> = new Set([
+  Reason.SANDBOX_ENDED,
+  Reason.NO_RUNNING_CONTAINER,
+  Reason.UNKNOWN_CONTAINER,
+  Reason.CGROUP_UNAVAILABLE,
+]);
 
 /** Whether a resize has lowered a request: other pods may fit then. The weight of a pod is its CPU request. */
 export function freesRoom({ before, after }: ResizeOutcome, requests: RequestsAround): boolean {

@@ -1,6 +1,7 @@
-import { ShimError } from '../../core/errors/index.ts';
 import type { PodDirectory } from './pod-directory.ts';
 import type { PodView } from './pod-view.ts';
+import { viewsOf } from './pod-views.ts';
+import type { Explanation } from '../model/index.ts';
 import type { HistoryEntry, RecentResize, RecentResizes, ResizeHistory } from '../history/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
@@ -12,37 +13,28 @@ export interface Overview {
   readonly pods: readonly PodSummary[];
   /** The last resizes, newest first. */
   readonly recent: readonly RecentResize[];
-  /** The last resizes with who asked for them, those that were refused included; newest first. */
+  /** The last resizes with who asked for them, rejected ones included; newest first. */
   readonly history: readonly HistoryEntry[];
 }
 
 export interface PodSummary {
   readonly pod: PodIdentity;
   /** The pod's values, or why they cannot be read. */
-  readonly view: PodView | { readonly reason: string; readonly message: string };
-  /** The pod's newest resize; absent if there is none. */
-  readonly last?: HistoryEntry;
+  readonly view: PodView | Explanation;
+  /** The stored resizes of the pod, the newest first. */
+  readonly history: readonly HistoryEntry[];
 }
 
-/** Reads the overview. An unreadable pod, which may be ending, does not hide the others. Rejects with BACKEND_UNAVAILABLE. */
+/** Reads the overview. Rejects with BACKEND_UNAVAILABLE if the pods cannot be listed, and with the signal's reason once it aborts. */
 export async function overviewOf(
   context: { readonly recent?: RecentResizes; readonly history: ResizeHistory },
   pods: PodDirectory,
+  signal?: AbortSignal,
 ): Promise<Overview> {
   const seen: PodSummary[] = [];
-  for (const pod of await pods.list()) {
-    const [last] = context.history.ofPod(pod.sandboxId);
-    seen.push({ pod, view: await viewOf(pods, pod), ...(last && { last }) });
+  for await (const { at, pod, view } of viewsOf(pods, await pods.list(signal), signal)) {
+    seen[at] = { pod, view, history: context.history.ofPod(pod.sandboxId) };
   }
   const history = context.history.all.toReversed().slice(0, SHOWN);
   return { pods: seen, recent: context.recent?.all ?? [], history };
-}
-
-async function viewOf(pods: PodDirectory, { sandboxId }: PodIdentity): Promise<PodSummary['view']> {
-  try {
-    return await pods.describe(sandboxId);
-  } catch (error) {
-    if (!(error instanceof ShimError)) throw error;
-    return { reason: error.reason, message: error.message };
-  }
 }

@@ -1,8 +1,9 @@
 import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
-import type { DescribePod } from './pod-view.ts';
-import { type PodIdentity, type Registry, identityOf, fullName } from '../../sandbox/index.ts';
-import { backendFailure } from '../model/index.ts';
+import type { CallOptions, PodDescription } from '../../runtime/index.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import type { ReadPodView, PodListing } from './pod-view.ts';
+import { type ContainersByPod, type PodIdentity, type Registry, fullName, identityOf } from '../../sandbox/index.ts';
+import { backendFailure, invalid } from '../model/index.ts';
 
 /** A caller's reference to a pod. */
 export type PodRef =
@@ -11,42 +12,44 @@ export type PodRef =
   | { readonly by: 'uid'; readonly uid: string }
   | { readonly by: 'name'; readonly namespace: string; readonly name: string };
 
-/** Finds and describes the pods of this node for callers of the resize API. */
+/** A pod that the backend lists. */
+export interface ListedPod extends PodListing {
+  readonly pod: PodIdentity;
+}
+
+/** Finds and describes the pods of this node for callers of the resize API. Calls to the backend end when a signal aborts. */
 export interface PodDirectory {
   /** Finds a pod. Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
-  find(ref: PodRef): Promise<PodIdentity>;
+  find(ref: PodRef, signal?: AbortSignal): Promise<PodIdentity>;
   /** Returns the pods that the backend lists now, by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
-  list(): Promise<readonly PodIdentity[]>;
-  readonly describe: DescribePod;
+  list(signal?: AbortSignal): Promise<readonly ListedPod[]>;
+  /** Returns the containers that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
+  listContainers(signal?: AbortSignal): Promise<ContainersByPod>;
+  readonly describe: ReadPodView;
   /** Returns the container's name in its pod; its id if the name is unknown. */
   readonly containerName: (sandboxId: string, containerId: string) => string;
 }
 
 export interface PodDirectoryParts {
-  readonly registry: Pick<Registry, 'pod' | 'pods' | 'containersOf' | 'refresh'>;
+  readonly registry: Pick<Registry, 'pod' | 'pods' | 'container' | 'refresh' | 'refreshContainers'>;
+  readonly volumes: Pick<MemoryVolumes, 'atOnce'>;
   /** Returns whether a sandbox is ready: a pod may have ended sandboxes in addition to the running one. */
   readonly isReady: (sandboxId: string) => Promise<boolean>;
-  readonly describePod: DescribePod;
+  readonly readPodView: ReadPodView;
 }
 
-export function podDirectory({ registry, isReady, describePod }: PodDirectoryParts): PodDirectory {
-  const byId = async (id: string): Promise<PodDescription[]> => {
-    const known = registry.pods.filter(({ sandboxId }) => sandboxId === id);
-    if (known.length > 0) return known;
-    const matching = registry.pods.filter(({ sandboxId }) => sandboxId.startsWith(id));
-    if (matching.length > 0) return matching;
-    const asked = await registry.pod(id);
-    return asked === undefined ? [] : [asked];
-  };
+/** Returns the directory of the pods in the registry. */
+export function podDirectory(parts: PodDirectoryParts): PodDirectory {
+  const { registry, isReady, readPodView } = parts;
   const readyOnes = async (pods: readonly PodDescription[]): Promise<readonly PodDescription[]> => {
     if (pods.length < 2) return pods;
     const ready = await Promise.all(pods.map(({ sandboxId }) => isReady(sandboxId)));
     return pods.filter((_, index) => ready[index]);
   };
-  const matching = async (ref: PodRef): Promise<readonly PodDescription[]> => {
+  const matching = async (ref: PodRef, options?: CallOptions): Promise<readonly PodDescription[]> => {
     switch (ref.by) {
       case 'sandbox_id':
-        return byId(ref.id);
+        return byId(registry, ref.id, options);
       case 'uid':
         return readyOnes(registry.pods.filter(({ metadata }) => metadata.uid === ref.uid));
       case 'name':
@@ -56,28 +59,56 @@ export function podDirectory({ registry, isReady, describePod }: PodDirectoryPar
     }
   };
   return {
-    find: (ref) =>
+    find: (ref, signal) =>
       withBackend(async () => {
         assertRef(ref);
-        const known = await matching(ref);
+        const options = signal && { signal };
+        const known = await matching(ref, options);
         if (known.length > 0) return singleMatch(known, ref);
         // The pod may have been created without the shim, or while it was not running.
-        await registry.refresh();
-        return singleMatch(await matching(ref), ref);
+        await registry.refresh(options);
+        return singleMatch(await matching(ref, options), ref);
       }),
-    list: () =>
-      withBackend(async () => {
-        await registry.refresh();
-        return registry.pods.map(identityOf).toSorted(byName);
-      }),
-    describe: (sandboxId) => withBackend(() => describePod(sandboxId)),
-    containerName: (sandboxId, containerId) =>
-      registry.containersOf(sandboxId).find((known) => known.containerId === containerId)?.name ?? containerId,
+    list: (signal) => withBackend(() => listPods(parts, signal)),
+    listContainers: (signal) => withBackend(() => registry.refreshContainers(signal && { signal })),
+    describe: (sandboxId, listed, signal) => withBackend(() => readPodView(sandboxId, listed, signal)),
+    containerName(sandboxId, containerId) {
+      const known = registry.container(containerId);
+      return known?.sandboxId === sandboxId ? known.name : containerId;
+    },
   };
 }
 
+async function byId(
+  registry: Pick<Registry, 'pod' | 'pods'>,
+  id: string,
+  options: CallOptions | undefined,
+): Promise<PodDescription[]> {
+  const known = registry.pods.filter(({ sandboxId }) => sandboxId === id);
+  if (known.length > 0) return known;
+  const matching = registry.pods.filter(({ sandboxId }) => sandboxId.startsWith(id));
+  if (matching.length > 0) return matching;
+  const asked = await registry.pod(id, options);
+  return asked === undefined ? [] : [asked];
+}
+
+async function listPods(
+  { registry, volumes }: Pick<PodDirectoryParts, 'registry' | 'volumes'>,
+  signal: AbortSignal | undefined,
+): Promise<readonly ListedPod[]> {
+  const containers = await registry.refresh(signal && { signal });
+  const pods = inOrder(registry.pods.map(identityOf));
+  const ofAll = volumes.atOnce();
+  return pods.map((pod) => ({ pod, containers: containers.get(pod.sandboxId) ?? [], volumes: ofAll }));
+}
+
 const orderOf = ({ namespace, name, sandboxId }: PodIdentity): string => [namespace, name, sandboxId].join('\0');
-const byName = (one: PodIdentity, other: PodIdentity): number => (orderOf(one) < orderOf(other) ? -1 : 1);
+/** Sorts pods by their names, each of which is composed once. */
+const inOrder = (pods: readonly PodIdentity[]): readonly PodIdentity[] =>
+  pods
+    .map((pod) => ({ pod, order: orderOf(pod) }))
+    .sort((one, other) => (one.order < other.order ? -1 : 1))
+    .map(({ pod }) => pod);
 
 /** Runs calls to the backend, and maps their errors to a ShimError. */
 async function withBackend<Result>(call: () => Promise<Result>): Promise<Result> {
@@ -129,12 +160,6 @@ function assertRef(ref: PodRef): void {
       : [[`pod.${ref.by}`, textOf(ref)]];
   for (const [field, text] of parts) {
     if (/^[0-9A-Za-z][0-9A-Za-z_.-]{0,252}$/.test(text)) continue;
-    const asked = text.slice(0, 64);
-    throw new ShimError(
-      Code.INVALID_ARGUMENT,
-      Reason.INVALID_VALUE,
-      `${field}: ${JSON.stringify(asked)}: expected 1 to 253 letters, digits, "-", "_" and "."`,
-      { field, asked },
-    );
+    throw invalid(field, text, 'expected 1 to 253 letters, digits, "-", "_" and "."');
   }
 }

@@ -1,15 +1,15 @@
 import { Reason, ShimError } from '../../core/errors/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
-import { type DescribePodParts, describePod } from './describe-pod.ts';
+import { type ReadPodViewParts, readPodView } from './read-pod-view.ts';
 import type { ActualValues, PodView } from './pod-view.ts';
 import { excessWarning } from '../volumes/index.ts';
 import type { PodOutcome } from '../history/index.ts';
-import { type PodLimits, type KnownValues, amountTexts, policyText } from '../model/index.ts';
+import { type Explanation, type PodLimits, type KnownValues, amountTexts, policyText } from '../model/index.ts';
 import type { DeclaredPod, Registry } from '../../sandbox/index.ts';
 import type { DecreaseReport } from '../foresight/index.ts';
 
-export type PodInfoParts = DescribePodParts;
+export type PodInfoParts = ReadPodViewParts;
 
 /** Values by cgroup file, in the kernel's format; `cpu.shares` as in CRI. Absent: unknown. */
 type Files = Readonly<
@@ -75,7 +75,7 @@ export interface PodInfo {
     readonly reclaimedBytes: number;
   };
   /** Why the actual values are missing. */
-  readonly unreadable?: { readonly reason: string; readonly message: string };
+  readonly unreadable?: Explanation;
 }
 
 /**
@@ -111,12 +111,9 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
 }
 
 /** Returns the view, or why the pod cannot be read, e.g. because it has no cgroup of its own. */
-async function viewOf(
-  context: PodInfoParts,
-  sandboxId: string,
-): Promise<PodView | { readonly reason: string; readonly message: string }> {
+async function viewOf(context: PodInfoParts, sandboxId: string): Promise<PodView | Explanation> {
   try {
-    return await describePod(context, sandboxId);
+    return await readPodView(context, sandboxId);
   } catch (error) {
     if (!(error instanceof ShimError) || error.reason === Reason.UNKNOWN_POD) throw error;
     return { reason: error.reason, message: error.message };

@@ -24,8 +24,9 @@ export interface OtherValues {
 }
 
 /**
- * Returns what a caller's update changes in addition to memory, CPU and shares. The runtime also writes what it has stored, and sets swap to
- * the memory limit (none) when the request has memory and no swap (containerd internal/cri/opts/spec_linux_opts.go, WithResources).
+ * Returns what a caller's update changes in addition to memory, CPU and shares. The runtime also writes what it has
+ * stored, and sets swap to the memory limit (none) when the request has memory and no swap (containerd
+ * internal/cri/opts/spec_linux_opts.go, WithResources).
  *
  * @param memory the container's memory limit after the update
  */

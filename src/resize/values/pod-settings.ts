@@ -6,10 +6,11 @@ import {
   restoringSetting,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
+import { invalidValue } from '../../core/errors/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
 import { SWAP_MAX, podSubject } from '../../sandbox/index.ts';
-import { invalid, withSubject } from '../admission/index.ts';
+import { withSubject } from '../admission/index.ts';
 import type { UnifiedChange } from '../model/index.ts';
 
 /** Files that have steps of their own: a `unified` key for them is read with the fields. */
@@ -102,7 +103,7 @@ async function readFile(
     if (isOptional === true) return undefined;
     const { text, ids } = podSubject(pod);
     return withSubject(text, ids, () => {
-      throw invalid(field, to, `there is no such file in ${cgroup}${reasonFor(field, key)}`);
+      throw invalidValue(field, to, `there is no such file in ${cgroup}${reasonFor(field, key)}`);
     });
   }
 }

@@ -16,7 +16,14 @@ import {
 import type { ContainerStep } from '../model/index.ts';
 import { containerChanges } from '../plan/index.ts';
 import { goingAlong, withPinned } from '../execute/index.ts';
-import type { DerivedSettings, DeriveSettings } from './memory-qos.ts';
+import type { DerivedSettings, DeriveSettings } from './derived-memory-qos.ts';
+
+interface ValuesAlong {
+  readonly state: PodState;
+  readonly targets: readonly ContainerLimits[];
+  /** The cgroups of the targets, by container id. */
+  readonly cgroups: ReadonlyMap<string, CgroupPath>;
+}
 
 /**
  * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime writes what it
@@ -29,9 +36,10 @@ export async function withStoredValues(
   targets: readonly ContainerLimits[],
   all: readonly ContainerDescription[],
   derive: DeriveSettings,
-): Promise<{ readonly state: PodState; readonly targets: readonly ContainerLimits[] }> {
+): Promise<ValuesAlong> {
   const described = new Map(all.map((container) => [container.containerId, container]));
   const containers = new Map<string, LiveContainer>(state.containers.map((container) => [container.id, container]));
+  const cgroups = new Map<string, CgroupPath>();
   const complete: ContainerLimits[] = [];
   for (const target of targets) {
     const container = described.get(target.id);
@@ -39,13 +47,14 @@ export async function withStoredValues(
     const cgroup = container && (await containerCgroup(container, pod, parts.procRoot));
     if (now === undefined || container === undefined || cgroup === undefined) complete.push(target);
     else {
+      cgroups.set(target.id, cgroup);
       const derived = derive(container, cgroup, target);
       const along = alongWith(parts.tree, cgroup, settingsIn(container.resources), target, derived);
       containers.set(target.id, { ...now, ...along.now });
       complete.push(along.target);
     }
   }
-  return { state: { ...state, containers: [...containers.values()] }, targets: complete };
+  return { state: { ...state, containers: [...containers.values()] }, targets: complete, cgroups };
 }
 
 function alongWith(

@@ -7,7 +7,7 @@ import {
   readVolumeAnnotations,
   targetSize,
 } from '../../tmpfs/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { type DeclaredVolume, type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
 import type { RequestedVolume, VolumeRecord } from '../journal/index.ts';
 
@@ -27,6 +27,8 @@ export interface VolumePoliciesOptions {
   readonly follow?: FollowSetting;
   /** The memory-backed volumes in the spec of a pod. Undefined when the spec is not known. */
   readonly declared?: (sandboxId: string) => ReadonlyMap<string, DeclaredVolume> | undefined;
+  /** The memory that the pods of the node may use in all, as far as it is known. Default: not known. */
+  readonly nodeMemory?: (sandboxId: string) => Bytes | undefined;
 }
 
 /**
@@ -39,10 +41,16 @@ export class VolumePolicies {
   readonly #pods = new Map<string, PodPolicies>();
   readonly #follow: FollowSetting;
   readonly #declared: NonNullable<VolumePoliciesOptions['declared']>;
+  readonly #nodeMemory: NonNullable<VolumePoliciesOptions['nodeMemory']>;
 
-  constructor({ follow = 'auto', declared = () => undefined }: VolumePoliciesOptions = {}) {
+  constructor({
+    follow = 'auto',
+    declared = () => undefined,
+    nodeMemory = () => undefined,
+  }: VolumePoliciesOptions = {}) {
     this.#follow = follow;
     this.#declared = declared;
+    this.#nodeMemory = nodeMemory;
   }
 
   /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
@@ -136,6 +144,16 @@ export class VolumePolicies {
     return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost } : policy;
   }
 
+  /**
+   * Returns the size of a volume that follows the pod limit. It does not grow above the memory for pods (kubelet
+   * pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize), and does not shrink for that.
+   */
+  #withinNode(sandboxId: string, wanted: Bytes | undefined, size: Bytes): Bytes | undefined {
+    if (wanted === undefined || wanted <= size) return wanted;
+    const most = this.#nodeMemory(sandboxId);
+    return most === undefined || wanted <= most ? wanted : bytes(Math.max(most, size));
+  }
+
   /** Returns the present volume records of a pod, for the journal. */
   records(sandboxId: string): ReadonlyMap<string, VolumeRecord> {
     return new Map(this.#pods.get(sandboxId)?.known);
@@ -155,7 +173,8 @@ export class VolumePolicies {
     const targets = new Map<string, Bytes>();
     for (const { name, size } of volumes) {
       const policy = overrides.get(name) ?? this.policy(sandboxId, name);
-      const target = targetSize(policy, podLimit, containerLimits);
+      const wanted = targetSize(policy, podLimit, containerLimits);
+      const target = policy.kind === 'follow' ? this.#withinNode(sandboxId, wanted, size) : wanted;
       if (target !== undefined && !isSameSize(target, size)) targets.set(name, target);
     }
     return targets;

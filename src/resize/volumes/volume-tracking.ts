@@ -4,7 +4,7 @@ import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
 import type { VolumePolicies } from './policies.ts';
 import type { Log } from '../../observe/index.ts';
-import { type MountedVolume, type Registry, readVolumes } from '../../sandbox/index.ts';
+import { type MountedVolume, type Registry, isReplaced, lockKeyOf, readVolumes } from '../../sandbox/index.ts';
 import { type Step, policyText } from '../model/index.ts';
 import type { RequestedVolume, PodJournal, VolumeRecord } from '../journal/index.ts';
 import type { PodOutcomes } from '../history/index.ts';
@@ -16,7 +16,7 @@ export interface VolumeTrackingParts {
   readonly policies: VolumePolicies;
   /** The outcomes of each pod's requests, for its status. */
   readonly outcomes: PodOutcomes;
-  /** Serializes the transactions of a pod, by sandbox id. */
+  /** Serializes the transactions of a pod, by {@link lockKeyOf}. */
   readonly lock: KeyedLock;
   readonly log: Log;
 }
@@ -24,14 +24,15 @@ export interface VolumeTrackingParts {
 /**
  * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such as a kubelet
  * with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
+ * Nor for a sandbox that another one has replaced: the volumes are those of the pod, and the policies of the newest sandbox apply.
  */
 export function observeVolumes(
-  context: Pick<VolumeTrackingParts, 'journal' | 'policies' | 'outcomes' | 'log'>,
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'outcomes' | 'log'>,
   pod: PodDescription,
   volumes: readonly MountedVolume[],
   podLimit: Limit<Bytes>,
 ): void {
-  if (context.journal.transactionOf(pod) !== undefined) return;
+  if (context.journal.transactionOf(pod) !== undefined || isReplaced(context.registry, pod)) return;
   for (const { name, from, to } of context.policies.observe(pod.sandboxId, volumes, podLimit)) {
     context.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
@@ -85,19 +86,27 @@ export async function setVolumeAnnotated(
   volume: string,
   annotated: boolean,
 ): Promise<void> {
-  await context.lock.run(sandboxId, async () => {
+  const pod = context.registry.knownPod(sandboxId);
+  if (pod === undefined) return;
+  await context.lock.run(lockKeyOf(pod), async () => {
     context.policies.setAnnotated(sandboxId, volume, annotated);
-    const pod = context.registry.pods.find((known) => known.sandboxId === sandboxId);
-    if (pod !== undefined) await journalVolumes(context, pod);
+    // The pod may be gone since.
+    if (context.registry.knownPod(sandboxId) !== undefined) await journalVolumes(context, pod);
   });
 }
 
-/** Writes the volume records of all pods to the journal if they changed, at the start of the shim. Never rejects. */
+/**
+ * Writes the volume records of all pods to the journal if they changed, at the start of the shim. A pod has one record, and its newest
+ * sandbox has the present policies. Leaves out a pod whose lock is held, because a request may hold it for minutes. Never rejects.
+ * Returns whether no pod was left out.
+ */
 export async function journalAllVolumes(
   context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
-): Promise<void> {
-  const pods = context.registry.pods.filter((pod) => !isJournalled(context, pod));
-  await Promise.all(pods.map((pod) => context.lock.run(pod.sandboxId, () => journalVolumes(context, pod))));
+): Promise<boolean> {
+  const pods = context.registry.pods.filter((pod) => !isReplaced(context.registry, pod) && !isJournalled(context, pod));
+  const free = pods.filter((pod) => !context.lock.isHeld(lockKeyOf(pod)));
+  await Promise.all(free.map((pod) => context.lock.run(lockKeyOf(pod), () => journalVolumes(context, pod))));
+  return free.length === pods.length;
 }
 
 /** Returns whether all these policies are already in force because of an earlier request. */

@@ -10,5 +10,4 @@ export { Exit, exitTexts } from './exit-codes.ts';
 export { defaultKubeletUnit } from './node-commands.ts';
 export { defaultEndpoint, globalOptions, outputs, programText } from './program-text.ts';
 export type { Output } from './program-text.ts';
-export { commandNames } from './texts.ts';
-export type { ArgumentText, CommandName, CommandText, OptionText } from './texts.ts';
+export type { CommandName, CommandText, OptionText } from './texts.ts';

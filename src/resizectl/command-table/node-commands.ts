@@ -19,8 +19,13 @@ const configOption: OptionText = {
   flags: '--config <FILE>',
   description: 'Replace the configuration of the shim with this file (by default the existing one is kept).',
 };
+const kubeconfigOption: OptionText = {
+  flags: '--kubeconfig <FILE>',
+  description:
+    'Copy this kubeconfig to /var/lib/cri-resize-shim-installer/kubeconfig, readable only by root. The DaemonSet uses it.',
+};
 const rollback =
-  'If a step fails or the command is interrupted, all changes are rolled back. Exit codes: 0 all steps are done or were done before, 2 nothing was changed, 3 all changes were rolled back, 6 a change could not be rolled back.';
+  'If a step fails or the command is interrupted, all changes are rolled back. Exit codes: 0 all steps are done or were done before, 2 refused, nothing was changed, 3 all changes were rolled back, 6 a change could not be rolled back, 7 nothing was changed, or all was rolled back, because another process installs or removes the shim, or has changed a file of kubelet.';
 
 const switchOptions: readonly OptionText[] = [
   { flags: '--dry-run', description: 'Print the changes without making them.' },
@@ -60,7 +65,7 @@ export const nodeCommands: readonly CommandText[] = [
     summary: 'check whether this node meets the requirements of the shim, and how it is set up',
     description: [
       'Changes nothing. Prints one line per check with what was found, and what to do if a check does not pass.',
-      'Exit codes: 0 all checks pass, 1 at least one warning, 2 at least one check failed and the shim would not work.',
+      'Exit codes: 0 all checks pass, 1 at least one warning, 2 at least one check failed: the shim would not work, or kubelet has no runtime.',
     ],
     examples: [
       ['resizectl doctor', 'before and after the installation of the shim'],
@@ -70,10 +75,10 @@ export const nodeCommands: readonly CommandText[] = [
   {
     name: 'install',
     arguments: [],
-    options: [...installOptions, configOption],
+    options: [...installOptions, configOption, kubeconfigOption],
     summary: 'install the shim on this node, and point kubelet at it',
     description: [
-      'Runs the checks of doctor first; if one fails, nothing is changed. Then copies the program to /usr/local/lib/cri-resize-shim and the units to /etc/systemd/system, and writes a configuration to /etc/cri-resize-shim unless there is one. Starts the shim and, once it is ready, sets the endpoint of kubelet in its configuration file or its flag (the original file is kept next to it), restarts kubelet, and waits until it calls through the shim. Pods keep running.',
+      'Runs the checks of doctor first. If one fails, nothing is changed. (A kubelet that uses the shim and ends again after each start is not such a failure.) Then copies the program to /usr/local/lib/cri-resize-shim and the units to /etc/systemd/system, and writes a configuration to /etc/cri-resize-shim unless there is one. Starts the shim. Once the shim is ready, sets the endpoint of kubelet in its configuration file, a drop-in or its flag, and in the file instance-config.yaml of kubeadm. The original of each changed file is kept next to it. Then restarts kubelet, and waits until kubelet calls through the shim. Pods keep running.',
       rollback,
     ],
     examples: [

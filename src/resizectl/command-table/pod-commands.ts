@@ -59,7 +59,7 @@ export const podCommands: readonly CommandText[] = [
         description: 'Order of the pods (default pressure).',
         choices: ['pressure', 'cpu', 'memory', 'name'],
       },
-      { flags: '-w, --watch', description: 'Print new figures again and again, until interrupted.' },
+      { flags: '-w, --watch', description: 'Repeat with new figures until interrupted.' },
       { flags: '--interval <DURATION>', description: 'Time between two prints of --watch (default 2s).' },
     ],
     summary: 'list the pods of this node that are closest to their limits',
@@ -85,7 +85,10 @@ export const podCommands: readonly CommandText[] = [
     name: 'resize',
     arguments: [pod, changes],
     options: [
-      { flags: '--dry-run', description: 'Print the steps without applying them, like plan.' },
+      {
+        flags: '--dry-run',
+        description: 'Print the steps without applying them, like plan; with --defer, why the resize would wait.',
+      },
       { flags: '--defer', description: 'Retry a resize that does not fit yet until it fits.' },
       timeout,
     ],
@@ -123,13 +126,15 @@ export const podCommands: readonly CommandText[] = [
     arguments: [
       {
         form: '<ID-OR-POD>',
-        description: 'the id of a resize, or its beginning as printed by events; or a pod',
+        description: 'a pod; or the id of a resize, or at least its first 8 characters, as printed by events',
         completes: 'pods',
       },
     ],
     options: [],
     summary: 'cancel a deferred resize, or all of a pod',
-    description: ['A resize that is in progress is finished or rolled back, and not retried.'],
+    description: [
+      'A resize that is in progress is finished or rolled back, and not retried. The name of a pod comes before the beginning of an id.',
+    ],
     examples: [
       ['resizectl cancel 1f3c9a2b', ''],
       ['resizectl cancel default/web', 'all deferred resizes of this pod'],

@@ -12,7 +12,7 @@ import {
   completionScript,
   isShell,
   manualPage,
-  findPod,
+  readPod,
   fullName,
   inOrder,
   objectText,
@@ -63,8 +63,8 @@ export const actions: Readonly<Record<CommandName, Action>> = {
   'bypass on': async (context) => (await import('./bypass.ts')).bypassOn(context),
   'bypass off': async (context) => (await import('./bypass.ts')).bypassOff(context),
   'bypass drain': async (context) => (await import('./bypass.ts')).bypassDrain(context),
-  on: async (context, _args, options) => (await import('./switch.ts')).switchTo(true, context, options),
-  off: async (context, _args, options) => (await import('./switch.ts')).switchTo(false, context, options),
+  on: async (context, _args, options) => (await import('./install.ts')).switchTo(true, context, options),
+  off: async (context, _args, options) => (await import('./install.ts')).switchTo(false, context, options),
   'config check': async (context, args) => (await import('./config.ts')).checkConfig(context, args[0]),
   'config show': async (context, args) => (await import('./config.ts')).showConfig(context, args[0]),
   version: async ({ client, print }) => {
@@ -95,10 +95,6 @@ async function listPods(context: Context, texts: readonly string[]): Promise<rea
   if (texts.length > 0) return Promise.all(texts.map((text) => readPod(context, text)));
   const { pods } = await client.call('ListPods', {});
   return inOrder(pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace));
-}
-
-async function readPod(context: Context, text: string): Promise<WirePod> {
-  return (await context.client.call('GetPod', { pod: await findPod(context, text) })).pod;
 }
 
 async function showPods(context: Context, texts: readonly string[], view: typeof podText): Promise<Exit> {

@@ -1,4 +1,4 @@
-import { drain } from '../../bypass/index.ts';
+import { type DrainResult, drain } from '../../bypass/index.ts';
 import { defaultOf } from '../../config/index.ts';
 import { messageOf } from '../../core/errors/index.ts';
 import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/node/index.ts';
@@ -7,19 +7,35 @@ import { UsageError } from '../output/index.ts';
 import { sayingWaits } from '../waiting.ts';
 import { socketPath } from '../socket.ts';
 import type { Context } from './context.ts';
+import { configuredNode } from './this-node.ts';
 
 type Print = Pick<Context, 'print' | 'say'>;
 
 /** How long calls may run that the bypass has begun. TimeoutStartSec= of cri-resize-shim-takeover.service is longer. */
 const DRAIN_MS = 10 * 60_000;
 
+const OUTCOMES: Readonly<Record<DrainResult, readonly [text: string, exit: Exit]>> = {
+  drained: ['all clients use the shim', Exit.done],
+  'timed out': ['calls are cut off', Exit.failed],
+  'not replaced': ['the shim has failed', Exit.infeasible],
+  interrupted: ['interrupted: the bypass still serves clients', Exit.failed],
+};
+
 /** `resizectl bypass on`. Returns the exit code. */
 export async function bypassOn({ print, say }: Print): Promise<Exit> {
   await refuseWithout('on');
-  await sayingWaits('the bypass to serve, and the shim to stop', turnBypassOn(), say);
-  print('bypass on: clients reach containerd without the shim, and no resize is ordered or reclaimed for\n');
+  const turning = turnBypassOn(await configuredNode({}));
+  const { isOn, problem } = await sayingWaits('the bypass to serve, and the shim to stop', turning, say);
+  if (!isOn) {
+    print(`bypass off, as before: through it, ${problem ?? 'no runtime answers'}\n`);
+    print('the shim serves again; see journalctl -u cri-resize-shim-bypass\n');
+    return Exit.infeasible;
+  }
+  if (problem === undefined)
+    print('bypass on: clients reach containerd without the shim, and no resize is ordered or reclaimed for\n');
+  else print(`bypass on, but ${problem}\n`);
   print('the shim is stopped until: resizectl bypass off (also after a reboot)\n');
-  return Exit.done;
+  return problem === undefined ? Exit.done : Exit.failed;
 }
 
 /** `resizectl bypass off`. Returns the exit code. */
@@ -45,16 +61,18 @@ export async function bypassDrain({ print }: Print): Promise<Exit> {
   const listen = socketPath('--listen', defaultOf('listen'));
   const say = (line: string): void => print(`${line}\n`);
   const ending = new AbortController();
+  const interrupt = new AbortController();
   // Until the process ends: its exit code says whether the bypass accepts clients again, and a signal after that must not replace it.
+  // None of them ends the process by itself: the bypass is stopped for moments, and would stay so.
   process.on('SIGTERM', () => ending.abort());
-  const options = { timeoutMs: DRAIN_MS, signal: ending.signal, isReplaced: isShimActive, say };
+  // systemd sends neither: a user ends the command, and the bypass is not stopped after it.
+  for (const signal of ['SIGINT', 'SIGHUP'] as const) process.on(signal, () => interrupt.abort());
+  const signals = { signal: ending.signal, interrupt: interrupt.signal };
+  const options = { timeoutMs: DRAIN_MS, ...signals, isReplaced: isShimActive, say };
   const result = await drain({ procRoot: '/proc', pid, listen }, options);
-  say(
-    { drained: 'all clients use the shim', 'timed out': 'calls are cut off', 'not replaced': 'the shim has failed' }[
-      result
-    ],
-  );
-  return { drained: Exit.done, 'timed out': Exit.failed, 'not replaced': Exit.infeasible }[result];
+  const [text, exit] = OUTCOMES[result];
+  say(text);
+  return exit;
 }
 
 async function refuseWithout(verb: string): ReturnType<typeof bypassState> {

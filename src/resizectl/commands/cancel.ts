@@ -1,14 +1,17 @@
 import { Reason, isServiceError } from '../../core/errors/index.ts';
-import type { WireResize } from '../../api/wire/index.ts';
+import type { WirePodRef, WireResize } from '../../api/wire/index.ts';
 import { Exit } from '../command-table/index.ts';
-import { UsageError, endText, errorInfoOf, findPod, fullName, objectText } from '../output/index.ts';
+import { UsageError, endText, errorInfoOf, findNamed, findPod, fullName, objectText } from '../output/index.ts';
 import type { Context } from './context.ts';
 import { exitOf } from './resize.ts';
 
-/** `resizectl cancel`: a resize by its id or the beginning of it, or all resizes of a pod that have not ended. Returns the exit code. */
+/**
+ * `resizectl cancel`: a resize by its id or the first characters of it, or all resizes of a pod that have not ended.
+ * Returns the exit code.
+ */
 export async function cancel(context: Context, text: string): Promise<Exit> {
   const { output, print } = context;
-  const ended = await cancelById(context, text);
+  const ended = await cancelAll(context, text);
   for (const resize of ended)
     print(output === 'json' || output === 'yaml' ? objectText({ resize }, output, ended.length > 1) : endText(resize));
   // The cancellation succeeded, so this is not the exit code 5 of a canceled resize.
@@ -16,24 +19,38 @@ export async function cancel(context: Context, text: string): Promise<Exit> {
   return failed === undefined ? Exit.done : exitOf(failed);
 }
 
-/** An id has the form of a UUID. A pod may have such a name: then the id comes first. */
+/** The beginning of an id, or a pod name of hexadecimal letters. */
 const isId = (text: string): boolean => /^[0-9a-f][0-9a-f-]*$/.test(text);
+const isWholeId = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+/** What events prints of an id. A shorter beginning may be a misspelled pod name: it must not cancel the resize of another pod. */
+const SHORTEST_ID = 8;
+
+async function cancelAll(context: Context, text: string): Promise<readonly WireResize[]> {
+  if (!isId(text)) return cancelOfPod(context, await findPod(context, text));
+  const named = isWholeId(text) ? undefined : await findNamed(context, text);
+  if (named !== undefined) return cancelOfPod(context, named);
+  if (text.length < SHORTEST_ID)
+    throw new UsageError(
+      `no pod on this node is named ${JSON.stringify(text)}, and the beginning of an id has at least ${SHORTEST_ID} characters; ` +
+        'resizectl events lists the last resizes',
+    );
+  return cancelById(context, text);
+}
 
 async function cancelById(context: Context, text: string): Promise<readonly WireResize[]> {
-  if (!isId(text)) return cancelOfPod(context, text);
   try {
     return [(await context.client.call('CancelResize', { id: text })).resize];
   } catch (error) {
     const isUnknown = isServiceError(error) && errorInfoOf(error)?.reason === Reason.UNKNOWN_RESIZE;
     if (!isUnknown) throw error;
     // The message about the id says more than one about a pod.
-    return await cancelOfPod(context, text).catch(() => Promise.reject(error));
+    const pod = await findPod(context, text).catch(() => Promise.reject(error));
+    return cancelOfPod(context, pod);
   }
 }
 
-async function cancelOfPod(context: Context, text: string): Promise<readonly WireResize[]> {
-  const { client } = context;
-  const { pod } = await client.call('GetPod', { pod: await findPod(context, text) });
+async function cancelOfPod({ client }: Context, ref: WirePodRef): Promise<readonly WireResize[]> {
+  const { pod } = await client.call('GetPod', { pod: ref });
   const waiting = (pod.history ?? []).filter(
     ({ state, requester }) =>
       (state === 'DEFERRED' || state === 'IN_PROGRESS') &&

@@ -1,13 +1,21 @@
 import { parseDuration } from '../../config/index.ts';
-import { type ChangesResult, type Plan, Refusal, applyChanges, probeChanges } from '../../install/node/index.ts';
+import {
+  type ChangesResult,
+  type Plan,
+  Refusal,
+  applyChanges,
+  probeChanges,
+  takeInstallLock,
+} from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
-import { UsageError } from '../output/index.ts';
+import { BusyError, UsageError } from '../output/index.ts';
 import { sayingWaits } from '../waiting.ts';
 import type { Context, InstallOptions } from './context.ts';
 
 const exits: Readonly<Record<ChangesResult, Exit>> = {
   done: Exit.done,
   undone: Exit.infeasible,
+  overtaken: Exit.busy,
   'undo failed': Exit.undoFailed,
 };
 
@@ -21,7 +29,21 @@ export function timeoutOf(timeout: string | undefined): number {
 }
 
 /**
- * Makes the changes of a plan, or prints them. An interrupt rolls them back. Returns the exit code.
+ * Takes the lock of the installation. Returns its release. Throws BusyError. Only root can change anything, which a
+ * plan or a check says.
+ */
+export async function locked(isDryRun: boolean, take = takeInstallLock): Promise<() => Promise<void>> {
+  if (isDryRun || process.geteuid?.() !== 0) return () => Promise.resolve();
+  const lock = await take();
+  if (lock.kind === 'held') return () => lock.release();
+  const pid = lock.pid === undefined ? '' : ` (pid ${lock.pid})`;
+  throw new BusyError(
+    `nothing was changed: another installation runs${pid}; what to do: wait until it has ended, and try again`,
+  );
+}
+
+/**
+ * Makes the changes of a plan while no other process does, or prints them. An interrupt rolls them back. Returns the exit code.
  * @param planOf throws Refusal; its signal aborts on an interrupt
  */
 export async function changing(
@@ -35,7 +57,9 @@ export async function changing(
   process.stdout.removeAllListeners('error').on('error', () => undefined);
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
   for (const signal of signals) process.on(signal, end);
+  let unlock: (() => Promise<void>) | undefined;
   try {
+    unlock = await locked(dryRun === true);
     const printLine = (line: string): void => print(`${line}\n`);
     const { changes, already, versions } = await sayingWaits('the state of this node', planOf(ending.signal), say);
     if (versions !== undefined) printLine(`${dryRun === true ? 'would ' : ''}${versions}`);
@@ -52,6 +76,7 @@ export async function changing(
     if (!(error instanceof Refusal)) throw error;
     throw new UsageError(`nothing was changed: ${error.message}; what to do: ${error.remedy}`, { cause: error });
   } finally {
+    await unlock?.();
     for (const signal of signals) process.off(signal, end);
   }
 }

@@ -1,19 +1,27 @@
 import { ConfigError, type EffectiveSetting, effectiveSettings } from '../../config/index.ts';
-import { serviceFlags } from '../../install/node/index.ts';
+import { type Node, plannedFlags } from '../../install/node/index.ts';
 import { Exit } from '../command-table/index.ts';
 import { objectText, printable, table } from '../output/index.ts';
 import type { Context } from './context.ts';
-import { FLAGS_FILE } from './this-node.ts';
+import { CONFIG_FILE, FLAGS_FILE } from './this-node.ts';
 
 type Output = Pick<Context, 'output' | 'print' | 'printError'>;
 
-/** The flags of the service, or those that name one file. */
-const flagsOf = async (file: string | undefined): Promise<readonly string[]> =>
-  file === undefined ? serviceFlags(FLAGS_FILE) : ['--config', file];
+type Places = Pick<Node, 'flagsFile' | 'configFile'>;
+
+const PLACES: Places = { flagsFile: FLAGS_FILE, configFile: CONFIG_FILE };
+
+/** The flags of the service, or those that an installation would write, or those that name one file. */
+const flagsOf = async (file: string | undefined, places: Places): Promise<readonly string[]> =>
+  file === undefined ? plannedFlags(places) : ['--config', file];
 
 /** `resizectl config check`. Returns the exit code. */
-export async function checkConfig({ output, print }: Output, file: string | undefined): Promise<Exit> {
-  const { configFile, problems } = await checked(await flagsOf(file));
+export async function checkConfig(
+  { output, print }: Output,
+  file: string | undefined,
+  places: Places = PLACES,
+): Promise<Exit> {
+  const { configFile, problems } = await checked(await flagsOf(file, places));
   const name = file ?? configFile;
   if (output === 'json' || output === 'yaml')
     print(objectText({ file: name ?? '', valid: problems.length === 0, problems }, output));
@@ -39,8 +47,12 @@ async function checked(
 const ofFlags = (problem: string): string => `${FLAGS_FILE}: CRI_RESIZE_SHIM_FLAGS: ${problem}`;
 
 /** `resizectl config show`. Returns the exit code. */
-export async function showConfig({ output, print, printError }: Output, file: string | undefined): Promise<Exit> {
-  const flags = await flagsOf(file);
+export async function showConfig(
+  { output, print, printError }: Output,
+  file: string | undefined,
+  places: Places = PLACES,
+): Promise<Exit> {
+  const flags = await flagsOf(file, places);
   const { problems } = await checked(flags);
   if (problems.length > 0) {
     printError(new Error(problems.join('\n')));

@@ -28,6 +28,8 @@ export interface InstallOptions {
   readonly dryRun?: boolean;
   /** Path of a configuration file for the shim. */
   readonly config?: string;
+  /** Path of a kubeconfig for the shim. */
+  readonly kubeconfig?: string;
   readonly kubeletUnit?: string;
   readonly timeout?: string;
 }

@@ -14,10 +14,16 @@ export async function doctor(
   options: NodeOptions,
 ): Promise<Exit> {
   const findings = await sayingWaits('the checks of this node', diagnose(await configuredNode(options)), say);
-  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings }, output));
+  if (output === 'json' || output === 'yaml') print(objectText({ checks: findings.map(printed) }, output));
   else print(doctorText(findings));
   return exits[worstOf(findings)];
 }
+
+/** What programs read of a finding. */
+const printed = ({ check, result, found, remedy, details }: Finding): Finding => ({
+  ...{ check, result, found, remedy },
+  ...(details !== undefined && { details }),
+});
 
 /** Formats one line per check, followed by what the findings are based on and by the remedies. */
 export function doctorText(findings: readonly Finding[]): string {

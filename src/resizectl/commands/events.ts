@@ -1,8 +1,10 @@
 import { wallTime } from '../../core/concurrency/index.ts';
+import { Reason, isServiceError } from '../../core/errors/index.ts';
 import type { Context } from './context.ts';
 import type { Responses, WirePod } from '../../api/wire/index.ts';
 import {
   durationText,
+  errorInfoOf,
   findPod,
   fullName,
   inOrder,
@@ -17,11 +19,11 @@ import {
 
 type ResizeEvent = Responses['ResizeEvent'];
 
-/** Formats an event as one line: time (with the date, if that is not today's), resize, pod, state or step, who asked, and changes. */
+/** Formats an event as one line: time in UTC (with the date, if that is not today's), resize, pod, state or step, who, and changes. */
 export function eventLine({ time, resize_id: id, pod, requester, state, step }: ResizeEvent, now = wallTime()): string {
   const stamp = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString();
   const isToday = stamp.slice(0, 10) === new Date(now).toISOString().slice(0, 10);
-  const clock = isToday ? stamp.slice(11, 23) : stamp.slice(0, 23).replace('T', ' ');
+  const clock = isToday ? stamp.slice(11) : stamp.replace('T', ' ');
   const about = `${clock}  ${shortResizeId(id)}  ${fullName(pod)}`;
   if (step !== undefined) return `${about}  step  ${stepText(step)}  (${durationText(step.took)})\n`;
   if (state === undefined) return '';
@@ -44,7 +46,7 @@ export async function watchPods(context: Context, pod: string | undefined): Prom
   const isShown = (of: string): boolean => namespace === undefined || of === namespace;
   const ref = pod === undefined ? undefined : await findPod(context, pod);
   const show = (shown: WirePod): void =>
-    print(output === 'json' || output === 'yaml' ? objectText(shown, output, true) : podLine(shown, isWide));
+    print(output === 'json' || output === 'yaml' ? objectText(shown, output, true) : lineOf(shown, isWide));
   const watch = client.watch(ref);
   await watch.opened;
   const all =
@@ -55,10 +57,22 @@ export async function watchPods(context: Context, pod: string | undefined): Prom
   for await (const { pod: identity, state } of watch) {
     if (state === undefined || state.state === 'PROPOSED' || state.state === 'IN_PROGRESS') continue;
     if (!isShown(identity.namespace)) continue;
-    // The pod may be gone by now.
-    const { pods } = await client.call('ListPods', {});
-    const found = pods.find((other) => other.identity.sandbox_id === identity.sandbox_id);
-    if (found === undefined) print(`${fullName(identity)} (${shortId(identity.sandbox_id)}) is gone\n`);
-    else show(found);
+    show(await readAgain(context, identity));
+  }
+}
+
+const lineOf = (pod: WirePod, isWide: boolean): string =>
+  pod.unreadable?.reason === Reason.UNKNOWN_POD
+    ? `${fullName(pod.identity)} (${shortId(pod.identity.sandbox_id)}) is gone\n`
+    : podLine(pod, isWide);
+
+/** Reads a pod that may be gone by now. A pod that the shim cannot read has the reason: a watch lasts longer than one failure. */
+async function readAgain({ client }: Context, identity: WirePod['identity']): Promise<WirePod> {
+  try {
+    return (await client.call('GetPod', { pod: { sandbox_id: identity.sandbox_id } })).pod;
+  } catch (error) {
+    const reason = isServiceError(error) ? errorInfoOf(error)?.reason : undefined;
+    if (!isServiceError(error) || reason === undefined) throw error;
+    return { identity, unreadable: { reason, message: error.details } };
   }
 }

@@ -1,13 +1,12 @@
-import { readFileSync } from 'node:fs';
-import { parse } from 'yaml';
-import { ConfigError, configurationExample, effectiveSettings } from '../../config/index.ts';
-import { errnoOf, messageOf } from '../../core/errors/index.ts';
 import {
+  type Finding,
   type Plan,
   Refusal,
   type Site,
   diagnose,
+  kubeletAfterInstall,
   planInstall,
+  planSwitch,
   planUninstall,
   worstOf,
 } from '../../install/node/index.ts';
@@ -15,26 +14,44 @@ import { Exit } from '../command-table/index.ts';
 import { changing, timeoutOf } from './changing.ts';
 import type { Context, InstallOptions } from './context.ts';
 import { doctorText } from './doctor.ts';
-import { CONFIG_FILE, FLAGS_FILE, thisNode, thisProgram } from './this-node.ts';
-import { UsageError } from '../output/index.ts';
+import { siteToInstall, siteToRemove } from './site.ts';
+import { configuredNode } from './this-node.ts';
 
 type Print = Pick<Context, 'print' | 'say'>;
 
 /** `resizectl install`. Returns the exit code. */
 export async function install({ print, say }: Print, options: InstallOptions): Promise<Exit> {
   let plan: Plan = { changes: [], already: [] };
+  let kubelet = (): Promise<string | undefined> => Promise.resolve(undefined);
   const exit = await changing({ print, say }, options, async (signal) => {
-    const site = await thisSite(options, signal);
+    const site = await siteToInstall(options, signal);
     const findings = await diagnose(site.node);
-    // A given configuration replaces an invalid one, and an installation starts what kubelet misses.
-    const repaired = ['kubelet runtime', ...(site.isConfigGiven ? ['configuration'] : [])];
-    const counting = findings.filter(({ check }) => !repaired.includes(check));
-    if (worstOf(counting) !== 'failed') return (plan = await planInstall(site));
+    kubelet = async () => kubeletAfterInstall(site.node, findings);
+    if (worstOf(unrepaired(findings, site)) !== 'failed') return (plan = await planInstall(site));
     print(doctorText(findings));
     throw new Refusal('a check failed, see above', 'fix the failed checks, and try again');
   });
-  if (exit === Exit.done && options.dryRun !== true && plan.changes.length > 0) print(afterInstall(plan));
+  if (exit !== Exit.done || options.dryRun === true) return exit;
+  const line = await kubelet();
+  if (line !== undefined) print(`${line}\n`);
+  if (plan.changes.length > 0) print(afterInstall(plan));
   return exit;
+}
+
+/**
+ * Returns the findings that an installation does not repair. The shim takes the clients of the bypass. A given configuration
+ * replaces an invalid one. An installation starts what kubelet misses, and a kubelet without its runtime ends again after each
+ * start. One that uses the shim may do so because of the shim: another version or configuration may repair it, and planInstall
+ * refuses what it cannot read.
+ */
+export function unrepaired(findings: readonly Finding[], { isConfigGiven }: Pick<Site, 'isConfigGiven'>): Finding[] {
+  const lacksRuntime = findings.some(({ check, result }) => check === 'kubelet runtime' && result === 'failed');
+  const repaired = [
+    'bypass',
+    ...(lacksRuntime ? ['kubelet runtime', 'kubelet'] : []),
+    ...(isConfigGiven ? ['configuration'] : []),
+  ];
+  return findings.filter(({ check, isLoopAtShim }) => !repaired.includes(check) && isLoopAtShim !== true);
 }
 
 /** What to do next, and how to undo it. */
@@ -53,7 +70,7 @@ export function afterInstall({ versions }: Pick<Plan, 'versions'>): string {
 export async function uninstall({ print, say }: Print, options: InstallOptions): Promise<Exit> {
   let kept: readonly string[] = [];
   const exit = await changing({ print, say }, options, async (signal) => {
-    const site = await thisSite(options, signal);
+    const site = await siteToRemove(options, { signal, say });
     if (site.node.uid !== 0)
       throw new Refusal(`running as uid ${site.node.uid}, not as root`, 'run the command as root');
     kept = [site.configFile, site.flagsFile, site.node.stateFolder];
@@ -63,60 +80,20 @@ export async function uninstall({ print, say }: Print, options: InstallOptions):
   return exit;
 }
 
-async function thisSite({ config, kubeletUnit, timeout }: InstallOptions, signal: AbortSignal): Promise<Site> {
-  const given = config === undefined ? undefined : configurationIn(config);
-  if (config !== undefined && given === undefined) throw new UsageError(`--config: no such file: ${config}`);
-  if (config !== undefined) await assertValid(config);
-  const settings = settingsOf(given ?? configurationIn(CONFIG_FILE) ?? '', config ?? CONFIG_FILE);
-  const to = '/usr/local/lib/cri-resize-shim';
-  return {
-    node: thisNode({ ...settings, ...(kubeletUnit !== undefined && { kubeletUnit }) }),
-    program: thisProgram(to),
-    to,
-    commandFile: '/usr/local/bin/resizectl',
-    unitFolder: '/etc/systemd/system',
-    configFile: CONFIG_FILE,
-    configText: given ?? configurationExample({ isCommentedOut: true }),
-    isConfigGiven: given !== undefined,
-    flagsFile: FLAGS_FILE,
-    wait: { timeoutMs: timeoutOf(timeout), signal },
-  };
-}
+const ON = 'on: the shim acts on resizes';
+const OFF = 'off: the shim forwards every call unchanged, until: resizectl on (also after a reboot)';
 
-/** Throws UsageError if a configuration that is to be installed is invalid. */
-async function assertValid(file: string): Promise<void> {
-  try {
-    await effectiveSettings(['--config', file]);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    throw new UsageError(`nothing was changed: invalid configuration: ${error.problems.join('; ')}`, { cause: error });
-  }
-}
-
-/** Reads a configuration file; returns undefined if it does not exist. Throws UsageError if it cannot be read. */
-function configurationIn(file: string): string | undefined {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return undefined;
-    throw new UsageError(`${file} cannot be read: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-/** Reads the settings that matter to the installation. The shim itself validates the rest. Throws UsageError. */
-function settingsOf(text: string, file: string): { containerRuntimeEndpoint?: string; stateFolder?: string } {
-  try {
-    const read: unknown = parse(text);
-    const textOf = (key: string): string | undefined => {
-      const value: unknown = typeof read === 'object' && read !== null ? Reflect.get(read, key) : undefined;
-      return typeof value === 'string' ? value : undefined;
-    };
-    const [containerRuntimeEndpoint, stateFolder] = [textOf('containerRuntimeEndpoint'), textOf('stateFolder')];
-    return {
-      ...(containerRuntimeEndpoint !== undefined && { containerRuntimeEndpoint }),
-      ...(stateFolder !== undefined && { stateFolder }),
-    };
-  } catch (error) {
-    throw new UsageError(`${file} cannot be read: ${messageOf(error)}`, { cause: error });
-  }
+/** `resizectl on` and `resizectl off`. Returns the exit code. */
+export async function switchTo(
+  isOn: boolean,
+  { print, say }: Pick<Context, 'print' | 'say'>,
+  options: InstallOptions,
+): Promise<Exit> {
+  const exit = await changing({ print, say }, options, async (signal) => {
+    const node = await configuredNode({});
+    if (node.uid !== 0) throw new Refusal(`running as uid ${node.uid}, not as root`, 'run the command as root');
+    return planSwitch(node, { isOn, wait: { timeoutMs: timeoutOf(options.timeout), signal } });
+  });
+  if (exit === Exit.done && options.dryRun !== true) print(`${isOn ? ON : OFF}\n`);
+  return exit;
 }

@@ -20,13 +20,15 @@ export function roundingNotes(
   ];
 }
 
+const SMALLEST_MILLI_CPU = 10;
+
 function noteRounded(what: string, asked: Amounts = {}, found: Amounts = {}): string[] {
   const notes: string[] = [];
   const [askedCpu, cpu] = [milli(asked.cpu), milli(found.cpu)];
-  if (askedCpu !== undefined && cpu !== undefined && askedCpu !== cpu)
-    notes.push(
-      `note: ${what}.cpu: ${asked.cpu} becomes ${found.cpu}: the smallest CPU limit is 10m (1 ms of each 100 ms)`,
-    );
+  if (askedCpu !== undefined && cpu !== undefined && askedCpu !== cpu) {
+    const why = cpu === SMALLEST_MILLI_CPU ? ': the smallest CPU limit is 10m (1 ms of each 100 ms)' : '';
+    notes.push(`note: ${what}.cpu: ${asked.cpu} becomes ${found.cpu}${why}`);
+  }
   const [askedMemory, memory] = [size(asked.memory), size(found.memory)];
   if (askedMemory !== undefined && memory !== undefined && askedMemory !== memory)
     notes.push(`note: ${what}.memory: ${asked.memory} becomes ${exactSize(memory)}: the kernel counts whole pages`);
@@ -53,17 +55,33 @@ export function kubeletNotes(
   const notes = [
     `note: kubelet manages pod ${namespace}/${name} and does not know of this resize. A container gets its old values back when it restarts, and the pod when kubelet resizes it next.`,
   ];
-  if (lasting.length > 0) {
-    const patch = JSON.stringify({ spec: { containers: lasting } });
+  if (isStatic(identity)) notes.push('To make it last, change the manifest of this static pod on its node.');
+  else if (lasting.length > 0) {
+    const patch = JSON.stringify({ spec: byList(lasting, declared) });
     notes.push(
       `To make it last, tell the API server:\n  kubectl patch pod ${quoted(name)} -n ${quoted(namespace)} --subresource resize --patch ${quoted(patch)}`,
     );
   }
   if (hasOthers(values, lasting))
     notes.push(
-      "The subresource resize has no value for a removed limit, the pod's own values and volumes; docs/kubernetes.md has the annotation for volumes.",
+      "The subresource resize has no value for a removed limit, the pod's own values and volumes; docs/volumes.md has the annotation for volumes.",
     );
   return notes.map((note) => note.split('\n').map(printable).join('\n'));
+}
+
+/** The uid of a static pod is a hash, that of any other pod a UUID (kubelet pkg/kubelet/config/common.go, applyDefaults). */
+const isStatic = ({ uid }: WirePod['identity']): boolean => /^[0-9a-f]{32}$/.test(uid);
+
+/** Returns the lists of the spec that have these containers: sidecars and init containers are in one of their own. */
+function byList(
+  lasting: readonly LastingContainer[],
+  declared: WirePod['declared'],
+): { readonly containers?: LastingContainer[]; readonly initContainers?: LastingContainer[] } {
+  const isInit = ({ name }: LastingContainer): boolean =>
+    declared?.containers.some((one) => one.name === name && (one.kind === 'sidecar' || one.kind === 'init')) === true;
+  const initContainers = lasting.filter(isInit);
+  const containers = lasting.filter((one) => !isInit(one));
+  return { ...(containers.length > 0 && { containers }), ...(initContainers.length > 0 && { initContainers }) };
 }
 
 interface LastingContainer {

@@ -7,12 +7,23 @@ import { eventLine } from './events.ts';
 import { type RequestedValues, parseChanges } from './changes.ts';
 import { kubeletNotes, roundingNotes } from './notes.ts';
 import type { Responses, WirePod, WirePodRef, WireResize } from '../../api/wire/index.ts';
-import { UsageError, changesTable, endText, errorInfoOf, findPod, objectText, stepsTable } from '../output/index.ts';
+import {
+  UsageError,
+  changesTable,
+  deferralText,
+  endText,
+  errorInfoOf,
+  readPod,
+  objectText,
+  stepsTable,
+} from '../output/index.ts';
 
 /** The default of the API. */
 const DEFAULT_TIMEOUT_MS = 30_000;
 /** The rollback takes extra time, and so does the response. */
 const MARGIN_MS = 10_000;
+/** The shim sends the last event before the response. If it does not arrive, the response has the state. */
+const LAST_EVENT_MS = 2000;
 
 /** `resizectl resize` and, with a dry run, `resizectl plan`. Returns the exit code. Rejects with the error of the API. */
 export async function resize(
@@ -24,10 +35,8 @@ export async function resize(
   const { client, output } = context;
   const timeoutMs = parseTimeout(options.timeout);
   const values = parseChanges(changes);
-  if (options.dryRun === true && options.defer === true)
-    throw new UsageError('--dry-run and --defer exclude each other: a dry run has nothing to retry');
   const found = await readPod(context, pod);
-  // Events and resize then concern the same sandbox, even if the pod is replaced meanwhile.
+  // Events and resize then concern the same pod, even if another one of that name replaces it meanwhile.
   const ref = { sandbox_id: found.identity.sandbox_id };
   const request = {
     pod: ref,
@@ -44,10 +53,6 @@ export async function resize(
   const result = output === 'table' ? await resizeWithEvents(context, ref, send) : await resultOf(client, send);
   printResult(context, result, found, values);
   return exitOf(result.resize);
-}
-
-async function readPod(context: Context, text: string): Promise<WirePod> {
-  return (await context.client.call('GetPod', { pod: await findPod(context, text) })).pod;
 }
 
 /** Prints the end of a resize. An error says why itself. */
@@ -69,9 +74,11 @@ function printResult(
 
 function printPlan({ output, print }: Context, resize: WireResize, values: RequestedValues): Exit {
   const notes = notesText(roundingNotes(values, resize));
+  const isDeferred = resize.state === 'DEFERRED';
   if (output !== 'table') print(objectText({ resize }, output === 'yaml' ? 'yaml' : 'json'));
+  else if (isDeferred) print(deferralText(resize));
   else print(`${stepsTable(resize.steps, true)}${resize.steps.length > 0 ? '\n' : ''}${changesTable(resize)}${notes}`);
-  return Exit.done;
+  return isDeferred ? Exit.deferred : Exit.done;
 }
 
 const notesText = (notes: readonly string[]): string => notes.map((note) => `\n${note}\n`).join('');
@@ -92,15 +99,20 @@ interface Result {
   readonly error?: unknown;
 }
 
-/** Sends the request and returns the resize in its final state, also if the API answers with an error. Rejects if the error names no resize. */
+/**
+ * Sends the request and returns the resize in its final state, also if the API answers with an error. Rejects if the
+ * error names no resize.
+ */
 async function resultOf(client: ResizeClient, send: () => Promise<Responses['ResizePodResponse']>): Promise<Result> {
   try {
     return await send();
   } catch (error) {
     const id = isServiceError(error) ? errorInfoOf(error)?.metadata['resize'] : undefined;
     if (id === undefined) throw error;
-    const { resize } = await client.call('GetResize', { id });
-    return { resize, error };
+    // A shim that has restarted meanwhile does not know the resize: the first error says what happened.
+    const found = await client.call('GetResize', { id }).catch(() => undefined);
+    if (found === undefined) throw error;
+    return { resize: found.resize, error };
   }
 }
 
@@ -123,12 +135,19 @@ async function resizeWithEvents(
   try {
     const result = await resultOf(context.client, send);
     // The events were sent before the response, but on another stream: the last one may arrive later.
-    await events.reached(result.resize);
+    await within(LAST_EVENT_MS, events.reached(result.resize));
     return result;
   } finally {
     watch.cancel();
     await events.ended;
   }
+}
+
+/** Resolves when the work is done, or after this time. */
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)));
+  await Promise.race([work, timeout]).finally(() => clearTimeout(timer));
 }
 
 const failing: ReadonlySet<string> = new Set(['DEFERRED', 'INFEASIBLE', 'CANCELED']);
@@ -176,7 +195,7 @@ export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>):
     case 'DEFERRED':
       return Exit.deferred;
     case 'CANCELED':
-      // A resize that did not fit carries its error reason. The others carry CANCELLED, SUPERSEDED or POD_GONE.
+      // A resize that did not fit, or whose pod has ended, carries its error reason. The others carry CANCELLED, SUPERSEDED or POD_GONE.
       return reason in Reason && reason !== Reason.SUPERSEDED ? Exit.infeasible : Exit.canceled;
     case 'INFEASIBLE':
       return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;

@@ -2,6 +2,7 @@ import { realpathSync, statSync } from 'node:fs';
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { isSea } from 'node:sea';
+import { MiB } from '../../core/quantities/index.ts';
 import { ConfigError, type ConfigKey, defaultOf, effectiveSettings } from '../../config/index.ts';
 import {
   KUBELET_FILES,
@@ -27,7 +28,7 @@ export const FLAGS_FILE = '/etc/default/cri-resize-shim';
 export const CONFIG_FILE = '/etc/cri-resize-shim/config.yaml';
 
 /** Upper bound for the size of the program folder without Node, in bytes. */
-const FOLDER_BYTES = 100 * 1024 * 1024;
+const FOLDER_BYTES = 100 * MiB;
 
 /** The folder of the running program: the parent of dist/ in a checkout or in the self-contained folder. */
 const ownFolder = (): string => dirname(dirname(realpathSync(process.argv[1] ?? '')));
@@ -74,24 +75,38 @@ export function thisNode(options: NodeOptions): Node {
 }
 
 /**
- * The node as the configuration of the service describes it. Options take precedence. With an invalid configuration, the defaults apply: a check
- * reports it. Throws UsageError.
+ * The node as the configuration of the service describes it. Options take precedence. With an invalid configuration,
+ * the defaults apply: a check reports it. Throws UsageError.
  */
 export async function configuredNode(options: NodeOptions): Promise<Node> {
-  return thisNode({ ...(await serviceSettings()), ...options });
+  return thisNode({ ...(await validSettings()), ...options });
 }
 
-async function serviceSettings(): Promise<NodeOptions> {
+async function validSettings(): Promise<NodeOptions> {
   try {
-    const { settings } = await effectiveSettings(await serviceFlags(FLAGS_FILE));
-    const of = (key: ConfigKey): string => String(settings.find((setting) => setting.key === key)?.value);
-    return {
-      listen: of('listen'),
-      containerRuntimeEndpoint: of('containerRuntimeEndpoint'),
-      stateFolder: of('stateFolder'),
-    };
+    return await serviceSettings(await serviceFlags(FLAGS_FILE));
   } catch (error) {
     if (error instanceof ConfigError) return {};
     throw error;
   }
+}
+
+/** What the installation needs to know of the settings of the service. */
+export interface ServiceSettings {
+  readonly listen: string;
+  readonly containerRuntimeEndpoint: string;
+  readonly stateFolder: string;
+  readonly kubeconfig: string;
+}
+
+/** Returns the settings of a service with these flags. Throws ConfigError. */
+export async function serviceSettings(flags: readonly string[]): Promise<ServiceSettings> {
+  const { settings } = await effectiveSettings(flags);
+  const of = (key: ConfigKey): string => String(settings.find((setting) => setting.key === key)?.value);
+  return {
+    listen: of('listen'),
+    containerRuntimeEndpoint: of('containerRuntimeEndpoint'),
+    stateFolder: of('stateFolder'),
+    kubeconfig: of('kubeconfig'),
+  };
 }

@@ -2,6 +2,7 @@ import { type CommandText, commandTexts, globalOptions } from '../command-table/
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];
+/** Whether resizectl has a completion script for this shell. */
 export const isShell = (text: string): text is Shell => shells.some((shell) => shell === text);
 
 /** Returns a completion script, generated from the command table. The script lists the pods each time it runs. */
@@ -116,7 +117,7 @@ function fish(): string {
     lines.push(...text.options.map((option) => flagLine(option, seen)));
   }
   for (const first of firstWords.filter((word) => secondWords(word).length > 0))
-    lines.push(one('__fish_use_subcommand', first, `${first} pods`));
+    lines.push(one('__fish_use_subcommand', first, `${first} ${secondWords(first).join(', ')}`));
   return `${lines.join('\n')}\n`;
 
   function flagLine({ flags, description, choices }: (typeof globalOptions)[number], condition: string): string {

@@ -1,5 +1,5 @@
-import { type ServiceError, status } from '@grpc/grpc-js';
-import { Reason, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
+import { grpcCodeName } from '../../core/grpc/index.ts';
+import { Code, Reason, type ServiceError, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
 import { remedyOf } from './remedies.ts';
 import { messageText, printable } from './text.ts';
 import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
@@ -8,6 +8,11 @@ import { Exit } from '../command-table/index.ts';
 /** The command line is invalid. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+}
+
+/** Another process changes this node. Nothing was changed; a later attempt may succeed. */
+export class BusyError extends Error {
+  override readonly name = 'BusyError';
 }
 
 /** An error in the form in which it is printed. */
@@ -19,6 +24,7 @@ export interface ErrorReport {
 /** Returns the lines to print for an error, with its remedy, and the exit code. */
 export function reportOf(error: unknown, endpoint: string): ErrorReport {
   if (error instanceof UsageError) return { lines: [error.message], exit: Exit.usage };
+  if (error instanceof BusyError) return { lines: [error.message], exit: Exit.busy };
   if (!isServiceError(error))
     return { lines: [error instanceof Error ? error.message : String(error)], exit: Exit.failed };
   const info = errorInfoOf(error);
@@ -31,9 +37,9 @@ export function reportOf(error: unknown, endpoint: string): ErrorReport {
 
 /** The lines for a call that reached nothing, or something that is not the shim. */
 function transportLines({ code, details }: ServiceError, endpoint: string): string[] {
-  const name = status[code];
+  const name = grpcCodeName(code);
   const lines = [`the resize API at ${endpoint} did not answer: ${name}: ${printable(grpcErrorText(details))}`];
-  if (code !== status.UNAVAILABLE) return lines;
+  if (code !== Code.UNAVAILABLE) return lines;
   return [
     ...lines,
     'what to do: check that cri-resize-shim is running (systemctl status cri-resize-shim), that it serves the API at this socket (--resize-listen, --intercept), and that you have permission to connect (by default only root has); use --endpoint for another socket',

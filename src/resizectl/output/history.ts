@@ -13,6 +13,7 @@ const states: Readonly<Record<WireState, string>> = {
   CANCELED: 'Canceled',
 };
 
+/** Returns the state of a resize as resizectl prints it. */
 export const stateText = (state: WireState): string => states[state];
 
 /** The beginning of an id, which commands accept in its place. */
@@ -64,7 +65,12 @@ export function eventText(outcome: Outcome, requester: WireRequester | undefined
   return [about.join('  '), ...whyOf(outcome)].join(': ');
 }
 
-function stateWithDetails({ state, rolled_back: isRolledBack = false, count = 1 }: Outcome): string {
+/** `Infeasible (rolled back, 3 times)` */
+export function stateWithDetails({
+  state,
+  rolled_back: isRolledBack = false,
+  count = 1,
+}: Pick<Outcome, 'state' | 'rolled_back' | 'count'>): string {
   const details = [isRolledBack ? 'rolled back' : '', count > 1 ? `${count} times` : ''].filter((text) => text !== '');
   return `${stateText(state)}${details.length === 0 ? '' : ` (${details.join(', ')})`}`;
 }

@@ -2,7 +2,7 @@ import type { ResizeClient } from '../client.ts';
 import { suggestion } from '../../core/errors/index.ts';
 import { UsageError } from './failure.ts';
 import { fullName, printable } from './text.ts';
-import type { WirePodIdentity, WirePodRef } from '../../api/wire/index.ts';
+import type { WirePod, WirePodIdentity, WirePodRef } from '../../api/wire/index.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
@@ -14,8 +14,8 @@ export interface FindPod {
 }
 
 /**
- * Finds a pod by `namespace/name`, uid, name, or a prefix of its sandbox id. Rejects with UsageError if no pod or several pods
- * match; the error lists the candidates.
+ * Finds a pod by `namespace/name`, name, uid or sandbox id, or a prefix of one of these two. Rejects with UsageError if
+ * no pod or several pods match; the error lists the candidates.
  */
 export async function findPod({ client, namespace: only }: FindPod, text: string): Promise<WirePodRef> {
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
@@ -26,14 +26,25 @@ export async function findPod({ client, namespace: only }: FindPod, text: string
   if (isUid(text)) return { uid: text };
   if (text === '' || text.includes('/'))
     throw new UsageError(
-      `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or a prefix of a sandbox id`,
+      `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one`,
     );
+  return chooseFrom(await identitiesOf({ client, namespace: only }), text);
+}
+
+/** Finds the pod whose name is exactly `name`; undefined if there is none. Rejects with UsageError if several pods have this name. */
+export async function findNamed(find: FindPod, name: string): Promise<WirePodRef | undefined> {
+  const named = (await identitiesOf(find)).filter((pod) => pod.name === name);
+  return named.length === 0 ? undefined : chooseFrom(named, name);
+}
+
+async function identitiesOf({ client, namespace: only }: FindPod): Promise<readonly WirePodIdentity[]> {
   const { pods } = await client.call('ListPods', {});
-  const identities = pods.map(({ identity }) => identity);
-  return chooseFrom(
-    identities.filter(({ namespace: of }) => only === undefined || of === only),
-    text,
-  );
+  return pods.map(({ identity }) => identity).filter(({ namespace }) => only === undefined || namespace === only);
+}
+
+/** Reads the pod that {@link findPod} finds. Rejects as it does. */
+export async function readPod(find: FindPod, text: string): Promise<WirePod> {
+  return (await find.client.call('GetPod', { pod: await findPod(find, text) })).pod;
 }
 
 /** A full name takes precedence over a prefix of an id. Several sandboxes of one uid count as one pod: the shim knows which one runs. */

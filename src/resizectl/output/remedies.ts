@@ -6,15 +6,19 @@ export const remedies: Readonly<Record<Reason, string>> = {
     'correct the request; the message names the field and the value; field is its path in a request of the resize API',
   INVALID_ANNOTATION: 'correct the annotation, or the size in the request',
   UNKNOWN_POD: 'check crictl pods',
+  POD_ENDED: 'none: resize the pod that replaces it',
+  SANDBOX_ENDED: 'repeat the request when the pod runs again, or use --defer',
+  NO_RUNNING_CONTAINER:
+    'repeat the request when the container runs, or use --defer: the resize is retried when kubelet starts a container',
   UNKNOWN_CONTAINER: 'check crictl ps -a --pod',
   UNKNOWN_VOLUME: "check the pod's volumes; only medium: Memory counts",
   INIT_CONTAINER_ENDED: 'remove it from the request',
   INIT_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
   EPHEMERAL_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
-  MEMORY_NOT_RECLAIMABLE: 'free memory in the container, or ask for more than found',
+  MEMORY_NOT_RECLAIMABLE: 'free memory in the container, or ask for more than is in use',
   RECLAIM_TIMEOUT:
     'try again; give the call a longer deadline; look for files that cannot be written back, or processes that read more than the new limit holds',
-  VOLUME_IN_USE: 'remove files, or ask for more than found',
+  VOLUME_IN_USE: 'remove files, or ask for more than is stored',
   VOLUME_NOT_ELIGIBLE: 'none: the shim does not change such a mount',
   CGROUP_UNAVAILABLE: 'check whether the pod has ended; the message names the file',
   CGROUP_WRITE_FAILED: 'see the file, the value and the errno in the message',
@@ -36,18 +40,21 @@ export const remedies: Readonly<Record<Reason, string>> = {
   JOURNAL_UNAVAILABLE:
     'free space or fix the folder or file that the message names (--state-folder); until then the shim rejects resizes and forwards all other calls',
   AMBIGUOUS_POD: 'use the full sandbox ID',
-  UNKNOWN_RESIZE: 'use WatchResizes while it runs',
+  UNKNOWN_RESIZE: 'list the last resizes with resizectl events; to follow a resize, call WatchResizes while it runs',
   TOO_MANY_RESIZES: 'wait for some to end, or cancel deferred ones',
   TOO_MANY_WATCHERS: 'end a watch that is not in use',
   OVERLOADED: 'try again later; make fewer calls at the same time, with shorter requests',
   WATCHER_TOO_SLOW: 'watch again, which starts with the current states; read faster',
   BACKEND_UNAVAILABLE: 'try again when it responds',
   BACKEND_FAILED: "see containerd's log",
+  STREAMS_UNAVAILABLE:
+    'look at the error: install the shim again, or free memory; the next call loads again, but Node remembers a damaged file until the shim is restarted',
   UNKNOWN_SERVICE: 'use "" or criresize.v1alpha1.ResizeService',
   SUPERSEDED: 'none: the newest value of each field is in force',
   STOPPING: 'try again: deferred resizes continue after a restart',
   INTERNAL: 'report it, with the log line',
 };
 
+/** Returns what to do about a reason code; undefined if nothing is known about it. */
 export const remedyOf = (reason: string): string | undefined =>
   Object.hasOwn(remedies, reason) ? remedies[reason as Reason] : undefined;

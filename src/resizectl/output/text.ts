@@ -1,9 +1,13 @@
 /** Text for people: aligned tables, amounts, and no terminal control characters. */
-import { roundedDuration, roundedSize } from '../../core/quantities/index.ts';
+import { MiB, roundedDuration, roundedSize } from '../../core/quantities/index.ts';
 
-/** Replaces control characters, and so escape sequences, by `?`: names and messages come from other programs. */
-// biome-ignore lint: the control characters are what this is about.
-export const printable = (text: string): string => text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, '?');
+/**
+ * Replaces control characters, and so escape sequences, and the marks that reorder text (Unicode, Bidi_Control) by `?`: names and
+ * messages come from other programs.
+ */
+export const printable = (text: string): string =>
+  // biome-ignore lint: the control characters are what this is about.
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, '?');
 
 /** The name of a pod for people: `namespace/name`. */
 export const fullName = ({ namespace, name }: { readonly namespace: string; readonly name: string }): string =>
@@ -31,7 +35,7 @@ export function table(rows: readonly (readonly string[])[]): string {
 export const messageText = (message: string): string =>
   printable(message).replace(
     /(?<=^|[\s(])(?<!\d )(\d{7,15})(?: bytes)?(?! \d)(?=$|[\s,;:)])/g,
-    (text, digits: string) => (Number(digits) < 2 ** 20 ? text : roundedSize(Number(digits))),
+    (text, digits: string) => (Number(digits) < MiB ? text : roundedSize(Number(digits))),
   );
 
 /** Formats a limit of the API; a number of bytes is rounded to one decimal. */

@@ -1,5 +1,13 @@
 import { exactSize, roundedSize } from '../../core/quantities/index.ts';
-import { changesText, historyTable, outcomeText, requesterText, stateText, timeText } from './history.ts';
+import {
+  changesText,
+  historyTable,
+  outcomeText,
+  requesterText,
+  stateText,
+  stateWithDetails,
+  timeText,
+} from './history.ts';
 import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
 import type { WirePod, WirePodValues, WireResize, WireStep, WireValues } from '../../api/wire/index.ts';
 
@@ -35,8 +43,12 @@ function podRow(pod: WirePod): string[] {
   ];
 }
 
-/** The state of a pending decrease of kubelet if there is one, otherwise of the last resize that went through the shim. */
-function latestState({ kubelet, last_resize: last }: WirePod): string {
+/**
+ * The error of a pod that is not recovered, otherwise the state of a pending decrease of kubelet if there is one, otherwise of the last
+ * resize that went through the shim.
+ */
+function latestState({ kubelet, last_resize: last, last_error: error }: WirePod): string {
+  if (error !== undefined) return error.reason;
   const { state = 'STATE_UNSPECIFIED' } = kubelet ?? {};
   if (state !== 'STATE_UNSPECIFIED') return stateText(state);
   return last === undefined ? '' : stateText(last.state);
@@ -167,14 +179,14 @@ function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
 
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
 
-/** Rows of the values that are set; a value that was never requested is empty. */
+/** Rows of the values that are set, exact so that they can be compared; a value that was never requested is empty. */
 function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
   return [
     ...limitRows('pod', pod),
     ...containers.flatMap(({ name, values }) => limitRows(`container ${name}`, values)),
     ...volumes.map(({ name, size_bytes: size, policy }) => [
       `volume ${name}`,
-      policy === '' ? roundedSize(size) : policy,
+      policy === '' ? exactSize(size) : policy,
     ]),
   ];
 }
@@ -183,8 +195,8 @@ function limitRows(name: string, { limits, requests }: WireValues): string[][] {
   const rows = [
     [`${name} cpu`, limits.cpu],
     [`${name} cpu request`, requests.cpu],
-    [`${name} memory`, limitText(limits.memory)],
-    [`${name} memory request`, limitText(requests.memory)],
+    [`${name} memory`, exactly(limits.memory)],
+    [`${name} memory request`, exactly(requests.memory)],
   ];
   return rows.filter(([, value]) => value !== '');
 }
@@ -223,16 +235,24 @@ export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string 
   );
 }
 
-/** One line with the state and the reason of a resize. */
-export function endText({ id, pod, state, reason, message, steps, tries, next_try: next }: WireResize): string {
-  const why = [reason, message]
+/** One line that says that a dry run would be deferred, and why. */
+export const deferralText = ({ pod, reason, message }: WireResize): string =>
+  `a resize of ${fullName(pod)} would be deferred: ${whyText({ reason, message })}\n`;
+
+const whyText = ({ reason, message }: Pick<WireResize, 'reason' | 'message'>): string =>
+  [reason, message]
     .filter((text) => text !== '')
     .map(messageText)
     .join(': ');
+
+/** One line with the state and the reason of a resize. */
+export function endText(resize: WireResize): string {
+  const { id, pod, state, reason, message, steps, tries, next_try: next } = resize;
+  const why = whyText({ reason, message });
   const again =
     next === undefined
       ? ''
       : `; tried ${counted(tries, 'time')}, next at ${new Date(next.seconds * 1000).toISOString()}`;
   const what = state === 'COMPLETED' ? counted(steps.length, 'step') : why;
-  return `resize ${id} of ${fullName(pod)}: ${stateText(state)}${what === '' ? '' : `: ${what}`}${again}\n`;
+  return `resize ${id} of ${fullName(pod)}: ${stateWithDetails(resize)}${what === '' ? '' : `: ${what}`}${again}\n`;
 }

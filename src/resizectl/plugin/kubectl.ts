@@ -1,3 +1,4 @@
+import { MiB } from '../../core/quantities/index.ts';
 import { execa } from 'execa';
 import { UsageError } from '../output/index.ts';
 
@@ -14,7 +15,7 @@ export interface Ended {
 }
 
 /** Most of the output of one command, in characters. */
-const LONGEST_OUTPUT = 64 * 1024 * 1024;
+const LONGEST_OUTPUT = 64 * MiB;
 const REQUEST_TIMEOUT = '30s';
 /** The longest time for a command on a node: doctor takes a few seconds, a node that hangs has no end. */
 const EXEC_MS = 60_000;

@@ -1,11 +1,11 @@
-import type { Responses, WirePod, WirePodIdentity, WireSpan, WireValues } from '../../api/wire/index.ts';
+import type { WirePod, WirePodIdentity, WireSpan, WireValues } from '../../api/wire/index.ts';
 import { podPressure, pressureOf } from '../../core/quantities/index.ts';
 
 /** What `resizectl top` shows of pods and containers, computed from two readings of the API. */
 
 /** Pods as the shim has reported them. */
 export interface Reading {
-  readonly pods: Responses['ListPodsResponse']['pods'];
+  readonly pods: readonly WirePod[];
   /** In milliseconds, by a clock that does not jump. */
   readonly at: number;
 }

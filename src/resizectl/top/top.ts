@@ -1,10 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { WirePod } from '../../api/wire/index.ts';
+import type { WirePod, WirePodRef } from '../../api/wire/index.ts';
 import { parseDuration } from '../../config/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
+import { Reason, isServiceError } from '../../core/errors/index.ts';
 import type { ResizeClient } from '../client.ts';
 import type { Output } from '../command-table/index.ts';
-import { UsageError, findPod, fullName, objectText } from '../output/index.ts';
+import { UsageError, errorInfoOf, findPod, fullName, objectText, printable } from '../output/index.ts';
 import { type Reading, type SortKey, figuresOf, sortKeys } from './figures.ts';
 import { topObject, topTable } from './view.ts';
 
@@ -20,6 +21,8 @@ export interface TopContext {
   readonly output: Output;
   readonly namespace: string | undefined;
   readonly print: (text: string) => void;
+  /** Writes a line to stderr. */
+  readonly say: (line: string) => void;
   /** Rows of the terminal; undefined if stdout is none. */
   readonly screenRows: () => number | undefined;
 }
@@ -30,14 +33,22 @@ const DEFAULT_INTERVAL_MS = 2000;
 /** From the top left, and nothing of the earlier figures below. */
 const CLEAR = '\u001b[H\u001b[2J';
 
-/** `resizectl top`: once, or with --watch until it is interrupted or the reader of its output ends. */
+/**
+ * `resizectl top`: once, or with --watch until it is interrupted, the reader of its output ends, or the last of the named pods has ended.
+ */
 export async function top(context: TopContext, texts: readonly string[], options: TopOptions): Promise<void> {
   const intervalMs = intervalOf(options.interval);
   const by = sortKeyOf(options.sortBy);
-  let before = await readingOf(context, texts);
+  const named = texts.length === 0 ? undefined : new NamedPods(context, await refsOf(context, texts));
+  const read = async (): Promise<Reading> => {
+    const at = steadyNow();
+    return { at, pods: await (named?.read() ?? allPods(context)) };
+  };
+  let before = await read();
   await delay(SAMPLE_MS);
   for (;;) {
-    const now = await readingOf(context, texts);
+    const now = await read();
+    if (named?.areGone === true) return;
     show(context, before, now, { by, ...options });
     if (options.watch !== true) return;
     before = now;
@@ -68,17 +79,57 @@ function show(
   }
 }
 
-async function readingOf({ client, namespace }: TopContext, texts: readonly string[]): Promise<Reading> {
-  const at = steadyNow();
-  const { pods } =
-    texts.length === 0 ? await client.call('ListPods', {}) : { pods: await podsOf({ client, namespace }, texts) };
-  return { at, pods: pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace) };
+async function allPods({ client, namespace }: TopContext): Promise<readonly WirePod[]> {
+  const { pods } = await client.call('ListPods', {});
+  return pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace);
 }
 
-const podsOf = (context: Pick<TopContext, 'client' | 'namespace'>, texts: readonly string[]): Promise<WirePod[]> =>
-  Promise.all(
-    texts.map(async (text) => (await context.client.call('GetPod', { pod: await findPod(context, text) })).pod),
-  );
+/** Finds each pod once: what ends later is not taken for a misspelled name. Rejects with UsageError. */
+const refsOf = (context: TopContext, texts: readonly string[]): Promise<NamedPod[]> =>
+  Promise.all(texts.map(async (text) => ({ text, ref: await findPod(context, text) })));
+
+interface NamedPod {
+  /** As the user has named it. */
+  readonly text: string;
+  readonly ref: WirePodRef;
+}
+
+/** The pods that the user has named. One that ends is reported once, and read no more. */
+class NamedPods {
+  #left: readonly NamedPod[];
+  #wereRead = false;
+
+  constructor(
+    readonly context: Pick<TopContext, 'client' | 'say'>,
+    pods: readonly NamedPod[],
+  ) {
+    this.#left = pods;
+  }
+
+  get areGone(): boolean {
+    return this.#left.length === 0;
+  }
+
+  /** Rejects if a pod is not there the first time. */
+  async read(): Promise<readonly WirePod[]> {
+    const found = await Promise.all(this.#left.map(async (named) => ({ named, pod: await this.#pod(named) })));
+    this.#wereRead = true;
+    this.#left = found.flatMap(({ named, pod }) => (pod === undefined ? [] : [named]));
+    return found.flatMap(({ pod }) => (pod === undefined ? [] : [pod]));
+  }
+
+  async #pod({ text, ref }: NamedPod): Promise<WirePod | undefined> {
+    const { client, say } = this.context;
+    try {
+      return (await client.call('GetPod', { pod: ref })).pod;
+    } catch (error) {
+      const isGone = isServiceError(error) && errorInfoOf(error)?.reason === Reason.UNKNOWN_POD;
+      if (!this.#wereRead || !isGone) throw error;
+      say(`pod ${printable(text)} has ended`);
+      return undefined;
+    }
+  }
+}
 
 function intervalOf(text: string | undefined): number {
   if (text === undefined) return DEFAULT_INTERVAL_MS;

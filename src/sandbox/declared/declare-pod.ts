@@ -1,12 +1,12 @@
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import { identityOf } from '../pod-identity.ts';
-import type { Registry } from '../registry.ts';
+import type { ListedContainers, Registry } from '../registry.ts';
 import type { DeclaredPod } from './declared-pod.ts';
 import { fromKubeletState } from './from-kubelet-state.ts';
 import { fromRuntime } from './from-runtime.ts';
 import { fromSpec } from './from-spec.ts';
-import { type ListedContainers, type NewestContainers, listContainers, newestOf } from './newest-containers.ts';
+import { type NewestContainers, listContainers, newestOf } from './newest-containers.ts';
 import type { PodSpecs } from './pod-spec.ts';
 import { qosOfCgroup } from './qos-of-cgroup.ts';
 import { storedContainers } from './stored-containers.ts';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../../core/quantities/index.ts';
+import type { Bytes, CpuShares } from '../../core/quantities/index.ts';
 import type { MilliCpu } from '../../kubelet/index.ts';
 
 /**
@@ -31,6 +31,9 @@ export interface Amounts {
 export type RestartPolicy = 'NotRequired' | 'RestartContainer';
 export type ResizePolicy = Readonly<Record<'cpu' | 'memory', RestartPolicy>>;
 
+/** Whether kubelet starts an app container again when it has ended (pod's and container's `restartPolicy`). */
+export type AppRestartPolicy = 'Always' | 'OnFailure' | 'Never';
+
 /** A container that the pod declares, whether or not it runs. */
 export interface DeclaredContainer {
   readonly name: string;
@@ -42,8 +45,12 @@ export interface DeclaredContainer {
   readonly limits?: Amounts;
   /** From the spec or from kubelet's state. Absent: not known. */
   readonly requests?: Amounts;
+  /** The CPU shares that the runtime stores for a container that does not run, where no source has its requests. */
+  readonly shares?: CpuShares;
   /** Only from the spec. */
   readonly resizePolicy?: ResizePolicy;
+  /** Only from the spec, of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
+  readonly restartPolicy?: AppRestartPolicy;
   /** An ordinary init container that kubelet's state does not list: kubelet resizes these since 1.36, and lists them since then. */
   readonly isFixed?: boolean;
   /** The source does not tell whether it is an ordinary init container, and it may be one. */
@@ -63,6 +70,8 @@ export interface DeclaredPod {
   readonly qosClass?: QosClass;
   /** Only from the spec. */
   readonly priority?: number;
+  /** Whether the pod has ended for good. Only from the spec. */
+  readonly hasEnded?: true;
   /** Memory-backed volumes by name. Only from the spec. */
   readonly volumes: ReadonlyMap<string, DeclaredVolume>;
 }

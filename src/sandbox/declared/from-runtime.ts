@@ -25,7 +25,13 @@ export function fromRuntime(newest: NewestContainers, stored: StoredContainers):
 
 function containerOf(one: NewestContainer, stored: StoredContainers): DeclaredContainer {
   const found = stored.get(one.id);
-  const base = { name: one.name, ...idAndPhase(one), ...(found && { limits: found.limits }) };
+  const shares = found?.shares;
+  const base = {
+    name: one.name,
+    ...idAndPhase(one),
+    ...(found && { limits: found.limits }),
+    ...(shares !== undefined && { shares }),
+  };
   if (isSurelyNoInit(one)) return { ...base, kind: 'app' };
   const hasEndedWell = one.phase === 'ended' && found?.exitCode === 0;
   return { ...base, kind: 'unknown', ...(hasEndedWell && { isUncounted: true as const }) };

@@ -5,11 +5,11 @@ import { isUsable } from './usable-entry.ts';
 import { type NewestContainers, idAndPhase } from './newest-containers.ts';
 
 /**
- * Returns the pod as its spec declares it. The limits and requests are those that kubelet has admitted, where its state has them: the spec has
- * what a user asks for, which kubelet may have deferred (KEP-1287).
+ * Returns the pod as its spec declares it. The limits and requests are those that kubelet has admitted, where its state
+ * has them: the spec has what a user asks for, which kubelet may have deferred (KEP-1287).
  */
 export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: NewestContainers): DeclaredPod {
-  const { qosClass, priority, requests, volumes } = spec;
+  const { qosClass, priority, requests, volumes, hasEnded: isOver } = spec;
   const isFixed = ({ name, kind }: SpecContainer): boolean =>
     kind === 'init' && isUsable(entry) && !entry.containers.has(name);
   return {
@@ -27,6 +27,7 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
     requests: entry?.requests?.pod ?? requests,
     ...(qosClass && { qosClass }),
     priority,
+    ...(isOver && { hasEnded: isOver }),
     volumes,
   };
 }

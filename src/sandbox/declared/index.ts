@@ -5,17 +5,15 @@ export type { DeclarePodParts } from './declare-pod.ts';
 export type {
   Amounts,
   ContainerKind,
-  ContainerPhase,
   DeclaredContainer,
   DeclaredPod,
-  DeclaredSource,
+  AppRestartPolicy,
   DeclaredVolume,
   QosClass,
   ResizePolicy,
   RestartPolicy,
 } from './declared-pod.ts';
 export { listContainers } from './newest-containers.ts';
-export type { ListedContainers } from './newest-containers.ts';
 export { qosOfCgroup } from './qos-of-cgroup.ts';
 export { noPodSpecs } from './pod-spec.ts';
 export type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';

@@ -1,4 +1,5 @@
-import { type Backend, ContainerState, type Messages, type PodDescription } from '../../runtime/index.ts';
+import { type Backend, type CallOptions, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import type { ListedContainers } from '../registry.ts';
 import type { ContainerPhase } from './declared-pod.ts';
 
 /** The container of a name that runs, otherwise the newest one. */
@@ -15,15 +16,13 @@ export interface NewestContainer {
 /** By container name, in the order of creation. */
 export type NewestContainers = ReadonlyMap<string, NewestContainer>;
 
-/** Containers of a pod as the backend lists them. */
-export type ListedContainers = Messages['ListContainersResponse']['containers'];
-
 /** Asks the backend for the containers of a pod's sandbox, in any order. Rejects when the backend cannot be asked. */
 export async function listContainers(
   { backend }: { readonly backend: Backend },
   { sandboxId }: PodDescription,
+  options?: CallOptions,
 ): Promise<ListedContainers> {
-  const { containers } = await backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
+  const { containers } = await backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } }, options);
   return containers;
 }
 

@@ -1,4 +1,11 @@
-import type { Amounts, ContainerKind, DeclaredVolume, QosClass, ResizePolicy } from './declared-pod.ts';
+import type {
+  Amounts,
+  AppRestartPolicy,
+  ContainerKind,
+  DeclaredVolume,
+  QosClass,
+  ResizePolicy,
+} from './declared-pod.ts';
 import type { PodIdentity } from '../pod-identity.ts';
 
 /** The parts of a pod's spec in the API server that matter to a resize. */
@@ -11,6 +18,8 @@ export interface PodSpec {
   readonly qosClass: QosClass | undefined;
   /** 0 if the pod has none. */
   readonly priority: number;
+  /** Whether the pod has ended for good: its phase is Succeeded or Failed. kubelet starts no container of it again. */
+  readonly hasEnded?: true;
   /** Memory-backed volumes by name. */
   readonly volumes: ReadonlyMap<string, DeclaredVolume>;
 }
@@ -21,13 +30,15 @@ export interface SpecContainer {
   readonly limits: Amounts;
   readonly requests: Amounts;
   readonly resizePolicy: ResizePolicy;
+  /** Of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
+  readonly restartPolicy?: AppRestartPolicy;
 }
 
 /** The specs of the pods of this node, as the API server has them. */
 export interface PodSpecs {
   /**
-   * Returns the spec of a pod; undefined if it is not known. An implementation compares namespace, name and uid: another pod must
-   * never speak for this one.
+   * Returns the spec of a pod; undefined if it is not known. An implementation compares namespace, name and uid: it never
+   * returns the spec of another pod.
    */
   of(pod: PodIdentity): PodSpec | undefined;
 }

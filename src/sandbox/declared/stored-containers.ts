@@ -1,3 +1,5 @@
+import { type CpuShares, cpuShares } from '../../core/quantities/index.ts';
+import type { ContainerDescription } from '../../runtime/index.ts';
 import type { Registry } from '../registry.ts';
 import { storedAmounts } from './amounts.ts';
 import type { Amounts } from './declared-pod.ts';
@@ -7,6 +9,8 @@ import type { NewestContainer } from './newest-containers.ts';
 export interface StoredContainer {
   readonly limits: Amounts;
   readonly exitCode: number;
+  /** Absent: not stored. */
+  readonly shares?: CpuShares;
 }
 
 /** By container id. Containers that are removed meanwhile are left out. */
@@ -18,11 +22,14 @@ export async function storedContainers(
   containers: readonly NewestContainer[],
 ): Promise<StoredContainers> {
   const described = await Promise.all(containers.map(({ id }) => registry.describeContainer(id)));
-  return new Map(
-    described.flatMap((one): [string, StoredContainer][] =>
-      one === undefined
-        ? []
-        : [[one.containerId, { limits: storedAmounts(one.resources) ?? {}, exitCode: one.exitCode }]],
-    ),
-  );
+  return new Map(described.flatMap((one) => (one === undefined ? [] : [[one.containerId, storedContainer(one)]])));
+}
+
+function storedContainer({ resources, exitCode }: ContainerDescription): StoredContainer {
+  const shares = resources?.cpu_shares ?? 0n;
+  return {
+    limits: storedAmounts(resources) ?? {},
+    exitCode,
+    ...(shares > 0n && { shares: cpuShares(Number(shares)) }),
+  };
 }

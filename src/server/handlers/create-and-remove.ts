@@ -1,5 +1,5 @@
-import { describeRequestedPod } from '../../runtime/index.ts';
-import { type Amendment, decodeOrUndefined } from './serving/index.ts';
+import { type Messages, describeRequestedPod } from '../../runtime/index.ts';
+import { type Amendment, type Delay, decodeOrUndefined } from './serving/index.ts';
 import {
   type AdmitRestartParts,
   type PendingPodLimits,
@@ -19,9 +19,9 @@ export interface LearnParts extends AdmitRestartParts {
 }
 
 /**
- * Calls that are only observed: the registry learns pods and containers when they are created, and forgets them when
- * they are removed. They are amendments that change nothing, so the client gets its response only after the registry
- * has been updated.
+ * Calls that are only observed: the registry learns pods and containers when they are created, tells others when they start, and forgets
+ * them when they are removed. They are amendments that change nothing, so the client gets its response only after the registry has been
+ * updated.
  */
 
 export function learnPod(context: LearnParts): Amendment {
@@ -39,6 +39,7 @@ export function learnPod(context: LearnParts): Amendment {
   };
 }
 
+/** CreateContainer: adds the container to the registry, and raises the pod limit for one that restarts with higher limits. */
 export function learnContainer(context: AdmitRestartParts): Amendment {
   return async ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'CreateContainerRequest', request);
@@ -55,24 +56,53 @@ export function learnContainer(context: AdmitRestartParts): Amendment {
   };
 }
 
-export function forgetPod(context: { readonly registry: Registry; readonly failOpen: FailOpen }): Amendment {
-  return ({ request }, trace) => {
-    const removed = decodeOrUndefined(context, 'RemovePodSandboxRequest', request);
-    if (removed !== undefined) {
-      trace.fields.pod = removed.pod_sandbox_id;
-      context.registry.forgetPod(removed.pod_sandbox_id);
-    }
-    return Promise.resolve(undefined);
+/**
+ * StartContainer: tells the registry that a start has been requested, until the call has ended. A call with compressed messages is not
+ * seen.
+ */
+export const startingContainer =
+  (context: ObserveParts): Delay =>
+  ({ request, onEnd }) => {
+    const message = decodeOrUndefined(context, 'StartContainerRequest', request);
+    if (message !== undefined) onEnd(context.registry.containerStarts(message.container_id));
+    return undefined;
   };
+
+/** StartContainer: notifies the registry that the container has started. */
+export const startContainer = (context: ObserveParts): Amendment =>
+  observed(context, 'StartContainerRequest', ({ container_id }, trace) => {
+    trace.fields.container = container_id;
+    context.registry.containerStarted(container_id);
+  });
+
+/** RemovePodSandbox: removes the pod from the registry. */
+export const forgetPod = (context: ObserveParts): Amendment =>
+  observed(context, 'RemovePodSandboxRequest', ({ pod_sandbox_id }, trace) => {
+    trace.fields.pod = pod_sandbox_id;
+    context.registry.forgetPod(pod_sandbox_id);
+  });
+
+/** RemoveContainer: removes the container from the registry. */
+export const forgetContainer = (context: ObserveParts): Amendment =>
+  observed(context, 'RemoveContainerRequest', ({ container_id }, trace) => {
+    trace.fields.container = container_id;
+    context.registry.forgetContainer(container_id);
+  });
+
+interface ObserveParts {
+  readonly registry: Registry;
+  readonly failOpen: FailOpen;
 }
 
-export function forgetContainer(context: { readonly registry: Registry; readonly failOpen: FailOpen }): Amendment {
+/** Calls `action` with the request of a call that has succeeded. A request that cannot be decoded is left out. */
+function observed<Name extends keyof Messages>(
+  context: ObserveParts,
+  name: Name,
+  action: (request: Messages[Name], trace: Parameters<Amendment>[1]) => void,
+): Amendment {
   return ({ request }, trace) => {
-    const removed = decodeOrUndefined(context, 'RemoveContainerRequest', request);
-    if (removed !== undefined) {
-      trace.fields.container = removed.container_id;
-      context.registry.forgetContainer(removed.container_id);
-    }
+    const message = decodeOrUndefined(context, name, request);
+    if (message !== undefined) action(message, trace);
     return Promise.resolve(undefined);
   };
 }

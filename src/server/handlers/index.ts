@@ -9,7 +9,14 @@ import {
 } from './serving/index.ts';
 import { containerEvents } from './container-events.ts';
 import { containerStatus } from './container-status.ts';
-import { forgetContainer, forgetPod, learnContainer, learnPod } from './create-and-remove.ts';
+import {
+  forgetContainer,
+  forgetPod,
+  learnContainer,
+  learnPod,
+  startContainer,
+  startingContainer,
+} from './create-and-remove.ts';
 import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
 import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { runtimeConfig } from './runtime-config.ts';
@@ -39,10 +46,12 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
       [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
       [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],
       [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],
+      [runtimePath('StartContainer'), { amendment: startContainer(context), logLevel: 'info' }],
       [runtimePath('RemoveContainer'), { amendment: forgetContainer(context), logLevel: 'info' }],
     ]),
     streams: new Map([[runtimePath('GetContainerEvents'), containerEvents(context)]]),
     delays: new Map([
+      [runtimePath('StartContainer'), startingContainer(context)],
       [runtimePath('PodSandboxStats'), podSandboxStats(context)],
       [runtimePath('ListContainerStats'), listContainerStats(context)],
       [runtimePath('StreamContainerStats'), listContainerStats(context)],
@@ -63,6 +72,5 @@ export function localHandlers({ handlers, amendments, streams }: Interceptors, b
 }
 
 export { passThroughHandlers } from './shim-status.ts';
-export { interceptionOf, noInterceptors, createLocalServer } from './serving/index.ts';
+export { interceptionOf, createLocalServer } from './serving/index.ts';
 export type { Interceptors, LocalHandlers } from './serving/index.ts';
-export { callFields } from '../../grpc/index.ts';

@@ -1,6 +1,6 @@
 import { type Backend, CgroupDriverName, describeCgroupDriver, encode, isUnimplemented } from '../../runtime/index.ts';
 import { forward } from './serving/index.ts';
-import { type RawUnaryHandler, deadlineOf, inBackend } from '../../grpc/index.ts';
+import { type RawUnaryHandler, inBackend } from '../../grpc/index.ts';
 
 /**
  * Handles RuntimeConfig. Returns the backend's response if it implements the call. Otherwise (containerd before 2.0)
@@ -13,7 +13,7 @@ export function runtimeConfig(backend: Backend): RawUnaryHandler {
       return await forward(backend, call, trace);
     } catch (error) {
       if (!isUnimplemented(error)) throw error;
-      const deadline = deadlineOf(call);
+      const { deadline } = call;
       const status = await inBackend(trace, () => backend.runtime('Status', { verbose: true }, { deadline }));
       const driver = describeCgroupDriver(status);
       if (driver === undefined) throw error;

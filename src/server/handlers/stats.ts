@@ -1,12 +1,12 @@
 import { TimeLimit, steadyNow } from '../../core/concurrency/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { type ComparisonParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
+import { type AwaitComparableParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
 import type { Messages } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 import type { DelayedCall } from '../proxy/index.ts';
 import { type Amendment, type Delay, decodeOrUndefined } from './serving/index.ts';
 
-export interface UsageParts extends ComparisonParts {
+export interface UsageParts extends AwaitComparableParts {
   readonly log: Log;
   readonly failOpen: FailOpen;
 }

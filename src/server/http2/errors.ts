@@ -15,7 +15,7 @@ export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
 
 /**
  * A peer's violation of the protocol that ends its connection (RFC 9113 5.4.1). Thrown while a frame is read;
- * ProxyConnection catches it.
+ * ProxyConnection and the client's Connection catch it.
  */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';

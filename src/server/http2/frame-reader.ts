@@ -37,7 +37,7 @@ export class FrameReader {
   readonly #costs: TurnCosts;
 
   /**
-   * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not hold up the event loop
+   * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not block the event loop
    */
   constructor(handle: (frame: Frame) => void, costs: TurnCosts = { turn: Infinity, headers: 1 }) {
     this.#handle = handle;

@@ -181,6 +181,7 @@ export function windowUpdate(streamId: number, increment: number): Buffer {
   return frameOfNumber(FrameType.WINDOW_UPDATE, streamId, increment);
 }
 
+/** Returns a RST_STREAM frame. */
 export function rstStream(streamId: number, code: number): Buffer {
   return frameOfNumber(FrameType.RST_STREAM, streamId, code);
 }
@@ -204,6 +205,7 @@ export function goaway(lastStreamId: number, code: number, debug: Uint8Array): B
   return frameOf(FrameType.GOAWAY, 0, 0, payload);
 }
 
+/** Returns the acknowledgement of a SETTINGS frame. */
 export function settingsAck(): Buffer {
   return frameHeader(0, FrameType.SETTINGS, Flag.ACK, 0);
 }

@@ -1,5 +1,6 @@
 /** The HTTP/2 wire format: frames, header compression, settings and error codes, without connection state. */
 export { ConnectionError, ErrorCode } from './errors.ts';
+export { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
 export { FrameReader, HEADERS_COST, type TurnCosts } from './frame-reader.ts';
 export {
   DEFAULT_MAX_FRAME_SIZE,
@@ -22,10 +23,25 @@ export {
   settingsAck,
   settingsFrame,
   windowUpdate,
+  writeFrameHeader,
 } from './frame.ts';
 export { HeaderAssembly } from './header-assembly.ts';
 export type { HeaderBlock } from './header-assembly.ts';
-export { DEFAULT_TABLE_SIZE, HeaderField, HpackDecoder, HpackEncoder, staticField } from './hpack/index.ts';
+export {
+  DEFAULT_TABLE_SIZE,
+  HeaderField,
+  HpackDecoder,
+  HpackEncoder,
+  StaticIndex,
+  staticField,
+} from './hpack/index.ts';
 export { ReusedMemory } from './memory.ts';
-export { NO_TABLE_NO_PUSH, pendingSettings, readSettings, settingsForClient, settingsForServer } from './settings.ts';
+export {
+  NO_TABLE_NO_PUSH,
+  Setting,
+  pendingSettings,
+  readSettings,
+  settingsForClient,
+  settingsForServer,
+} from './settings.ts';
 export type { PendingSettings } from './settings.ts';

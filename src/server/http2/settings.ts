@@ -1,12 +1,6 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
 import type { Frame } from './frame.ts';
-import {
-  DEFAULT_MAX_FRAME_SIZE,
-  DEFAULT_WINDOW,
-  LARGEST_MAX_FRAME_SIZE,
-  LARGEST_WINDOW,
-  settingsFrame,
-} from './frame.ts';
+import { DEFAULT_MAX_FRAME_SIZE, LARGEST_MAX_FRAME_SIZE, LARGEST_WINDOW, settingsFrame } from './frame.ts';
 
 /** Identifiers of settings (RFC 9113 6.5.2). Others are forwarded unread. */
 export const Setting = {
@@ -15,6 +9,7 @@ export const Setting = {
   MAX_CONCURRENT_STREAMS: 3,
   INITIAL_WINDOW_SIZE: 4,
   MAX_FRAME_SIZE: 5,
+  MAX_HEADER_LIST_SIZE: 6,
 } as const;
 
 /** One SETTINGS frame: its values in order, and those that the proxy acts on. */
@@ -28,6 +23,7 @@ export interface PendingSettings {
   readonly maxFrameSize: number | undefined;
 }
 
+/** Returns what is remembered of SETTINGS until they are acknowledged. */
 export const pendingSettings = ({ initialWindow, maxFrameSize }: Settings): PendingSettings => ({
   initialWindow,
   maxFrameSize,
@@ -62,18 +58,24 @@ export function readSettings(frame: Frame): Settings {
  * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table (RFC 7541 4.2): each of
  * their header blocks is then self-contained, and blocks of several servers can reach the client in any order. They may
  * not push either (RFC 9113 8.4): the proxy knows only streams that the client opened. The client's own values of these
- * settings are left out.
+ * settings are left out. So is SETTINGS_MAX_FRAME_SIZE: the proxy reads frames of the default size, which bounds its memory.
  * @param first whether this is the client's first SETTINGS frame, to which these restrictions are added
- * @param ahead bytes that the server may send on each stream beyond the client's window
+ * @param largest the largest initial window that the server gets
  */
-export function settingsForServer(settings: Settings, first: boolean, ahead: number): Buffer {
-  const own = new Set<number>([Setting.HEADER_TABLE_SIZE, Setting.ENABLE_PUSH, Setting.INITIAL_WINDOW_SIZE]);
-  const passed = settings.all.filter(([id]) => !own.has(id));
-  const window = settings.initialWindow ?? (first && ahead > 0 ? DEFAULT_WINDOW : undefined);
-  const wider: [number, number][] =
-    window === undefined ? [] : [[Setting.INITIAL_WINDOW_SIZE, Math.min(window + ahead, LARGEST_WINDOW)]];
-  return settingsFrame([...(first ? NO_TABLE_NO_PUSH : []), ...wider, ...passed]);
+export function settingsForServer(settings: Settings, first: boolean, largest: number): Buffer {
+  const passed = settings.all.filter(([id]) => !NOT_FOR_SERVERS.has(id));
+  const { initialWindow } = settings;
+  const window: [number, number][] =
+    initialWindow === undefined ? [] : [[Setting.INITIAL_WINDOW_SIZE, Math.min(initialWindow, largest)]];
+  return settingsFrame([...(first ? NO_TABLE_NO_PUSH : []), ...window, ...passed]);
 }
+
+const NOT_FOR_SERVERS: ReadonlySet<number> = new Set([
+  Setting.HEADER_TABLE_SIZE,
+  Setting.ENABLE_PUSH,
+  Setting.INITIAL_WINDOW_SIZE,
+  Setting.MAX_FRAME_SIZE,
+]);
 
 /** The settings that every server behind the proxy gets; see {@link settingsForServer}. */
 export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [

@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { linkSync, lstatSync, unlinkSync } from 'node:fs';
 import { type Server, type Socket, createServer } from 'node:net';
 import { basename, dirname, join } from 'node:path';
@@ -81,7 +80,11 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
   const folder = prepareFolder(dirname(path), [basename(path), ...neighbours], backendFolder);
   const mirror = (target: string): boolean =>
     'like' in rights ? mirrorOrWarn(target, folder, rights.like, log) : giveMode(target, folder, rights.mode);
-  const server = createServer(onConnection);
+  let accepted = 0;
+  const server = createServer((socket) => {
+    accepted += 1;
+    onConnection(socket);
+  });
   await bind(server, bound);
   try {
     setRights(bound, ownedByShim(0o600));
@@ -112,17 +115,30 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
       // changes between the check and the unlink.
       if (isStillOurs()) unlinkSync(path);
       // Clients that have connected by now are still accepted and shut down gracefully.
-      await turn();
+      await acceptQueued(() => accepted);
       server.close();
     },
   };
 }
 
 /**
+ * Resolves when the queue of a socket is empty to which no further clients can connect. A turn of the event loop accepts
+ * one client (libuv's uv__server_io). The first call of setImmediate can end in the turn that has begun, without accepting.
+ */
+async function acceptQueued(count: () => number): Promise<void> {
+  await turn();
+  for (let before = -1; before !== count(); ) {
+    before = count();
+    await turn();
+  }
+}
+
+/**
  * Returns a temporary name in the path's folder. It contains the socket's name if that fits, for readers of `ss -xl`.
  */
 function boundName(path: string): string {
-  const random = randomBytes(4).toString('hex');
+  // Has to be unique, not secret: a file that exists is not replaced. Loading node:crypto for it would take 4 MB of memory.
+  const random = Math.floor(Math.random() * 2 ** 32).toString(16);
   const fits = (name: string): boolean => Buffer.byteLength(name) <= LONGEST_PATH;
   if (!fits(path)) {
     throw new ListenError(

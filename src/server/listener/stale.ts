@@ -12,6 +12,7 @@ import { createConnection } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errnoOf } from '../../core/errors/index.ts';
+import { SO_ACCEPTCON, unixSockets } from '../../core/procfs/index.ts';
 
 /** What exists at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';
@@ -87,11 +88,9 @@ export async function removeStale(path: string): Promise<void> {
  */
 export function listenerAt(bound: (name: string) => boolean): string | undefined {
   try {
-    const inodes = readFileSync('/proc/net/unix', 'utf8')
-      .split('\n')
-      .map((line) => line.trim().split(/\s+/))
-      .filter(([, , , flags, , , , name]) => flags === '00010000' && name !== undefined && bound(name))
-      .map((columns) => `socket:[${columns[6] ?? ''}]`);
+    const inodes = unixSockets(readFileSync('/proc/net/unix', 'utf8'))
+      .filter(({ flags, path }) => flags === SO_ACCEPTCON && path !== '' && bound(path))
+      .map(({ inode }) => `socket:[${inode}]`);
     const pid = readdirSync('/proc').find((entry) => /^\d+$/.test(entry) && holdsAny(entry, inodes));
     return pid === undefined ? undefined : `pid ${pid} (${programOf(pid)})`;
   } catch {

@@ -20,7 +20,7 @@ import type { AmendedStream, Amender, MessageAmender, MessageStream } from './am
 import { TURN_COST, frameReader, refuseTooMany } from './dispatch.ts';
 import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import { BackendFlow, type FlowControl, type Lane } from './flow-control/index.ts';
-import { statusOf } from './grpc.ts';
+import { messageSize, statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
 import {
@@ -34,6 +34,10 @@ import type { Outbox } from './transport/index.ts';
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
 const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
+/** Behind its first message, a stream gets read-ahead when the backend has a smaller window left for it. */
+const READ_AHEAD_BELOW = DEFAULT_WINDOW >> 1;
+/** Window that the backend has left behind a message: nghttp2 does not end a stream's DATA, and so sends no trailers, without any. */
+const SPARE = 1024;
 
 /** What {@link BackendSide} uses of the connection. */
 export interface BackendSidePorts {
@@ -56,6 +60,10 @@ export interface BackendSidePorts {
     /** Acknowledges the oldest of the client's SETTINGS. */
     acknowledge(): void;
   };
+  readonly gracefulShutdown: {
+    /** Continues a shutdown that waits for the client's acknowledgement. */
+    proceed(): void;
+  };
   /** The backend's SETTINGS have come. */
   opened(): void;
   /** Runs an action during work for another side. Its errors are the client's. */
@@ -63,6 +71,9 @@ export interface BackendSidePorts {
 }
 
 type BackendStream = PassStream | AmendStream | MessageAmendStream;
+
+/** Returns the bytes that the backend may still send on a stream. */
+const windowOf = ({ ahead, down }: PassStream): number => down.window - down.charged + ahead;
 
 /** Reads what the backend sends. Forwards it to the client unchanged, except for responses that are amended. */
 export class BackendSide {
@@ -74,6 +85,8 @@ export class BackendSide {
   initialWindow = DEFAULT_WINDOW;
   /** The connection to the backend is closed. */
   gone = false;
+  /** The client has acknowledged the backend's first SETTINGS. */
+  settingsAcknowledged = false;
   /** The backend's SETTINGS that the client has not acknowledged, oldest first. */
   readonly #unacknowledged: PendingSettings[] = [];
   /** The last stream that the backend serves, by its GOAWAY. */
@@ -127,6 +140,8 @@ export class BackendSide {
     if (settings === undefined) return;
     this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
     this.#ports.toBackend.pass(frame.buffer, frame.start, frame.end);
+    this.settingsAcknowledged = true;
+    this.#ports.gracefulShutdown.proceed();
   }
 
   /** Grants the backend the connection window that the client's allows. */
@@ -138,7 +153,7 @@ export class BackendSide {
   /** Grants the backend the window of an amended stream that the client's allows. */
   grantStream(stream: AmendedStream | MessageStream): void {
     const { amendment, down } = stream;
-    const limit = Math.min(down.window + this.#ports.options.readAhead, LARGEST_WINDOW);
+    const limit = Math.min(down.window + stream.reserved, LARGEST_WINDOW);
     const increment = limit - down.charged - amendment.charged - amendment.allowance;
     if (stream.serverEnded || increment <= 0) return;
     amendment.allowance += increment;
@@ -187,23 +202,56 @@ export class BackendSide {
     if (stream === undefined) return;
     if (frame.has(Flag.PADDED)) frame.content();
     if (frame.has(Flag.END_STREAM)) serverEnded(stream);
-    if (stream.kind !== 'pass') stream.amendment.allowance -= size;
-    if (stream.kind === 'amend-each') {
-      this.#ports.messageAmender.response(stream, frame);
-      return;
-    }
-    if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing') {
+    this.#charge(stream, size);
+    if (stream.kind === 'amend-each') this.#ports.messageAmender.response(stream, frame);
+    else if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing')
       this.#ports.amender.response(stream, frame);
-      return;
-    }
-    const { flowControl } = this.#ports;
+    else this.#forward(stream, frame);
+    if (!stream.serverEnded) this.#readAhead(stream, frame);
+  }
+
+  /** Sends DATA to the client, or queues it. */
+  #forward(stream: BackendStream, frame: Frame): void {
+    const { flowControl, streams } = this.#ports;
     if (flowControl.pass(stream.down, frame)) {
-      if (stream.serverEnded) this.#ports.streams.delivered(stream.down);
+      if (stream.serverEnded) streams.delivered(stream.down);
       return;
     }
     const content = frame.content();
-    this.flow.queued(size);
-    flowControl.data(stream.down, content, size, stream.serverEnded);
+    this.flow.queued(frame.length);
+    flowControl.data(stream.down, content, frame.length, stream.serverEnded);
+  }
+
+  /**
+   * Takes the window of DATA. What waits here is bounded by the windows of streams, so the backend has to respect them.
+   * @throws ConnectionError when the backend exceeds a stream's window (RFC 9113 6.9.1)
+   */
+  #charge(stream: BackendStream, size: number): void {
+    if (stream.kind !== 'pass') stream.amendment.allowance -= size;
+    const left = stream.kind === 'pass' ? windowOf(stream) - size : stream.amendment.allowance;
+    if (left < 0 && size > 0)
+      throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the stream's window allows");
+  }
+
+  /**
+   * Lets the backend send more of a long response than the client's window of the stream allows: what the first message needs once its
+   * length is known, so that the backend does not stop in the middle; and all there is if more messages follow.
+   */
+  #readAhead(stream: BackendStream, frame: Frame): void {
+    if (frame.length === 0) return;
+    stream.expected = (stream.expected ?? messageSize(frame.content())) - frame.length;
+    const left = stream.kind === 'pass' ? windowOf(stream) : stream.amendment.allowance;
+    if (stream.expected >= 0 ? left > stream.expected : left >= READ_AHEAD_BELOW) return;
+    const needed = stream.expected >= 0 ? stream.expected - left + SPARE : Infinity;
+    const bytes = this.flow.reserve(stream.reserved, needed);
+    if (bytes === 0) return;
+    stream.reserved += bytes;
+    if (stream.kind !== 'pass') {
+      this.grantStream(stream);
+      return;
+    }
+    stream.ahead += bytes;
+    this.#ports.toBackend.push(windowUpdate(stream.id, bytes));
   }
 
   #headers(headers: HeaderBlock): void {
@@ -261,7 +309,7 @@ export class BackendSide {
     const code = frame.buffer.readUInt32BE(frame.payload + 4);
     this.#lastStreamId = Math.min(this.#lastStreamId, last);
     const highestLocal = ports.streams.backendStopsAfter(this.#lastStreamId);
-    const announced = Math.max(this.#lastStreamId, highestLocal);
+    const announced = ports.lifecycle.announceable(Math.max(this.#lastStreamId, highestLocal));
     ports.toClient.push(goaway(announced, code, frame.buffer.subarray(frame.payload + 8, frame.end)));
     ports.lifecycle.drain(announced, 'backend');
   }

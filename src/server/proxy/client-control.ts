@@ -15,7 +15,7 @@ import {
 import type { BackendSide } from './backend-side.ts';
 import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import { refuseTooMany } from './dispatch.ts';
-import type { FlowControl } from './flow-control/index.ts';
+import { type FlowControl, backendInitial, largestInitial } from './flow-control/index.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
 import type { PassStream, Stream, Streams } from './streams/index.ts';
@@ -72,7 +72,7 @@ export class ClientControl {
     const first = !this.settingsReceived;
     this.settingsReceived = true;
     if (first) ports.begun();
-    ports.toBackend.push(settingsForServer(settings, first, ports.options.readAhead));
+    ports.toBackend.push(settingsForServer(settings, first, largestInitial(ports.options)));
     if (first) ports.backend.flow.readAhead(ports.options.readAhead);
     // Otherwise the backend acknowledges them.
     if (ports.backend.gone) this.acknowledge();
@@ -88,9 +88,10 @@ export class ClientControl {
     ports.toClient.push(settingsAck());
     ports.flowControl.maxFrameSize = settings.maxFrameSize ?? ports.flowControl.maxFrameSize;
     if (settings.initialWindow === undefined) return;
+    const before = backendInitial(ports.options, this.initialWindow);
     const change = settings.initialWindow - this.initialWindow;
     this.initialWindow = settings.initialWindow;
-    ports.streams.shiftWindows(change);
+    ports.streams.shiftWindows(change, backendInitial(ports.options, settings.initialWindow) - before);
     if (change > 0) ports.flowControl.pumpLater();
   }
 

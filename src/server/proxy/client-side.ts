@@ -27,7 +27,7 @@ import type { FlowControl } from './flow-control/index.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { LocalStream, Stream, Streams } from './streams/index.ts';
+import type { LocalPeer, LocalStream, Stream, Streams } from './streams/index.ts';
 import type { Outbox } from './transport/index.ts';
 
 /** What {@link ClientSide} uses of the connection. */
@@ -160,7 +160,7 @@ export class ClientSide {
     stream.clientEnded = frame.has(Flag.END_STREAM);
     if (frame.length < FRAGMENT && stream.kind !== 'pass' && !stream.clientEnded) this.#fragments.count();
     if (stream.kind === 'handle') {
-      stream.peer.request(stream, frame);
+      this.#toLocal(stream, (peer) => peer.request(stream, frame));
     } else {
       if (ports.backend.gone) this.#windowToReturn += frame.length;
       if (stream.kind === 'amend') ports.amender.request(stream, frame.content());
@@ -200,7 +200,7 @@ export class ClientSide {
       return;
     }
     stream.clientEnded = true;
-    if (stream.kind === 'handle') stream.peer.ended(stream);
+    if (stream.kind === 'handle') this.#toLocal(stream, (peer) => peer.ended(stream));
     else {
       ports.delayer.release(stream);
       this.#toBackend(stream.id, fields, true);
@@ -235,11 +235,15 @@ export class ClientSide {
     else ports.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
   }
 
-  /** Opens a stream at the local server, or refuses it if too many calls of all clients run there. */
+  /** Opens a handled stream, or refuses it if too many of all clients run. */
   #openLocal(stream: LocalStream, fields: readonly HeaderField[]): void {
     if (stream.admitted) {
       stream.peer.open(stream, fields, stream.clientEnded);
-      this.#stopAbove(stream.peer.outbox);
+      // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does
+      // not know.
+      const missing = DEFAULT_WINDOW - this.#ports.backend.initialWindow;
+      if (missing > 0 && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, missing));
+      this.#stopAbove(stream.peer.waiting);
       return;
     }
     this.#ports.options.observer.refused('handled_calls');
@@ -260,12 +264,19 @@ export class ClientSide {
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
     const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
     this.#ports.toBackend.push(headersInPlace(id, padded, endStream, this.#ports.backend.maxFrameSize));
-    this.#stopAbove(this.#ports.toBackend);
+    this.#stopAbove(this.#ports.toBackend.size);
   }
 
-  /** Stops reading if too much waits for a server. */
-  #stopAbove(outbox: Outbox): void {
-    if (outbox.size <= HEADERS_LIMIT) return;
+  /** Passes a part of a request on. If the call is not plain, its headers follow now, which may be many. */
+  #toLocal(stream: LocalStream, pass: (peer: LocalPeer) => void): void {
+    const { peer } = stream;
+    pass(peer);
+    if (stream.peer !== peer) this.#stopAbove(stream.peer.waiting);
+  }
+
+  /** Stops reading if more bytes than {@link HEADERS_LIMIT} wait for a server. */
+  #stopAbove(waiting: number): void {
+    if (waiting <= HEADERS_LIMIT) return;
     this.waits = true;
     this.reader.stop();
   }
@@ -278,8 +289,8 @@ export class ClientSide {
       this.refuseIdle(frame);
       return;
     }
-    const to = stream.kind === 'handle' ? stream.peer.outbox : ports.toBackend;
-    to.pass(frame.buffer, frame.start, frame.end);
+    if (stream.kind === 'handle') stream.peer.cancel(stream, frame.buffer.readUInt32BE(frame.payload));
+    else ports.toBackend.pass(frame.buffer, frame.start, frame.end);
     stream.outcome = 'cancelled';
     ports.streams.close(stream);
   }

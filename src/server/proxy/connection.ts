@@ -8,7 +8,8 @@ import { ClientSide, type ClientSidePorts } from './client-side.ts';
 import { Delayer, type DelayerPorts } from './delaying/index.ts';
 import { FlowControl } from './flow-control/index.ts';
 import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
-import { HeldBytes } from './bounds/index.ts';
+import { Handling, type HandlingPorts } from './handling/index.ts';
+import { type ClosedConnection, HeldBytes } from './bounds/index.ts';
 import { Lifecycle, type State } from './lifecycle.ts';
 import { LocalConnections, type LocalConnectionsPorts } from './local-connections.ts';
 import { LocalSide } from './local-side.ts';
@@ -24,6 +25,7 @@ type AllPorts = AmenderPorts &
   ClientSidePorts &
   DelayerPorts &
   GracefulShutdownPorts &
+  HandlingPorts &
   LocalConnectionsPorts &
   MessageAmenderPorts &
   StreamsPorts;
@@ -33,7 +35,7 @@ type AllPorts = AmenderPorts &
  * others as its ports, and this class provides them. Every event from outside goes through {@link run} or
  * {@link receive}, which write what has gathered when the event has been handled.
  */
-export class ProxyConnection implements AllPorts {
+export class ProxyConnection implements AllPorts, ClosedConnection {
   readonly options: ProxyConnectionOptions;
   readonly lifecycle = new Lifecycle();
   readonly toClient: Outbox;
@@ -51,6 +53,7 @@ export class ProxyConnection implements AllPorts {
   readonly client: ClientSide;
   readonly backend: BackendSide;
   readonly locals: LocalConnections;
+  readonly handling: Handling;
   readonly gracefulShutdown: GracefulShutdown;
   readonly #backendLoss: BackendLoss;
   readonly #clientTransport: Transport;
@@ -80,6 +83,7 @@ export class ProxyConnection implements AllPorts {
     this.client = new ClientSide(this);
     this.backend = new BackendSide(this);
     this.locals = new LocalConnections(this);
+    this.handling = new Handling(this);
     this.gracefulShutdown = new GracefulShutdown(this);
     this.#backendLoss = new BackendLoss(this);
     this.#clientTransport = connect('client', {
@@ -111,6 +115,11 @@ export class ProxyConnection implements AllPorts {
     return this.lifecycle.state;
   }
 
+  /** Bytes for the client that the kernel has not taken. */
+  get unsent(): number {
+    return this.#clientClosed ? 0 : this.#clientTransport.backlog;
+  }
+
   /** Starts a graceful shutdown: the connection closes when the running streams have ended. */
   shutdown(): void {
     this.run('client', () => this.gracefulShutdown.request());
@@ -120,7 +129,7 @@ export class ProxyConnection implements AllPorts {
   end(message: string): void {
     this.run('client', () => {
       if (this.lifecycle.state.kind === 'opening') this.toClient.push(settingsFrame([]));
-      this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(message)));
+      this.toClient.push(goaway(this.#lastStream, ErrorCode.NO_ERROR, Buffer.from(message)));
       this.close();
     });
   }
@@ -128,7 +137,7 @@ export class ProxyConnection implements AllPorts {
   /** Closes both connections at once. */
   readonly destroy = (): void => {
     if (this.lifecycle.state.kind === 'closed') return;
-    this.options.shared.lingering.delete(this.destroy);
+    this.options.shared.lingering.delete(this);
     this.#end({ kind: 'closed' });
     this.held.setWaiting(0);
     this.#clientTransport.destroy();
@@ -186,15 +195,15 @@ export class ProxyConnection implements AllPorts {
   opened(): void {
     if (!this.lifecycle.open()) return;
     this.options.observer.connected();
-    if (this.gracefulShutdown.isRequested) this.gracefulShutdown.request();
+    this.gracefulShutdown.proceed();
     this.asClient(() => this.client.reader.resume());
   }
 
-  /** Sends GOAWAY with the last stream that the client has opened. Streams up to that one are served. */
+  /** Sends GOAWAY with the last stream that is served. */
   goAway(message: string): void {
     const { kind } = this.lifecycle.state;
     if (kind !== 'open' && kind !== 'draining') return;
-    const last = this.client.lastStreamId;
+    const last = this.#lastStream;
     this.toClient.push(goaway(last, ErrorCode.NO_ERROR, Buffer.from(message)));
     this.lifecycle.drain(last, 'streams');
   }
@@ -214,16 +223,19 @@ export class ProxyConnection implements AllPorts {
       this.run('client', () => this.client.continue());
       return;
     }
-    balance(this.#clientTransport, backend, this.locals.transports(), {
-      client: !this.client.reader.stopped,
-      backend: !this.backend.reader.stopped,
-    });
+    const reads = { client: !this.client.reader.stopped, backend: !this.backend.reader.stopped };
+    balance(this.#clientTransport, backend, this.locals.transports(), reads, this.options.shared.held.isFull);
   }
 
   /** The backend has closed. What it has sent before counts, also if that was put off. */
   #lostBackend(error: Error | undefined): void {
     while (this.backend.reader.paused) this.backend.reader.resume();
     this.#backendLoss.closedBy(error);
+  }
+
+  /** The last stream of the client that is served: the last one that it has opened, unless a GOAWAY has named an earlier one. */
+  get #lastStream(): number {
+    return this.lifecycle.announceable(this.client.lastStreamId);
   }
 
   /** Bytes that were written and have not left the process. */
@@ -259,7 +271,7 @@ export class ProxyConnection implements AllPorts {
       return;
     }
     // RFC 9113 3.4 allows to close without GOAWAY if the peer does not use HTTP/2.
-    if (this.control.settingsReceived) this.toClient.push(goaway(this.client.lastStreamId, code, Buffer.from(message)));
+    if (this.control.settingsReceived) this.toClient.push(goaway(this.#lastStream, code, Buffer.from(message)));
     this.close();
   }
 
@@ -281,6 +293,7 @@ export class ProxyConnection implements AllPorts {
 
   /** Ends the handling of an event: returns windows, closes the connection if it is complete, otherwise writes. */
   #endTurn(): void {
+    this.handling.startReady();
     if (this.lifecycle.isOver) return;
     this.flowControl.pumpIfDue();
     this.client.returnWindow();
@@ -294,7 +307,7 @@ export class ProxyConnection implements AllPorts {
     if (state.kind === 'refusing' && state.answers.length > 0) {
       // GOAWAY makes the client reconnect, and find the backend if it is back. It goes before the answers, so that the
       // client's next call does not use this connection.
-      this.toClient.push(goaway(this.client.lastStreamId, ErrorCode.NO_ERROR, Buffer.from(state.message)));
+      this.toClient.push(goaway(this.#lastStream, ErrorCode.NO_ERROR, Buffer.from(state.message)));
       for (const answer of state.answers) this.toClient.push(answer);
       this.close();
     } else if (isEnding && this.streams.running === 0) {
@@ -323,14 +336,21 @@ export class ProxyConnection implements AllPorts {
   /** Sends what is left and closes, without waiting for streams. */
   close(): void {
     if (this.lifecycle.isOver) return;
-    const { lingerTimeout, observer, shared } = this.options;
-    this.#end({ kind: 'closing', timer: setTimeout(this.destroy, lingerTimeout) });
+    const { lingerTimeout, deliveryTimeout, observer, shared } = this.options;
+    let left = deliveryTimeout;
+    const timer = setTimeout(() => {
+      left -= lingerTimeout;
+      // A client that reads slowly, or that the kernel has not let run, still gets its answers.
+      if (this.unsent > 0 && left > 0) timer.refresh();
+      else this.destroy();
+    }, lingerTimeout);
+    this.#end({ kind: 'closing', timer });
     // Keep reading and dropping what the client sends: closing a socket with unread bytes would discard the last
     // answers.
     this.#clientTransport.resume();
     this.#clientTransport.end();
     this.#backendTransport.end();
-    if (shared.lingering.add(this.destroy)) observer.refused('lingering');
+    if (shared.lingering.add(this)) observer.refused('lingering');
   }
 
   #destroyIfBothClosed(): void {

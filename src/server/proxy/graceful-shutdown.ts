@@ -13,19 +13,36 @@ export interface GracefulShutdownPorts {
   readonly options: ProxyConnectionOptions;
   readonly lifecycle: Lifecycle;
   readonly toClient: Outbox;
+  readonly backend: {
+    /** Whether the client has acknowledged the backend's first SETTINGS. */
+    readonly settingsAcknowledged: boolean;
+  };
+  readonly client: {
+    readonly reader: {
+      /** Whether frames of the client wait for a later turn. */
+      readonly paused: boolean;
+    };
+  };
   run(side: Side, action: () => void): void;
   /** Sends GOAWAY with the last stream that the client has opened. */
   goAway(message: string): void;
+  /** Sends GOAWAY and closes: to be called while no call runs. */
+  end(message: string): void;
 }
 
 /**
  * A shutdown in the two steps of RFC 9113 6.8. The first GOAWAY names no last stream, so calls that the client began
  * before it received that GOAWAY are served. The client's answer to a PING shows that it has received it; the second
  * GOAWAY then names the last stream.
+ *
+ * The first GOAWAY waits until the client has acknowledged the backend's first SETTINGS. grpc-js starts its waiting calls
+ * when it reads those SETTINGS, and sends them together with the acknowledgement. If the same read has a GOAWAY, nghttp2
+ * refuses all of them. grpc-js repeats a refused call only once.
  */
 export class GracefulShutdown {
   #state: 'none' | 'requested' | 'announced' | 'over' = 'none';
   #timer: NodeJS.Timeout | undefined;
+  #turn: NodeJS.Immediate | undefined;
   readonly #ports: GracefulShutdownPorts;
 
   constructor(ports: GracefulShutdownPorts) {
@@ -37,25 +54,24 @@ export class GracefulShutdown {
     return this.#state !== 'none';
   }
 
-  /**
-   * Sends the first GOAWAY. Before the backend's SETTINGS nothing may be sent to the client: the request is then only
-   * recorded, and the connection calls this again when it opens.
-   */
+  /** Starts the shutdown. Before the backend's SETTINGS nothing may be sent to the client. */
   request(): void {
-    if (this.#state !== 'none' && this.#state !== 'requested') return;
+    if (this.#state !== 'none') return;
     this.#state = 'requested';
-    const { lifecycle, options, toClient } = this.#ports;
+    this.proceed();
+  }
+
+  /**
+   * Continues a shutdown that was requested. To be called when the connection opens, and when the client has acknowledged
+   * the backend's first SETTINGS.
+   */
+  proceed(): void {
+    if (this.#state !== 'requested') return;
+    const { backend, lifecycle, options } = this.#ports;
     const { kind } = lifecycle.state;
-    // A draining client has received a GOAWAY already.
-    if (kind === 'draining') this.#announceLast();
-    if (kind !== 'open') return;
-    this.#state = 'announced';
-    toClient.push(goaway(LARGEST_STREAM, ErrorCode.NO_ERROR, Buffer.from(SHUTTING_DOWN)));
-    toClient.push(ping(PING_DATA));
-    this.#timer = setTimeout(
-      () => this.#ports.run('client', () => this.#announceLast()),
-      options.gracefulShutdownTimeout,
-    );
+    if (kind === 'draining' || (kind === 'open' && backend.settingsAcknowledged)) this.#announce();
+    else if (kind === 'opening') this.#after(options.refuseTimeout, () => this.#giveUp());
+    else if (kind === 'open') this.#after(options.gracefulShutdownTimeout, () => this.#announce());
   }
 
   /** The client has acknowledged a PING with these bytes. */
@@ -65,13 +81,58 @@ export class GracefulShutdown {
 
   /** The connection has ended. */
   end(): void {
-    clearTimeout(this.#timer);
+    this.#stopTimer();
     this.#state = 'over';
   }
 
+  #announce(): void {
+    const { lifecycle, options, toClient } = this.#ports;
+    // A draining client has received a GOAWAY already.
+    if (lifecycle.state.kind === 'draining') {
+      this.#announceLast();
+      return;
+    }
+    this.#state = 'announced';
+    toClient.push(goaway(LARGEST_STREAM, ErrorCode.NO_ERROR, Buffer.from(SHUTTING_DOWN)));
+    toClient.push(ping(PING_DATA));
+    this.#after(options.gracefulShutdownTimeout, () => this.#announceLast());
+  }
+
+  /** The backend does not answer, so no call has begun: the client makes its calls on another connection. */
+  #giveUp(): void {
+    if (this.#ports.lifecycle.state.kind === 'opening') this.#ports.end(SHUTTING_DOWN);
+  }
+
   #announceLast(): void {
-    clearTimeout(this.#timer);
+    this.#stopTimer();
     this.#state = 'over';
     this.#ports.goAway(SHUTTING_DOWN);
+  }
+
+  /** Runs an action after a time, in place of the one that waits. */
+  #after(milliseconds: number, action: () => void): void {
+    this.#stopTimer();
+    this.#timer = setTimeout(() => this.#whenRead(action), milliseconds);
+  }
+
+  /**
+   * Runs an action when what has arrived is read. After a long turn of the event loop, timers run before the sockets are
+   * read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to be read: it gets the
+   * same time once more.
+   */
+  #whenRead(action: () => void, until = this.#now() + this.#ports.options.gracefulShutdownTimeout): void {
+    this.#turn = setImmediate(() => {
+      if (this.#ports.client.reader.paused && this.#now() < until) this.#whenRead(action, until);
+      else this.#ports.run('client', action);
+    });
+  }
+
+  #now(): number {
+    return this.#ports.options.now();
+  }
+
+  #stopTimer(): void {
+    clearTimeout(this.#timer);
+    clearImmediate(this.#turn);
   }
 }

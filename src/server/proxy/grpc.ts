@@ -1,23 +1,5 @@
-import { HeaderField, HpackDecoder, staticField } from '../http2/index.ts';
-
-/** gRPC's status UNAVAILABLE: the server is gone, and clients retry. */
-export const UNAVAILABLE = 14;
-/** gRPC's status RESOURCE_EXHAUSTED: a budget of the shim is used up. */
-export const RESOURCE_EXHAUSTED = 8;
-/** Index of `content-type` in the static table (RFC 7541 Appendix A). */
-const CONTENT_TYPE = 31;
-/** Index of `:status 200` in the static table (RFC 7541 Appendix A). */
-const STATUS_200 = 8;
-
-/** Bytes before a gRPC message: compressed flag and length (gRPC over HTTP/2, Length-Prefixed-Message). */
-export const MESSAGE_PREFIX_SIZE = 5;
-
-/** Returns the prefix of an uncompressed message of this many bytes. */
-export function messagePrefix(length: number): Buffer {
-  const prefix = Buffer.alloc(MESSAGE_PREFIX_SIZE);
-  prefix.writeUInt32BE(length, 1);
-  return prefix;
-}
+import { MESSAGE_PREFIX_SIZE } from '../../core/grpc/index.ts';
+import { HeaderField, HpackDecoder, StaticIndex, staticField } from '../http2/index.ts';
 
 /**
  * Returns a header block that ends a call: trailers, or Trailers-Only if no headers were sent (gRPC over HTTP/2,
@@ -29,16 +11,16 @@ export function statusBlock(code: number, message: string, answered: boolean): B
     new HeaderField('grpc-status', String(code), 0, 0, false),
     new HeaderField('grpc-message', percentEncode(message), 0, 0, false),
   ];
-  const ok = staticField(STATUS_200);
+  const ok = staticField(StaticIndex.STATUS_200);
   if (!answered && ok !== undefined)
-    fields.unshift(ok, new HeaderField('content-type', 'application/grpc', CONTENT_TYPE, 0, false));
+    fields.unshift(ok, new HeaderField('content-type', 'application/grpc', StaticIndex.CONTENT_TYPE, 0, false));
   return Buffer.concat(fields.map((field) => field.wire));
 }
 
 /**
- * Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded but for printable ASCII without `%`.
+ * Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded except printable ASCII without `%`.
  */
-function percentEncode(message: string): string {
+export function percentEncode(message: string): string {
   return Buffer.from(message, 'utf8')
     .toString('latin1')
     .replace(/[^ -$&-~]/g, (char: string) => `%${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
@@ -66,3 +48,7 @@ export function millisecondsOf(timeout: string): number {
   const value = timeout.slice(0, -1);
   return unit === undefined || !/^\d{1,8}$/.test(value) ? Infinity : Number(value) * unit;
 }
+
+/** Returns the bytes of the message that begins here, with its prefix; 0 if the prefix is not complete. */
+export const messageSize = (start: Buffer): number =>
+  start.length < MESSAGE_PREFIX_SIZE ? 0 : MESSAGE_PREFIX_SIZE + start.readUInt32BE(1);

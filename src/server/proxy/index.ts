@@ -4,18 +4,27 @@ import { performance } from 'node:perf_hooks';
 import type { Duplex } from 'node:stream';
 import { MiB } from '../../core/quantities/index.ts';
 import { ErrorCode, goaway, settingsFrame } from '../http2/index.ts';
-import { MESSAGE_PREFIX_SIZE } from './grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../core/grpc/index.ts';
 import { ProxyConnection } from './connection.ts';
-import type { Interception } from './interception.ts';
+import type { Handle, Interception } from './interception.ts';
 import { NO_OBSERVER, type ProxyObserver } from './observer.ts';
 import type { ProxyConnectionOptions } from './options.ts';
 import { SharedBudget, type SharedLimits } from './bounds/index.ts';
 import { PairTransport, ReusedReads, SocketTransport } from './transport/index.ts';
 
-export type { DelayedCall, Exchange, Interception, MaybePromise } from './interception.ts';
+export type {
+  DelayedCall,
+  Exchange,
+  Handle,
+  HandledCall,
+  HandledAnswer,
+  Interception,
+  MaybePromise,
+} from './interception.ts';
 export { NO_OBSERVER } from './observer.ts';
 export { SharedBudget } from './bounds/index.ts';
-export type { Outcome, ProxyObserver, Side, SkipReason } from './observer.ts';
+export { localPair } from './transport/index.ts';
+export type { ProxyObserver } from './observer.ts';
 
 export interface ServeOptions {
   /**
@@ -23,7 +32,9 @@ export interface ServeOptions {
    * @param onread for `net.connect`: it reuses memory for reads. Without it long responses cost more CPU time
    */
   connectBackend(onread: OnReadOpts): Socket;
-  /** Returns one half of a `duplexPair` whose other half has been injected into the local gRPC server. */
+  /** Serves plain handled calls. Default: the local server serves them. */
+  readonly handle?: Handle;
+  /** Returns the client's half of a {@link localPair} whose other half has been injected into the local gRPC server. */
   connectLocal(): Duplex;
   readonly interception: Interception;
   readonly observer?: ProxyObserver;
@@ -47,6 +58,8 @@ export interface ServedConnection {
   readonly closed: Promise<void>;
   /** Streams whose response is not complete. */
   readonly activeStreams: number;
+  /** Bytes of responses that the client has not read and the kernel has not taken. */
+  readonly unsent: number;
   /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
   readonly lastUsed: number;
   /** Streams that have ended. */
@@ -74,6 +87,7 @@ export const LIMITS = {
   refuseTimeout: 3000,
   gracefulShutdownTimeout: 1000,
   lingerTimeout: 1000,
+  deliveryTimeout: 30_000,
 } as const satisfies Partial<ProxyConnectionOptions>;
 
 /** Limits of all connections together; see {@link SharedLimits}. */
@@ -91,22 +105,27 @@ const TOO_MANY = 'too many connections';
 /** Refuses a client connection before anything is read: there are too many. */
 export function refuseConnection(client: Socket, { lingering }: SharedBudget): void {
   const message = Buffer.from(TOO_MANY);
-  const destroy = (): void => {
-    lingering.delete(destroy);
-    client.destroy();
+  const closed = {
+    get unsent() {
+      return client.writableLength;
+    },
+    destroy: () => {
+      lingering.delete(closed);
+      client.destroy();
+    },
   };
   client.on('error', () => undefined).resume();
   client.end(Buffer.concat([settingsFrame([]), goaway(0, ErrorCode.ENHANCE_YOUR_CALM, message)]));
-  const timer = setTimeout(destroy, LIMITS.lingerTimeout).unref();
+  const timer = setTimeout(closed.destroy, LIMITS.lingerTimeout).unref();
   client.once('close', () => {
     clearTimeout(timer);
-    lingering.delete(destroy);
+    lingering.delete(closed);
   });
-  lingering.add(destroy);
+  lingering.add(closed);
 }
 
 /**
- * Serves one client connection: opens a backend connection for it, and leads intercepted streams to the local server.
+ * Serves one client connection: opens a backend connection for it, and serves intercepted streams in this process.
  */
 export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
   const reads = new ReusedReads();
@@ -120,6 +139,7 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
       shared: options.shared ?? new SharedBudget(SHARED_LIMITS),
       amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
       now: () => performance.now(),
+      handle: options.handle,
       connectLocal: (events) => new PairTransport(options.connectLocal(), events),
     },
     (side, events) =>
@@ -132,6 +152,9 @@ export function serveConnection(client: Socket, options: ServeOptions): ServedCo
     closed,
     get activeStreams() {
       return connection.streams.running;
+    },
+    get unsent() {
+      return connection.unsent;
     },
     get lastUsed() {
       return connection.streams.lastUsed;

@@ -5,7 +5,7 @@
 
 /**
  * - `pass`: frames are forwarded unchanged in both directions.
- * - `handle`: the stream ends in the local gRPC server, which may call the backend.
+ * - `handle`: the stream ends in this process: {@link Handle} serves it, or the local gRPC server if it is not plain.
  * - `amend`: the request is forwarded and copied; the message of a successful unary response is held until
  *   {@link Interception.amend} has answered.
  * - `amend-each`: the request is forwarded; each message of the response is held until
@@ -31,7 +31,40 @@ export interface DelayedCall {
   readonly request: Uint8Array;
   /** The timeout of the call (grpc-timeout) in milliseconds; Infinity without one. */
   readonly timeoutMs: number;
+  /** Takes what is called once when the call has ended: answered, failed or cancelled, or its connection has ended. Must not throw. */
+  readonly onEnd: (action: () => void) => void;
 }
+
+/** A unary call that is handled. Its request is complete. */
+export interface HandledCall {
+  readonly path: string;
+  /** The request message, without its gRPC prefix. */
+  readonly request: Buffer;
+  /** The header fields of the request but pseudo-header fields. Each name occurs once. */
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+  /** When the call has to have ended, in milliseconds by the connection's clock; Infinity without a deadline. */
+  readonly deadline: number;
+  /** Whether it has ended without an answer: the client cancelled it, its connection ended, or its deadline passed. */
+  readonly cancelled: boolean;
+  /** Aborted when it is {@link cancelled}. */
+  readonly signal: AbortSignal;
+}
+
+/** The response message of a handled call, or the status that it fails with. */
+export type HandledAnswer =
+  | Buffer
+  | {
+      readonly code: number;
+      readonly details: string;
+      /** Trailers other than these two; values of names ending in `-bin` are in base64. */
+      readonly trailers: readonly (readonly [name: string, value: string])[];
+    };
+
+/**
+ * Serves a handled call. Must not throw.
+ * @param respond takes the answer, once, but not before this function has returned. Ignored for a call that has ended
+ */
+export type Handle = (call: HandledCall, respond: (answer: HandledAnswer) => void) => void;
 
 export interface Interception {
   /** Returns the route of a stream with this `:path`. Must not throw. */

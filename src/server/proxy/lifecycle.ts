@@ -1,5 +1,6 @@
 import { headersFrames } from '../http2/index.ts';
-import { UNAVAILABLE, statusBlock } from './grpc.ts';
+import { Code } from '../../core/grpc/index.ts';
+import { statusBlock } from './grpc.ts';
 
 /** What closes a draining connection: the backend, which sent GOAWAY, or the end of the last stream. */
 export type Until = 'backend' | 'streams';
@@ -45,12 +46,18 @@ export class Lifecycle {
     this.#state = { kind: 'refusing', message, answers: [], timer };
   }
 
+  /** Returns the last stream that a GOAWAY may name: none names a later stream than the one before it (RFC 9113 6.8). */
+  announceable(lastStreamId: number): number {
+    const state = this.#state;
+    return state.kind === 'draining' ? Math.min(state.lastStreamId, lastStreamId) : lastStreamId;
+  }
+
   /** The client has received GOAWAY: streams up to this one are served. */
   drain(lastStreamId: number, until: Until): void {
     const before = this.#state;
     if (before.kind === 'open') this.#state = { kind: 'draining', lastStreamId, until };
     if (before.kind !== 'draining') return;
-    const last = Math.min(before.lastStreamId, lastStreamId);
+    const last = this.announceable(lastStreamId);
     this.#state = { kind: 'draining', lastStreamId: last, until: before.until === 'streams' ? 'streams' : until };
   }
 
@@ -68,7 +75,7 @@ export class Lifecycle {
   admits(id: number, maxFrameSize: number): boolean {
     const state = this.#state;
     if (state.kind === 'refusing') {
-      state.answers.push(headersFrames(id, statusBlock(UNAVAILABLE, state.message, false), true, maxFrameSize));
+      state.answers.push(headersFrames(id, statusBlock(Code.UNAVAILABLE, state.message, false), true, maxFrameSize));
       return false;
     }
     return state.kind !== 'draining' || id <= state.lastStreamId;

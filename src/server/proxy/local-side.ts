@@ -1,6 +1,6 @@
+import { MiB } from '../../core/quantities/index.ts';
 import {
   DEFAULT_WINDOW,
-  ErrorCode,
   FRAME_HEADER_SIZE,
   Flag,
   type Frame,
@@ -19,34 +19,21 @@ import {
   windowUpdate,
 } from '../http2/index.ts';
 import { frameReader } from './dispatch.ts';
-import { FlowControl, type Lane, type LaneSource } from './flow-control/index.ts';
+import { FlowControl, Lane, type LaneSource } from './flow-control/index.ts';
 import { statusOf } from './grpc.ts';
-import type { Side } from './observer.ts';
-import type { ProxyConnectionOptions } from './options.ts';
-import { type LocalPeer, type LocalStream, type Streams, serverEnded } from './streams/index.ts';
+import { RequestCollector, type RequestCollectorPorts } from './handling/index.ts';
+import { type LocalPeer, type LocalStream, serverEnded } from './streams/index.ts';
 import { Outbox } from './transport/index.ts';
 
 /** Bytes of the local server that may wait here for the client's windows. */
-export const CONNECTION_WINDOW = 1_048_576;
+export const CONNECTION_WINDOW = MiB;
 
 const NOTHING = Buffer.alloc(0);
-const REQUESTS_FULL = 'cri-resize-shim: the request is too long, or the requests of all clients are: retry later';
 
 /** What {@link LocalSide} uses of the connection. */
-export interface LocalSidePorts {
-  readonly options: ProxyConnectionOptions;
-  readonly toClient: Outbox;
+export interface LocalSidePorts extends RequestCollectorPorts {
   /** Towards the client. */
   readonly flowControl: FlowControl;
-  readonly streams: Streams;
-  /** The backend's SETTINGS_INITIAL_WINDOW_SIZE, in bytes. */
-  readonly backend: { readonly initialWindow: number };
-  readonly client: {
-    /** DATA of the client has left the proxy: its connection window goes back to the client. */
-    windowReleased(bytes: number): void;
-  };
-  /** Handles an event of a side, then writes what has gathered. */
-  run(side: Side, action: () => void): void;
   readonly locals: {
     /** Opens no new streams on this connection. */
     retire(side: LocalSide): void;
@@ -67,11 +54,15 @@ export class LocalSide implements LocalPeer {
   #windowToReturn = 0;
   #initialWindow = DEFAULT_WINDOW;
   readonly #ports: LocalSidePorts;
+  readonly #collector: RequestCollector;
   readonly #encoder = new HpackEncoder();
+  /** The lanes of streams towards the server. */
+  readonly #up = new Map<number, Lane>();
   readonly #requests: LaneSource;
 
   constructor(ports: LocalSidePorts) {
     this.#ports = ports;
+    this.#collector = new RequestCollector(ports);
     this.reader = frameReader(ports.options.headerListLimit, {
       data: (frame) => this.#data(frame),
       headers: (block) => this.#headers(block),
@@ -85,10 +76,10 @@ export class LocalSide implements LocalPeer {
       windowUpdate: (frame) => this.#windowUpdate(frame),
     });
     this.#requests = {
-      released: (lane, bytes) => this.#returnClientWindow(lane.id, bytes),
+      released: (lane, bytes) => this.#collector.returnWindow(lane.id, bytes),
       finished: (lane) => {
         const stream = this.#stream(lane.id);
-        if (stream !== undefined) this.#forget(stream);
+        if (stream !== undefined) this.#collector.drop(stream);
       },
     };
     this.outbox = new Outbox(ports.options.deferredWriteDelay > 0);
@@ -98,12 +89,8 @@ export class LocalSide implements LocalPeer {
     this.outbox.push(windowUpdate(0, CONNECTION_WINDOW - DEFAULT_WINDOW));
   }
 
-  get initialWindow(): number {
-    return this.#initialWindow;
-  }
-
-  get requests(): LaneSource {
-    return this.#requests;
+  get waiting(): number {
+    return this.outbox.size;
   }
 
   /** @throws ConnectionError */
@@ -112,27 +99,41 @@ export class LocalSide implements LocalPeer {
   }
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    this.#sendHeaders(stream, fields, endStream);
-    // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does
-    // not know.
-    const missing = DEFAULT_WINDOW - this.#ports.backend.initialWindow;
-    if (missing > 0 && !endStream) this.#ports.toClient.push(windowUpdate(stream.id, missing));
+    const up = new Lane(stream.id, this.#initialWindow, this.#requests);
+    this.#up.set(stream.id, up);
+    const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
+    const frames = headersInPlace(stream.id, padded, endStream, this.flowControl.maxFrameSize);
+    this.flowControl.frames(up, frames, 0, frames.length, false);
   }
 
   ended(stream: LocalStream): void {
-    if (stream.collected === undefined) this.flowControl.data(stream.up, NOTHING, 0, true);
-    else this.#complete(stream);
+    const up = this.#up.get(stream.id);
+    if (up === undefined) return;
+    if (stream.collected === undefined) this.flowControl.data(up, NOTHING, 0, true);
+    else this.#complete(stream, up);
   }
 
   request(stream: LocalStream, frame: Frame): void {
+    const up = this.#up.get(stream.id);
+    if (up === undefined) return;
     const isWhole = stream.clientEnded && stream.collected === undefined;
-    if (isWhole && this.flowControl.pass(stream.up, frame)) this.#returnClientWindow(stream.id, frame.length);
-    else this.#collect(stream, frame);
+    if (isWhole && this.flowControl.pass(up, frame)) {
+      this.#collector.returnWindow(stream.id, frame.length);
+      return;
+    }
+    this.#collector.add(stream, frame);
+    if (stream.clientEnded) this.#complete(stream, up);
+  }
+
+  cancel({ id }: LocalStream, code: number): void {
+    this.outbox.push(rstStream(id, code));
   }
 
   discard(stream: LocalStream): void {
-    this.flowControl.discard(stream.up);
-    this.#forget(stream);
+    const up = this.#up.get(stream.id);
+    this.#up.delete(stream.id);
+    if (up !== undefined) this.flowControl.discard(up);
+    this.#collector.drop(stream);
   }
 
   /** Returns connection window to the server and writes what waits for it. */
@@ -153,54 +154,12 @@ export class LocalSide implements LocalPeer {
     this.#ports.streams.delivered(lane);
   }
 
-  /**
-   * Holds a request until its last frame has come: here an unfinished one costs its bytes only. The client gets their window back,
-   * because the limit for all clients bounds them.
-   */
-  #collect(stream: LocalStream, frame: Frame): void {
-    const { shared, handledRequestLimit } = this.#ports.options;
-    stream.collected ??= { blocks: [], size: 0, refuse: () => this.#ports.run('client', () => this.#refuse(stream)) };
-    const content = frame.content();
-    this.#returnClientWindow(stream.id, frame.length);
-    if (stream.collected.size + content.length > handledRequestLimit) this.#refuse(stream);
-    else shared.requests.add(stream.collected, content);
-    if (stream.clientEnded) this.#complete(stream);
-  }
-
   /** Sends a collected request to the local server. */
-  #complete(stream: LocalStream): void {
+  #complete(stream: LocalStream, up: Lane): void {
     if (stream.collected === undefined) return;
     const parts = this.#ports.options.shared.requests.complete(stream.collected);
-    this.flowControl.hold(stream.up);
-    this.flowControl.release(stream.up, undefined, parts, 0, true);
-  }
-
-  /** Ends a call whose request is too long, or the longest when there are too many. */
-  #refuse(stream: LocalStream): void {
-    this.#ports.options.observer.refused('requests');
-    this.outbox.push(rstStream(stream.id, ErrorCode.CANCEL));
-    this.discard(stream);
-    stream.reset = true;
-    if (stream.serverEnded) this.#ports.streams.closeIfOver(stream);
-    else this.#ports.streams.refuseCall(stream, REQUESTS_FULL);
-  }
-
-  #forget(stream: LocalStream): void {
-    if (stream.collected === undefined) return;
-    this.#ports.options.shared.requests.drop(stream.collected);
-    stream.collected = undefined;
-  }
-
-  #sendHeaders(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
-    const frames = headersInPlace(stream.id, padded, endStream, this.flowControl.maxFrameSize);
-    this.flowControl.frames(stream.up, frames, 0, frames.length, false);
-  }
-
-  #returnClientWindow(id: number, bytes: number): void {
-    const stream = this.#ports.streams.get(id);
-    this.#ports.client.windowReleased(bytes);
-    if (bytes > 0 && stream !== undefined && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(id, bytes));
+    this.flowControl.hold(up);
+    this.flowControl.release(up, undefined, parts, 0, true);
   }
 
   #reset(frame: Frame): void {
@@ -255,8 +214,7 @@ export class LocalSide implements LocalPeer {
     if (settings.initialWindow !== undefined) {
       const change = settings.initialWindow - this.#initialWindow;
       this.#initialWindow = settings.initialWindow;
-      for (const stream of this.#ports.streams.all())
-        if (stream.kind === 'handle' && stream.peer === this) stream.up.shift(change);
+      for (const up of this.#up.values()) up.shift(change);
     }
     this.outbox.push(settingsAck());
     this.flowControl.pump();
@@ -269,9 +227,9 @@ export class LocalSide implements LocalPeer {
       this.flowControl.pump();
       return;
     }
-    const stream = this.#stream(frame.streamId);
-    if (stream === undefined) return;
-    stream.up.window += increment;
-    this.flowControl.drain(stream.up);
+    const up = this.#up.get(frame.streamId);
+    if (up === undefined) return;
+    up.window += increment;
+    this.flowControl.drain(up);
   }
 }

@@ -1,4 +1,4 @@
-import type { Interception } from './interception.ts';
+import type { Handle, Interception } from './interception.ts';
 import type { ProxyObserver } from './observer.ts';
 import type { SharedBudget } from './bounds/index.ts';
 import type { Transport, TransportEvents } from './transport/index.ts';
@@ -7,6 +7,8 @@ import type { Transport, TransportEvents } from './transport/index.ts';
 export interface ProxyConnectionOptions {
   readonly interception: Interception;
   readonly observer: ProxyObserver;
+  /** Serves plain handled calls. Without it, the local server serves all. */
+  readonly handle?: Handle | undefined;
   /** Opens a connection to the local server, which reports to `events`. */
   readonly connectLocal: (events: TransportEvents) => Transport;
   readonly now: () => number;
@@ -17,7 +19,7 @@ export interface ProxyConnectionOptions {
    * all.
    */
   readonly deferredWriteDelay: number;
-  /** Bytes that the backend may send beyond the client's windows. They are queued here. */
+  /** Bytes that the backend may send beyond the client's connection window, and beyond that of each long response. They are queued here. */
   readonly readAhead: number;
   /** The largest encoded header block of a server. */
   readonly headerListLimit: number;
@@ -27,7 +29,7 @@ export interface ProxyConnectionOptions {
   readonly streamLimit: number;
   /** SETTINGS of one side that the other has not acknowledged. */
   readonly settingsLimit: number;
-  /** Bytes that the backend may send and that may wait here for the client, together. */
+  /** Bytes that may wait here for the client; beyond it, the backend gets one default window at a time. */
   readonly queueLimit: number;
   /** Used by all connections together. */
   readonly shared: SharedBudget;
@@ -41,7 +43,7 @@ export interface ProxyConnectionOptions {
   readonly handledRequestLimit: number;
   /** How long the client may take to send its first SETTINGS. */
   readonly handshakeTimeout: number;
-  /** How long a connection without a backend waits for a call to answer. */
+  /** How long a connection without a backend waits for a call to answer, and during a shutdown for the backend's SETTINGS. */
   readonly refuseTimeout: number;
   /**
    * How long the client may take to acknowledge the first GOAWAY of a graceful shutdown. The second one follows then.
@@ -49,4 +51,6 @@ export interface ProxyConnectionOptions {
   readonly gracefulShutdownTimeout: number;
   /** How long the other side may take to close its direction of a connection that the proxy has closed. */
   readonly lingerTimeout: number;
+  /** How long the client may take to read the last answers of a connection that the proxy has closed. */
+  readonly deliveryTimeout: number;
 }

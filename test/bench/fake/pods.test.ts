@@ -12,6 +12,7 @@ import {
   describePod,
   encode,
 } from '../../../src/runtime/index.ts';
+import { criMi } from '../../support/quantities/mebibytes.ts';
 
 type Method = 'PodSandboxStatus' | 'ContainerStatus' | 'ListContainers' | 'ListPodSandbox';
 
@@ -28,7 +29,7 @@ beforeEach(async () => {
   pods = makeNode(2, 3);
   await writePods(root, pods);
   const runtime = podsRuntime(root, pods);
-  const call = (method: string, request: Buffer): Buffer => runtime.get(method)!(request);
+  const call = (method: string, request: Buffer): Buffer => runtime.get(method)!(request) as Buffer;
   ask = <Name extends Method>(method: Name, request: object) => {
     const requestType: keyof Messages = `${method}Request`;
     const responseType: keyof Messages = `${method}Response`;
@@ -52,19 +53,19 @@ describe('the fake runtime of pods', () => {
     expect(described).toMatchObject({ sandboxId: pod.id, cgroupParent: pod.cgroupParent, metadata: { uid: pod.uid } });
     const container = describeContainer(ask('ContainerStatus', { container_id: containers[1]!.id, verbose: true }));
     expect(container).toMatchObject({ sandboxId: pod.id, name: 'sidecar-1', state: 1, pid: process.pid });
-    expect(container?.resources?.memory_limit_in_bytes).toBe(192n * 1024n * 1024n);
+    expect(container?.resources?.memory_limit_in_bytes).toBe(criMi(192));
   });
 
   test('writes requested values to the cgroup, keeps the others, and reports all of them', () => {
     const [pod] = pods as [FakePod];
     const [first] = pod.containers;
-    update({ container_id: first!.id, linux: { memory_limit_in_bytes: 1048576n, cpu_shares: 512n } });
+    update({ container_id: first!.id, linux: { memory_limit_in_bytes: criMi(1), cpu_shares: 512n } });
     const read = (file: string): string => readFileSync(join(root, cgroupOf(first!), file), 'utf8');
     expect([read('memory.max'), read('cpu.max')]).toEqual(['1048576\n', '10000 100000\n']);
     expect(read('cpu.weight')).toBe('59\n');
     const { status } = ask('ContainerStatus', { container_id: first!.id });
     expect(status?.resources?.linux).toMatchObject({
-      memory_limit_in_bytes: 1048576n,
+      memory_limit_in_bytes: criMi(1),
       cpu_quota: 10000n,
       cpu_shares: 512n,
     });

@@ -41,7 +41,8 @@ const rules: readonly Rule[] = [
 const KOFFI: Readonly<Record<string, string>> = {
   getsockopt: 'a client connects',
   syscall: VOLUMES,
-  malloc_trim: 'once after a burst',
+  malloc_trim: 'once after the start, and after a burst',
+  madvise: 'once after the start',
   inotify_add_watch: RESIZES,
   inotify_rm_watch: RESIZES,
   inotify_init1: 'the start',

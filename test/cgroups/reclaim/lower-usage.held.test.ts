@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { type HeldUsage, lowerUsage, markedHigh, restoreMarkedHigh } from '../../../src/cgroups/index.ts';
-import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB } from '../../../src/core/quantities/index.ts';
 import { FakeMemory } from '../../support/fake-memory.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 const CGROUP = '/kubepods/pod1/c1';
-const mi = (count: number): Bytes => bytes(count * MiB);
 
 /** Holds usage below 64 MiB while `hold` runs. */
 async function holding(memory: FakeMemory, hold: (held: HeldUsage) => Promise<void>): Promise<number> {

@@ -17,7 +17,7 @@ describe('the goal of a reclaim', () => {
     // Half-way between the target and unreclaimable memory.
     [64 * MiB, 60 * MiB, 62 * MiB],
     [64 * MiB, 64 * MiB - 1, 64 * MiB - 1],
-    [1024 * 1024 * MiB, 0, 1024 * 1024 * MiB - 256 * MiB],
+    [2 ** 40, 0, 2 ** 40 - 256 * MiB],
   ])('for a target of %d bytes with %d unreclaimable is %d', (target, unreclaimable, goal) => {
     expect(goalOf(bytes(target), bytes(unreclaimable))).toBe(goal);
   });

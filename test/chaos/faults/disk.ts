@@ -15,7 +15,7 @@ async function hasBlockedThread(pid: number): Promise<void> {
   const isBlocked = (thread: string): boolean => / D \d+ /.test(readFileSync(`${folder}/${thread}/stat`, 'utf8'));
   for (const limit = performance.now() + BLOCKED_MS; !readdirSync(folder).some(isBlocked); ) {
     if (performance.now() > limit)
-      throw new Error('no thread of the shim waits for the disk: the fault has not come about');
+      throw new Error('no thread of the shim waits for the disk: the fault has not occurred');
     await pause(POLL_MS);
   }
 }

@@ -15,11 +15,11 @@ export interface Fault {
    */
   readonly failsOpen?: true;
   /**
-   * How it is known that the fault has come about: what an error of at least one call has to say, or `run`, which rejects if it has not.
+   * How the test knows that the fault has occurred: what an error of at least one call has to say, or `run`, which rejects if it has not.
    */
   readonly shows: RegExp | 'run';
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;
-  /** Brings the fault about, waits for calls during it, and ends it. Rejects if it has not come about, as far as `shows` requires. */
+  /** Causes the fault, waits for calls during it, and ends it. Rejects if it has not occurred, as far as `shows` requires. */
   readonly run: (stage: Stage, random: Random) => Promise<void>;
 }

@@ -37,8 +37,7 @@ async function hasTime({ shim, pods }: Stage, clockMs: number): Promise<void> {
     const { resize } = await shim.api.call('ResizePod', request);
     const difference = Number(resize?.['created']?.['seconds']) * 1000 - before;
     if (Math.abs(difference - clockMs) < HOUR_MS / 2) return;
-    if (performance.now() > limit)
-      throw new Error(`the clock differs by ${difference} ms: the fault has not come about`);
+    if (performance.now() > limit) throw new Error(`the clock differs by ${difference} ms: the fault has not occurred`);
   }
 }
 

@@ -33,7 +33,7 @@ async function isSilent({ direct }: Stage): Promise<void> {
     () => true,
     () => false,
   );
-  if (await answers) throw new Error('containerd answers: the fault has not come about');
+  if (await answers) throw new Error('containerd answers: the fault has not occurred');
 }
 
 const versionOf = async ({ direct }: Stage): Promise<string> =>
@@ -85,7 +85,7 @@ export const runtimeFaults: readonly Fault[] = [
       stage.containerd.choose(true);
       await stage.containerd.start();
       const after = await versionOf(stage);
-      if (after === before) throw new Error(`containerd is ${after} still: the fault has not come about`);
+      if (after === before) throw new Error(`containerd is ${after} still: the fault has not occurred`);
     },
   },
   {
@@ -113,7 +113,7 @@ async function churn(stage: Stage): Promise<void> {
       }),
     );
     if (took > MOST_CHURN * CHURNED * CHURN_MS)
-      throw new Error(`${CHURNED} pods were removed in ${took.toFixed(0)} ms: the fault has not come about`);
+      throw new Error(`${CHURNED} pods were removed in ${took.toFixed(0)} ms: the fault has not occurred`);
   } finally {
     client.close();
   }
@@ -123,7 +123,7 @@ async function resizedPod(stage: Stage, client: CriClient, number: number): Prom
   const container = { name: 'a', command: SLEEP, resources: resources(32, 50, 50) };
   const pod = await runPod(client, { name: `churned-${number}`, containers: [container] });
   const state: unknown = (await resizeTo('64Mi', stage, pod))['resize']?.['state'];
-  if (state !== 'COMPLETED') throw new Error(`churned-${number} was not resized: the fault has not come about`);
+  if (state !== 'COMPLETED') throw new Error(`churned-${number} was not resized: the fault has not occurred`);
   return pod;
 }
 

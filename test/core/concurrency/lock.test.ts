@@ -124,3 +124,36 @@ test('every caller gets an outcome and the value that was requested last applies
     }),
   );
 });
+
+describe('an action with a deadline', () => {
+  const late = (): Error => new Error('too late');
+
+  test('does not run when its turn has not come by then, and leaves no place in the queue', async () => {
+    const lock = new KeyedLock();
+    const first = gate();
+    const running = lock.run('a', () => first.opened);
+    let runs = 0;
+    const action = (): Promise<number> => Promise.resolve((runs += 1));
+    const waiting = lock.runBy('a', action, performance.now() + 50, late);
+    expect(lock.waiting('a')).toBe(1);
+    await expect(waiting).rejects.toThrow('too late');
+    await expect(lock.runBy('a', action, performance.now() - 1, late)).rejects.toThrow('too late');
+    expect(lock.waiting('a')).toBe(0);
+    first.open();
+    await running;
+    expect(await lock.runBy('a', action, Infinity, late)).toBe(1);
+    expect(lock.isHeld('a')).toBe(false);
+  });
+
+  test('may take longer once its turn has come', async () => {
+    const lock = new KeyedLock();
+    const [first, second] = [gate(), gate()];
+    const running = lock.run('a', () => first.opened);
+    const result = lock.runBy('a', () => second.opened.then(() => 'done'), performance.now() + 100, late);
+    first.open();
+    await running;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    second.open();
+    expect(await result).toBe('done');
+  });
+});

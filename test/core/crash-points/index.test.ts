@@ -26,7 +26,7 @@ beforeAll(async () => {
   mkdirSync(cache, { recursive: true });
   built = mkdtempSync(join(cache, 'crash-points-'));
   await promisify(execFile)(process.execPath, [join(root, 'tools/build.mjs'), built]);
-}, 60_000);
+});
 afterAll(() => rmSync(built, { recursive: true }));
 afterEach(() => vi.unstubAllEnvs());
 

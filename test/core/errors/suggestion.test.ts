@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { suggestion } from '../../../src/core/errors/index.ts';
+import { nearest, suggestion } from '../../../src/core/errors/index.ts';
 
 test.each([
   ['ap', ['app', 'sidecar'], ': did you mean app?'],
@@ -12,4 +12,10 @@ test.each([
   ['a'.repeat(100_000), ['a'.repeat(64)], ''],
 ])('%.10s among %j', (given, names, expected) => {
   expect(suggestion(given, names)).toBe(expected);
+});
+
+test('names are compared as they are simplified, and returned as they are', () => {
+  const simplify = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
+  expect(nearest('KUBELET-ROOT', ['kubeletRoot', 'cgroupRoot'], simplify)).toBe('kubeletRoot');
+  expect(nearest('KUBELET-ROOT', ['kubeletRoot', 'cgroupRoot'])).toBeUndefined();
 });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import { parseMilli, parseQuantity } from '../../../src/core/quantities/kubernetes.ts';
 
 describe('a Kubernetes quantity', () => {
@@ -89,7 +90,7 @@ describe('a Kubernetes quantity', () => {
   );
 
   test('is exactly the number times the unit', () => {
-    const units = { Ki: 1024, Mi: 1024 ** 2, Gi: 1024 ** 3, k: 1000, M: 1e6, G: 1e9, '': 1, e3: 1000, E6: 1e6 };
+    const units = { Ki: 1024, Mi: MiB, Gi: 1024 ** 3, k: 1000, M: 1e6, G: 1e9, '': 1, e3: 1000, E6: 1e6 };
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 1e6 }),

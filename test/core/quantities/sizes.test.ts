@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import { exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from '../../../src/core/quantities/sizes.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 test('a size is exact in the largest unit that leaves a whole number', () => {
-  expect([0, 1000, 1024, 2 ** 20 * 1280, 2 ** 30, 2 ** 40].map(exactSize)).toEqual([
+  expect([0, 1000, 1024, 1280 * MiB, 2 ** 30, 2 ** 40].map(exactSize)).toEqual([
     '0',
     '1000',
     '1Ki',
@@ -13,7 +14,7 @@ test('a size is exact in the largest unit that leaves a whole number', () => {
 });
 
 test('a size is rounded to one decimal in the largest unit that it reaches', () => {
-  expect([0, 1023, 1536, 2 ** 20 * 12.34, 2 ** 40].map(roundedSize)).toEqual(['0', '1023', '1.5Ki', '12.3Mi', '1Ti']);
+  expect([0, 1023, 1536, 12.34 * MiB, 2 ** 40].map(roundedSize)).toEqual(['0', '1023', '1.5Ki', '12.3Mi', '1Ti']);
   expect([0, 1536, 2 ** 30].map(roundedSizeWithUnit)).toEqual(['0 B', '1.5 KiB', '1 GiB']);
 });
 

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
-import { SLEEP, type Scenario, mebibytes, resizePod, resources, twoContainers, withoutVolume } from '../scenario.ts';
+import { SLEEP, type Scenario, resizePod, resources, twoContainers, withoutVolume } from '../scenario.ts';
 import {
   cachedFile,
   endTenant,
@@ -14,6 +14,7 @@ import {
   noneDeferred,
   showToRunc,
 } from './circumstances.ts';
+import { miText } from '../../support/quantities/mebibytes.ts';
 
 const limits = (memory: string, cpu: string, request?: string) => ({
   limits: { memory, cpu },
@@ -33,7 +34,7 @@ const volumesBack =
       () => undefined,
     );
 
-/** memory.high as kubelet derives it from a request and a limit in mebibytes. */
+/** memory.high as kubelet derives it from a request and a limit in miText. */
 const high = (request: number, limit: number): string =>
   String(Math.floor(((request + (limit - request) * 0.9) * MiB) / 4096) * 4096);
 
@@ -41,7 +42,7 @@ const high = (request: number, limit: number): string =>
 const withMemoryQos: Scenario['pod'] = {
   containers: withoutVolume.containers.map((container, index) => {
     if (index > 0) return container;
-    const unified = { 'memory.high': high(32, 64), 'memory.min': '0', 'memory.low': mebibytes(32) };
+    const unified = { 'memory.high': high(32, 64), 'memory.min': '0', 'memory.low': miText(32) };
     return { ...container, resources: { ...container.resources, unified } };
   }),
 };
@@ -53,32 +54,34 @@ export const wholePod: readonly Scenario[] = [
     act: (stage) =>
       resizePod(stage, { containers: { a: limits('128Mi', '200m', '150m'), b: limits('160Mi', '300m') } }),
     target: {
-      'pod memory.max': mebibytes(288),
+      'pod memory.max': miText(288),
       'pod cpu.max': '50000 100000',
       'pod cpu.weight': '14',
-      'a memory.max': mebibytes(128),
+      'a memory.max': miText(128),
       'a cpu.max': '20000 100000',
       'a cpu.weight': '6',
-      'b memory.max': mebibytes(160),
+      'b memory.max': miText(160),
       'b cpu.max': '30000 100000',
-      'volume cache': mebibytes(288),
+      'volume cache': miText(288),
     },
   },
   {
     name: 'ResizePod down, with a volume that follows',
     everyRecovery: true,
     pod: twoContainers,
-    act: (stage) => resizePod(stage, { containers: { a: limits('48Mi', '50m', '50m'), b: limits('96Mi', '100m') } }),
+    act: (stage) =>
+      resizePod(stage, { containers: { a: limits('48Mi', '50m', '50m'), b: limits('96Mi', '100m', '100m') } }),
     target: {
-      'pod memory.max': mebibytes(144),
+      'pod memory.max': miText(144),
       'pod cpu.max': '15000 100000',
-      'pod cpu.weight': '10',
-      'a memory.max': mebibytes(48),
+      'pod cpu.weight': '6',
+      'a memory.max': miText(48),
       'a cpu.max': '5000 100000',
       'a cpu.weight': '2',
-      'b memory.max': mebibytes(96),
+      'b memory.max': miText(96),
       'b cpu.max': '10000 100000',
-      'volume cache': mebibytes(144),
+      'b cpu.weight': '4',
+      'volume cache': miText(144),
     },
   },
   {
@@ -86,7 +89,7 @@ export const wholePod: readonly Scenario[] = [
     pod: {
       containers: withoutVolume.containers.map((container) => ({
         ...container,
-        resources: { ...container.resources, unified: { 'memory.low': mebibytes(4), 'memory.swap.max': mebibytes(8) } },
+        resources: { ...container.resources, unified: { 'memory.low': miText(4), 'memory.swap.max': miText(8) } },
       })),
     },
     setUp({ pod }) {
@@ -95,30 +98,32 @@ export const wholePod: readonly Scenario[] = [
       return Promise.resolve(undefined);
     },
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),
-    target: { 'pod memory.max': mebibytes(256), 'a memory.max': mebibytes(128) },
+    target: { 'pod memory.max': miText(256), 'a memory.max': miText(128) },
   },
   {
     name: 'ResizePod up, with what memory QoS has derived',
     pod: withMemoryQos,
     act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '') } }),
-    target: { 'pod memory.max': mebibytes(256), 'a memory.max': mebibytes(128), 'a memory.high': high(32, 128) },
+    target: { 'pod memory.max': miText(256), 'a memory.max': miText(128), 'a memory.high': high(32, 128) },
   },
   {
     name: 'ResizePod down, with what memory QoS has derived',
     everyRecovery: true,
     pod: withMemoryQos,
     act: (stage) => resizePod(stage, { containers: { a: limits('48Mi', '') } }),
-    target: { 'pod memory.max': mebibytes(176), 'a memory.max': mebibytes(48), 'a memory.high': high(32, 48) },
+    target: { 'pod memory.max': miText(176), 'a memory.max': miText(48), 'a memory.high': high(32, 48) },
   },
   {
     name: 'ResizePod memory up, CPU down',
     pod: withoutVolume,
-    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '50m') } }),
+    act: (stage) => resizePod(stage, { containers: { a: limits('128Mi', '50m', '50m') } }),
     target: {
-      'pod memory.max': mebibytes(256),
+      'pod memory.max': miText(256),
       'pod cpu.max': '25000 100000',
-      'a memory.max': mebibytes(128),
+      'pod cpu.weight': '10',
+      'a memory.max': miText(128),
       'a cpu.max': '5000 100000',
+      'a cpu.weight': '2',
     },
   },
   {
@@ -128,16 +133,16 @@ export const wholePod: readonly Scenario[] = [
     },
     act: (stage) =>
       resizePod(stage, { containers: { a: limits('128Mi', ''), b: limits('96Mi', ''), c: limits('64Mi', '') } }),
-    target: { 'a memory.max': mebibytes(128), 'b memory.max': mebibytes(96), 'c memory.max': mebibytes(64) },
+    target: { 'a memory.max': miText(128), 'b memory.max': miText(96), 'c memory.max': miText(64) },
   },
   {
     name: 'ResizePod, limits of the pod alone',
     pod: twoContainers,
     act: (stage) => resizePod(stage, { resources: limits('256Mi', '500m') }),
     target: {
-      'pod memory.max': mebibytes(256),
+      'pod memory.max': miText(256),
       'pod cpu.max': '50000 100000',
-      'volume cache': mebibytes(256),
+      'volume cache': miText(256),
     },
   },
   {
@@ -150,7 +155,7 @@ export const wholePod: readonly Scenario[] = [
     name: 'ResizePod, volumes grow',
     pod: volumes(32, 48),
     act: (stage) => resizePod(stage, { volumes: { v0: '64Mi', v1: '80Mi' } }),
-    target: { 'volume v0': mebibytes(64), 'volume v1': mebibytes(80) },
+    target: { 'volume v0': miText(64), 'volume v1': miText(80) },
     allocated: { v0: 64 * MiB, v1: 80 * MiB },
     reset: volumesBack(32, 48),
   },
@@ -158,7 +163,7 @@ export const wholePod: readonly Scenario[] = [
     name: 'ResizePod, volumes shrink',
     pod: volumes(32, 48),
     act: (stage) => resizePod(stage, { volumes: { v0: '16Mi', v1: '24Mi' } }),
-    target: { 'volume v0': mebibytes(16), 'volume v1': mebibytes(24) },
+    target: { 'volume v0': miText(16), 'volume v1': miText(24) },
     allocated: { v0: 16 * MiB, v1: 24 * MiB },
     reset: volumesBack(32, 48),
   },
@@ -168,10 +173,10 @@ export const wholePod: readonly Scenario[] = [
     pod: volumes(32, 48),
     act: (stage) => resizePod(stage, { containers: { b: limits('96Mi', '') }, volumes: { v0: '64Mi', v1: '24Mi' } }),
     target: {
-      'pod memory.max': mebibytes(160),
-      'b memory.max': mebibytes(96),
-      'volume v0': mebibytes(64),
-      'volume v1': mebibytes(24),
+      'pod memory.max': miText(160),
+      'b memory.max': miText(96),
+      'volume v0': miText(64),
+      'volume v1': miText(24),
     },
     allocated: { v0: 64 * MiB, v1: 24 * MiB },
     reset: volumesBack(32, 48),
@@ -183,7 +188,7 @@ export const wholePod: readonly Scenario[] = [
     tearDown: endTenant,
     prepare: holdPageCache(48),
     act: (stage) => resizePod(stage, { containers: { a: limits('32Mi', '') } }),
-    target: { 'pod memory.max': mebibytes(160), 'a memory.max': mebibytes(32) },
+    target: { 'pod memory.max': miText(160), 'a memory.max': miText(32) },
   },
   {
     name: 'ResizePod, rejected',
@@ -216,7 +221,7 @@ export const wholePod: readonly Scenario[] = [
       const { shim, pod } = stage;
       const fill = (): void => writeFileSync(join(pod.volumePath('v1'), 'written'), Buffer.alloc(26 * MiB));
       await Promise.all([
-        resizePod(stage, { containers: { b: limits('96Mi', '100m') }, volumes: { v0: '16Mi', v1: '24Mi' } }),
+        resizePod(stage, { containers: { b: limits('96Mi', '100m', '100m') }, volumes: { v0: '16Mi', v1: '24Mi' } }),
         shim.halt('journal-write-after', fill),
       ]);
     },
@@ -239,7 +244,7 @@ export const wholePod: readonly Scenario[] = [
       await noneDeferred(stage);
     },
     repeat: (stage) => resizePod(stage, { containers: { b: limits('32Mi', '') }, defer: true }),
-    target: { 'pod memory.max': mebibytes(96), 'b memory.max': mebibytes(32) },
+    target: { 'pod memory.max': miText(96), 'b memory.max': miText(32) },
   },
   {
     name: 'ResizePod, a dry run',

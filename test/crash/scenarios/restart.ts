@@ -1,5 +1,6 @@
 import { RunningPod, createContainer } from '../../support/cri/pod.ts';
-import { SLEEP, type Scenario, mebibytes, resources, withoutVolume } from '../scenario.ts';
+import { SLEEP, type Scenario, resources, withoutVolume } from '../scenario.ts';
+import { miText } from '../../support/quantities/mebibytes.ts';
 
 let made = 0;
 
@@ -15,7 +16,7 @@ export const restarted: readonly Scenario[] = [
     },
     act: make,
     repeat: make,
-    target: { 'pod memory.max': mebibytes(256), 'pod cpu.max': '40000 100000' },
+    target: { 'pod memory.max': miText(256), 'pod cpu.max': '40000 100000' },
   },
 ];
 

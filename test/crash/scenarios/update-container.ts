@@ -1,15 +1,16 @@
 import { MiB } from '../../../src/core/quantities/index.ts';
-import { type Scenario, mebibytes, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
+import { type Scenario, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
+import { miText } from '../../support/quantities/mebibytes.ts';
 
-const raised = { 'a memory.max': mebibytes(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
-const lowered = { 'a memory.max': mebibytes(48), 'a cpu.max': '5000 100000', 'a cpu.weight': '2' };
+const raised = { 'a memory.max': miText(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
+const lowered = { 'a memory.max': miText(48), 'a cpu.max': '5000 100000', 'a cpu.weight': '2' };
 
 const unifiedKeys = (swap: number, high: number, low: number) => ({
-  'memory.swap.max': mebibytes(swap),
-  'memory.high': mebibytes(high),
-  'memory.low': mebibytes(low),
-  'memory.min': mebibytes(low / 2),
+  'memory.swap.max': miText(swap),
+  'memory.high': miText(high),
+  'memory.low': miText(low),
+  'memory.min': miText(low / 2),
   'memory.oom.group': low === 0 ? '0' : '1',
 });
 
@@ -26,9 +27,9 @@ const calls: readonly Scenario[] = [
     act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
     target: {
       ...raised,
-      'pod memory.max': mebibytes(256),
+      'pod memory.max': miText(256),
       'pod cpu.max': '40000 100000',
-      'volume cache': mebibytes(256),
+      'volume cache': miText(256),
     },
   },
   {
@@ -37,9 +38,9 @@ const calls: readonly Scenario[] = [
     act: (stage) => updateContainer(stage, 'a', resources(48, 50, 50)),
     target: {
       ...lowered,
-      'pod memory.max': mebibytes(176),
+      'pod memory.max': miText(176),
       'pod cpu.max': '25000 100000',
-      'volume cache': mebibytes(176),
+      'volume cache': miText(176),
     },
   },
   {
@@ -48,8 +49,8 @@ const calls: readonly Scenario[] = [
     act: (stage) => updateContainer(stage, 'a', resources(128, 50, 50)),
     target: {
       ...lowered,
-      'a memory.max': mebibytes(128),
-      'pod memory.max': mebibytes(256),
+      'a memory.max': miText(128),
+      'pod memory.max': miText(256),
       'pod cpu.max': '25000 100000',
     },
   },
@@ -57,7 +58,7 @@ const calls: readonly Scenario[] = [
     name: 'UpdateContainerResources up, above a loose pod limit',
     pod: { ...withoutVolume, podMemory: 224 * MiB, podCpu: '40000 100000' },
     act: (stage) => updateContainer(stage, 'a', resources(128, 200, 150)),
-    target: { ...raised, 'pod memory.max': mebibytes(256) },
+    target: { ...raised, 'pod memory.max': miText(256) },
   },
   {
     name: 'UpdateContainerResources down, in a pod without limits',
@@ -84,7 +85,7 @@ const calls: readonly Scenario[] = [
     tearDown: endTenant,
     prepare: holdPageCache(48),
     act: (stage) => updateContainer(stage, 'a', { memory_limit_in_bytes: 32 * MiB }),
-    target: { 'a memory.max': mebibytes(32), 'pod memory.max': mebibytes(160) },
+    target: { 'a memory.max': miText(32), 'pod memory.max': miText(160) },
   },
   {
     name: 'UpdateContainerResources up, with swap, memory.high, memory.low and memory.min by keys of unified',
@@ -96,28 +97,25 @@ const calls: readonly Scenario[] = [
       stage.direct.updateContainer(stage.pod.id('a'), { unified: unifiedKeys(16, 60, 0) }).then(() => undefined),
     target: {
       ...raised,
-      'a memory.swap.max': mebibytes(32),
-      'a memory.high': mebibytes(120),
-      'a memory.low': mebibytes(8),
-      'a memory.min': mebibytes(4),
+      'a memory.swap.max': miText(32),
+      'a memory.high': miText(120),
+      'a memory.low': miText(8),
+      'a memory.min': miText(4),
       'a memory.oom.group': '1',
-      'pod memory.max': mebibytes(256),
+      'pod memory.max': miText(256),
       'pod cpu.max': '40000 100000',
     },
   },
   {
     name: 'UpdateContainerResources down, with a memory.high by a key of unified',
-    pod: withUnified({ 'memory.high': mebibytes(60) }),
-    act: (stage) =>
-      updateContainer(stage, 'a', { ...resources(48, 50, 50), unified: { 'memory.high': mebibytes(44) } }),
+    pod: withUnified({ 'memory.high': miText(60) }),
+    act: (stage) => updateContainer(stage, 'a', { ...resources(48, 50, 50), unified: { 'memory.high': miText(44) } }),
     reset: (stage) =>
-      stage.direct
-        .updateContainer(stage.pod.id('a'), { unified: { 'memory.high': mebibytes(60) } })
-        .then(() => undefined),
+      stage.direct.updateContainer(stage.pod.id('a'), { unified: { 'memory.high': miText(60) } }).then(() => undefined),
     target: {
       ...lowered,
-      'a memory.high': mebibytes(44),
-      'pod memory.max': mebibytes(176),
+      'a memory.high': miText(44),
+      'pod memory.max': miText(176),
       'pod cpu.max': '25000 100000',
     },
   },

@@ -1,14 +1,7 @@
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
-import {
-  type Scenario,
-  type Stage,
-  mebibytes,
-  resources,
-  twoContainers,
-  updateContainer,
-  withoutVolume,
-} from '../scenario.ts';
+import { type Scenario, type Stage, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
+import { miText } from '../../support/quantities/mebibytes.ts';
 
 const updatePod = ({ shim, pod }: Stage, linux: object): Promise<object> => shim.cri.updatePod(pod.sandboxId, linux);
 
@@ -40,16 +33,16 @@ const calls: readonly Scenario[] = [
       (stage) => updatePod(stage, resources(144, 150, 150)),
     ),
     target: {
-      'pod memory.max': mebibytes(144),
+      'pod memory.max': miText(144),
       'pod cpu.max': '15000 100000',
       'pod cpu.weight': '6',
-      'a memory.max': mebibytes(48),
+      'a memory.max': miText(48),
       'a cpu.max': '5000 100000',
       'a cpu.weight': '2',
-      'b memory.max': mebibytes(96),
+      'b memory.max': miText(96),
       'b cpu.max': '10000 100000',
       'b cpu.weight': '4',
-      'volume cache': mebibytes(72),
+      'volume cache': miText(72),
     },
   },
   {
@@ -61,16 +54,16 @@ const calls: readonly Scenario[] = [
       (stage) => updateContainer(stage, 'b', resources(160, 300, 300)),
     ),
     target: {
-      'pod memory.max': mebibytes(288),
+      'pod memory.max': miText(288),
       'pod cpu.max': '50000 100000',
       'pod cpu.weight': '18',
-      'a memory.max': mebibytes(128),
+      'a memory.max': miText(128),
       'a cpu.max': '20000 100000',
       'a cpu.weight': '6',
-      'b memory.max': mebibytes(160),
+      'b memory.max': miText(160),
       'b cpu.max': '30000 100000',
       'b cpu.weight': '12',
-      'volume cache': mebibytes(144),
+      'volume cache': miText(144),
     },
   },
   {
@@ -80,14 +73,14 @@ const calls: readonly Scenario[] = [
       updatePod(stage, {
         memory_limit_in_bytes: 256 * MiB,
         memory_swap_limit_in_bytes: 288 * MiB,
-        unified: { 'memory.high': mebibytes(240), 'memory.low': mebibytes(32), 'memory.min': mebibytes(16) },
+        unified: { 'memory.high': miText(240), 'memory.low': miText(32), 'memory.min': miText(16) },
       }),
     target: {
-      'pod memory.max': mebibytes(256),
-      'pod memory.swap.max': mebibytes(32),
-      'pod memory.high': mebibytes(240),
-      'pod memory.low': mebibytes(32),
-      'pod memory.min': mebibytes(16),
+      'pod memory.max': miText(256),
+      'pod memory.swap.max': miText(32),
+      'pod memory.high': miText(240),
+      'pod memory.low': miText(32),
+      'pod memory.min': miText(16),
     },
     reset({ pod }) {
       for (const file of ['memory.low', 'memory.min'] as const) writeSetting(pod.cgroup, file, 0);

@@ -231,7 +231,7 @@ describe('resizectl resize', () => {
     expect(err).toContain(
       `resizectl: VOLUME_IN_USE: volume cache of pod ${db.uid} cannot shrink from 32Mi to 16Mi: 24Mi are stored in it`,
     );
-    expect(err).toContain('resizectl: what to do: remove files, or ask for more than found');
+    expect(err).toContain('resizectl: what to do: remove files, or ask for more than is stored');
     expect(db.volume('cache').size).toBe(32 * MiB);
     const planned = await resizectl('plan', 'db', 'volume.cache=16Mi');
     expect([planned.code, planned.out]).toEqual([3, '']);
@@ -288,7 +288,8 @@ describe('resizectl resize', () => {
       /EXCEEDS_NODE: .*\n.*what to do: ask for less/,
     ],
     [['resize', 'web', 'volume.cache=half'], 3, /INVALID_(?:ANNOTATION|VALUE): /],
-    [['cancel', 'f00'], 2, /UNKNOWN_RESIZE: /],
+    [['cancel', 'f00'], 2, /no pod on this node is named "f00", and the beginning of an id has at least 8 characters/],
+    [['cancel', 'f00f00f00'], 2, /UNKNOWN_RESIZE: /],
     [
       ['get', 'pods', '--endpoint=/run/none.sock'],
       1,

@@ -29,7 +29,7 @@ import {
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
-// kubelet is a stand-in, and so is kubeadm. npm run kubelet has real ones.
+// kubelet is a fake, and so is kubeadm. npm run kubelet has real ones.
 
 const PATCH = '/var/lib/kubelet/instance-config.yaml';
 const DROP_INS = '/var/lib/kubelet/drop-ins';
@@ -188,4 +188,4 @@ test('a kubelet that goes past the shim is reported within a minute, in metrics,
   await succeeds('install');
   await calledThrough(OURS);
   await expect.poll(() => endpointIs('shim'), poll).toBe(true);
-}, 300_000);
+});

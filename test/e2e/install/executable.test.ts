@@ -22,6 +22,7 @@ import {
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
 import { podWithVolume, resizesThrough } from '../../support/e2e/resizing.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** The single executable on a node: only this file is copied there, and it installs everything else. */
 
@@ -45,7 +46,7 @@ beforeAll(async () => {
   mkdirSync(ALONE);
   copyFileSync((await madeExecutable()).executable, DOWNLOADED);
   pod = await podWithVolume(direct, 'web');
-}, 300_000);
+});
 afterAll(async () => {
   await run(DOWNLOADED, 'resizectl', 'uninstall');
   await stopKubelet();
@@ -167,7 +168,7 @@ test('volumes are remounted by mount(8), with the reason, if every folder is noe
     );
     const api = new ResizeClient(resize);
     await api.call('ResizePod', { pod: { uid: pod.uid }, volumes: { cache: '80Mi' } });
-    expect(pod.volume('cache').size).toBe(80 * 1024 * 1024);
+    expect(pod.volume('cache').size).toBe(80 * MiB);
     api.close();
   });
 });

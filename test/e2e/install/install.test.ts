@@ -39,7 +39,7 @@ import { version } from '../../../src/config/index.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
-// kubelet is a stand-in. The test observes whether its calls continue while the runtime below it changes.
+// kubelet is a fake. The test observes whether its calls continue while the runtime below it changes.
 
 const COMMAND = '/usr/local/bin/resizectl';
 const INSTALLED = '/usr/local/lib/cri-resize-shim/package.json';
@@ -253,6 +253,34 @@ test('a failing upgrade is rolled back and a working one installed, without a ku
   expect(['/usr/local/lib/cri-resize-shim', COMMAND].map((path) => existsSync(path))).toEqual([false, false]);
 });
 
+test('a failing upgrade over a shim that fails leaves the bypass on, and the restarts of the shim', async () => {
+  const installed = await resizectl('install');
+  expect(installed, installed.text).toMatchObject({ code: 0 });
+  await calledThrough(OURS);
+  writeFileSync(CONFIG, kubeletConfig);
+  await execa('systemctl', ['restart', 'kubelet.service']);
+  await calledThrough(CONTAINERD);
+  const daemon = '/usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js';
+  const whole = readFileSync(daemon, 'utf8');
+  writeFileSync(daemon, 'process.exit(1);\n');
+  await execa('systemctl', ['restart', UNITS[0]!], { reject: false });
+  const bypass = (): Promise<string> => property('cri-resize-shim-bypass.service', 'ActiveState');
+  await expect.poll(bypass, { timeout: 60_000, interval: 300 }).toBe('active');
+  // The shim of this installation starts, and kubelet does not.
+  writeFileSync(REFUSES, OURS);
+  const { text, code } = await resizectl('install', '--timeout', '20s');
+  expect(text).toMatch(/^done: enable and start /m);
+  expect(text).not.toContain('NOT rolled back');
+  expect(code, text).toBe(3);
+  expect([readFileSync(daemon, 'utf8'), await bypass()]).toEqual(['process.exit(1);\n', 'active']);
+  const cri = new CriClient(OURS);
+  expect(await cri.version()).toMatchObject({ runtime_name: 'containerd' });
+  cri.close();
+  // Nothing but the fallback starts it.
+  writeFileSync(daemon, whole);
+  await expect.poll(() => property(UNITS[0]!, 'ActiveState'), { timeout: 90_000, interval: 300 }).toBe('active');
+});
+
 describe('a failing installation', () => {
   test('an unknown configuration key is refused before any change', async () => {
     mkdirSync(dirname(SETTINGS));
@@ -292,6 +320,46 @@ describe('a failing installation', () => {
     expect(exitCode, all).toBe(3);
     expect(files()).toEqual(before);
     await calledThrough(CONTAINERD);
+  });
+
+  test('a second installation at the same time changes nothing, and names the process of the first', async () => {
+    writeFileSync(REFUSES, OURS);
+    const first = execa('node', ['dist/resizectl.js', 'install', '--timeout', '60s'], { reject: false, all: true });
+    await expect.poll(() => readFileSync(CONFIG, 'utf8'), { timeout: 60_000, interval: 100 }).toContain(OURS);
+    for (const command of ['install', 'uninstall']) {
+      const { text, code } = await resizectl(command);
+      expect(text).toContain(`nothing was changed: another installation runs (pid ${first.pid}); what to do: wait`);
+      expect(code, text).toBe(7);
+    }
+    rmSync(REFUSES);
+    const { all, exitCode } = await first;
+    expect(exitCode, all).toBe(0);
+    await calledThrough(OURS);
+  });
+
+  test.each([
+    ['has no configuration file', '"--log-level=debug"', 'the service has no configuration file: '],
+    ['reads another file', '"--config /etc/other.yaml"', 'the service reads /etc/other.yaml '],
+    [
+      'has a flag with another value',
+      `"--config ${SETTINGS} --log-level=debug"`,
+      `${FLAGS} has --log-level, which takes precedence`,
+    ],
+  ])('a configuration is refused before any change if the service %s', async (_, flags, why) => {
+    const [given, other] = ['/run/given.yaml', '/etc/other.yaml'];
+    writeFileSync(given, 'logLevel: warn\n');
+    writeFileSync(other, '');
+    writeFileSync(FLAGS, `CRI_RESIZE_SHIM_FLAGS=${flags}\n`);
+    try {
+      const before = files();
+      const { text, code } = await resizectl('install', '--config', given);
+      expect(text).toContain(`resizectl: nothing was changed: ${why}`);
+      expect(code, text).toBe(2);
+      expect(files()).toEqual(before);
+      expect(await states()).toEqual(['inactive', 'inactive', 'inactive']);
+    } finally {
+      for (const file of [given, other]) rmSync(file);
+    }
   });
 
   test('an endpoint flag in several places is rejected before any change', async () => {

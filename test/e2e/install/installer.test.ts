@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
@@ -27,10 +27,11 @@ import {
   startKubelet,
   states,
 } from '../../support/e2e/kubelet-unit.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /**
  * The DaemonSet's pod on a node where systemd is the first process: a privileged container of containerd, as in the
- * manifest. The Kubernetes API and kubelet are stand-ins.
+ * manifest. The Kubernetes API and kubelet are fakes.
  */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
@@ -56,9 +57,9 @@ beforeAll(async () => {
   expect(isSystemdNode, 'this file is for a node with systemd').toBe(true);
   await removePackage();
   await importImage(image);
-  const resources = { memory_limit_in_bytes: 64 * 1024 * 1024, cpu_shares: 102 };
+  const resources = { memory_limit_in_bytes: 64 * MiB, cpu_shares: 102 };
   web = await runPod(direct, { name: 'web', containers: [{ name: 'a', command: ['sleep', '1000000'], resources }] });
-}, 240_000);
+});
 afterAll(async () => {
   await web.remove();
   direct.close();
@@ -155,6 +156,49 @@ test('a labelled node waits for its turn, installs the shim, keeps it when the p
     `${NODE}: ShimUninstalled`,
   ]);
   expect(web.read('cgroup.procs', 'a')).toBe(processes);
+});
+
+test('the kubeconfig of the shim changes in the turn of its node only, survives a removal that fails, and goes with the shim', async () => {
+  const kubeconfig = `${STAGING}/kubeconfig`;
+  const credentials = '--shim-credentials=/var/run/secrets/kubernetes.io/serviceaccount';
+  const first = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials] });
+  await ready(first);
+  const provided = readFileSync(kubeconfig, 'utf8');
+  expect([provided.includes(api.token), statSync(kubeconfig).mode & 0o777]).toEqual([true, 0o600]);
+  await first.terminate(direct);
+
+  // Without credentials: the shim still needs the file while the pod waits.
+  api.writeLease(({ metadata }) => ({ metadata, spec: { holderIdentity: 'node-2' } }));
+  const second = await start({ config: 'logLevel: debug\n' });
+  await says(second, 'waiting: it is the turn of node-2');
+  expect([readFileSync(kubeconfig, 'utf8'), readFileSync(SETTINGS, 'utf8')]).toEqual([
+    provided,
+    `kubeconfig: ${kubeconfig}\nnodeName: ${NODE}\n`,
+  ]);
+  await second.terminate(direct);
+  expect([existsSync(kubeconfig), readdirSync(STAGING)]).toEqual([true, ['kubeconfig']]);
+
+  // A removal that fails: kubelet does not come back with the socket of containerd.
+  writeFileSync(REFUSES, CONTAINERD);
+  api.writeLease(({ metadata }) => ({ metadata, spec: {} }));
+  const third = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials, '--timeout=20s'] });
+  await ready(third);
+  api.set(NODE, { labels: {} });
+  await third.terminate(direct);
+  expect(third.log()).toContain('ShimUninstallFailed: failed: set unix://');
+  expect([readFileSync(kubeconfig, 'utf8'), await states(), readdirSync(STAGING)]).toEqual([
+    provided,
+    on,
+    ['kubeconfig'],
+  ]);
+  rmSync(REFUSES);
+  api.set(NODE, { labels: { [LABEL]: 'true' } });
+  // The failure has halted this revision.
+  api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
+
+  const fourth = await start({ config: 'logLevel: debug\n' });
+  await ready(fourth);
+  expect([existsSync(kubeconfig), readFileSync(SETTINGS, 'utf8')]).toEqual([false, 'logLevel: debug\n']);
 });
 
 test('a failing installation is rolled back, halts other nodes, and is retried when an operator resumes the rollout', async () => {

@@ -168,6 +168,18 @@ describe('the QoS class and the resizePolicy', () => {
     expect(limitOf(running)).toBe(200);
   });
 
+  test('the least CPU request is one: a Guaranteed pod would become Burstable with it', async () => {
+    const resources = { ...memory(100), cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
+    const running = await pod('web', resources, { qos: 'guaranteed' });
+    const amounts = { cpu: '100m', memory: '100Mi' };
+    await inKubernetes(running, 'web', {
+      containers: [{ name: 'app', resources: { limits: amounts, requests: amounts } }],
+    });
+    const refused = await refusal(resize(running, { requests: { cpu: '1m' } }));
+    expect(refused).toMatchObject({ code: 9, reason: 'QOS_CLASS_CHANGES' });
+    expect((await cri.containerStatus(running.id('app'))).resources?.linux?.cpu_shares).toBe(102);
+  });
+
   test('a resource that needs a restart is rejected, and the other one is resized', async () => {
     const running = await pod('web', memory(100));
     const resizePolicy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];

@@ -25,7 +25,7 @@ interface Heard extends ContainerEvent {
   readonly bytes: Buffer;
 }
 
-/** The events that a client gets, as they come. */
+/** The events that a client gets, in order of arrival. */
 class Listener {
   readonly heard: Heard[] = [];
   readonly #stream: ClientReadableStream<Buffer>;

@@ -70,11 +70,15 @@ async function pod(
 const limitOf = (running: RunningPod): number => Number(running.read('memory.max')) / MiB;
 const update = (running: RunningPod, name: string, mebibytes: number): Promise<unknown> =>
   cri.updateContainer(running.id(name), memory(mebibytes));
-const resize = (running: RunningPod, limits: Readonly<Record<string, number>>): Promise<Answer> =>
+const resize = (
+  running: RunningPod,
+  limits: Readonly<Record<string, number>>,
+  requests: Readonly<Record<string, string>> = {},
+): Promise<Answer> =>
   api.call('ResizePod', {
     pod: { sandbox_id: running.sandboxId },
     containers: Object.fromEntries(
-      Object.entries(limits).map(([name, size]) => [name, { limits: { memory: `${size}Mi` } }]),
+      Object.entries(limits).map(([name, size]) => [name, { limits: { memory: `${size}Mi` }, requests }]),
     ),
   });
 
@@ -216,7 +220,7 @@ describe('a pod with an init container', () => {
     await inKubernetes(running, starting);
     await resize(running, { init: 400 });
     expect([limitOf(running), running.read('memory.max', 'init')]).toEqual([400, String(400 * MiB)]);
-    await resize(running, { init: 60 });
+    await resize(running, { init: 60 }, { memory: '60Mi' });
     expect([limitOf(running), running.read('memory.max', 'init')]).toEqual([290, String(60 * MiB)]);
   });
 
@@ -254,6 +258,61 @@ describe('a pod with an init container', () => {
     kubelet.runs(running, { containers: { web: 120 } });
     expect((await refusal(resize(running, { done: 70, web: 130 }))).reason).toBe('INIT_CONTAINER_ENDED');
     expect(running.read('memory.max', 'web')).toBe(String(120 * MiB));
+  });
+});
+
+describe('a pod with a pod-level limit', () => {
+  beforeAll(() => start());
+  afterAll(stop);
+
+  const FILES = ['memory.max', 'cpu.max'] as const;
+  const cpu = (quota: number) => ({ cpu_quota: quota, cpu_period: 100_000 });
+  /** As kubelet creates it: without a CPU request, the shares follow from the limit of the pod. */
+  const inheriting = (name: string) => ({
+    name,
+    command: SLEEP,
+    resources: { ...memory(128), ...cpu(10_000), cpu_shares: 102 },
+  });
+  const values = (running: RunningPod, ...names: string[]): string[][] =>
+    [undefined, ...names].map((name) => FILES.map((file) => running.read(file, name)));
+  const level = (memoryLimit: string, cpuLimit: string): object => ({
+    resources: { limits: { memory: memoryLimit, cpu: cpuLimit } },
+  });
+  const resizeLevel = (running: RunningPod, memoryLimit: string, cpuLimit: string): Promise<Answer> =>
+    api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, ...level(memoryLimit, cpuLimit) });
+
+  // kubelet sets the limit of the pod for such containers (pkg/kubelet/kuberuntime, getMemoryLimit), and resizes them with it.
+  test('containers without limits of their own go with it, and others stay', async () => {
+    const own = { ...sleeping('own', 64), resources: { ...memory(64), ...cpu(5000) } };
+    const containers = [inheriting('a'), inheriting('b'), own];
+    const running = await pod(128, containers, { podCpu: '10000 100000' });
+    const ownLimits = { limits: { memory: '64Mi', cpu: '50m' } };
+    await inKubernetes(running, {
+      ...level('128Mi', '100m'),
+      containers: [{ name: 'a' }, { name: 'b' }, { name: 'own', resources: ownLimits }],
+    });
+    const stays = [String(64 * MiB), '5000 100000'];
+    await resizeLevel(running, '256Mi', '200m');
+    const raised = [String(256 * MiB), '20000 100000'];
+    expect(values(running, 'a', 'b', 'own')).toEqual([raised, raised, raised, stays]);
+    await resizeLevel(running, '96Mi', '150m');
+    const both = [String(96 * MiB), '15000 100000'];
+    expect(values(running, 'a', 'b', 'own')).toEqual([both, both, both, stays]);
+    await resizeLevel(running, '96Mi', '50m');
+    const lowest = [String(96 * MiB), '5000 100000'];
+    expect(values(running, 'a', 'b', 'own')).toEqual([lowest, lowest, lowest, stays]);
+  });
+
+  test("containers without limits of their own go with it by kubelet's state, unless somebody has lowered them", async () => {
+    const running = await pod(128, [sleeping('a', 128), sleeping('b', 128)]);
+    kubelet.runs(running, { containers: { a: undefined, b: undefined }, level: 128 });
+    await update(running, 'b', 50);
+    await api.call('ResizePod', {
+      pod: { sandbox_id: running.sandboxId },
+      resources: { limits: { memory: '256Mi' }, requests: { memory: '256Mi' } },
+    });
+    const found = ['a', 'b'].map((name) => Number(running.read('memory.max', name)) / MiB);
+    expect([limitOf(running), ...found]).toEqual([256, 256, 50]);
   });
 });
 

@@ -11,7 +11,10 @@ import { Tenant } from '../../support/e2e/tenant.ts';
 import { Served } from '../../support/e2e/served.ts';
 import type { ResizeClient } from '../../support/resize-api/client.ts';
 
-/** Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales what is derived from limits and requests. */
+/**
+ * Memory QoS as kubelet sets it, with the runtime and the kernel of the node: ResizePod scales what is derived from
+ * limits and requests.
+ */
 
 const text = (mebibytes: number): string => String(mebibytes * MiB);
 /** memory.high by kubelet's formula, of amounts in mebibytes. */

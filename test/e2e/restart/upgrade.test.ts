@@ -74,12 +74,13 @@ async function upgrade(): Promise<void> {
 
 /**
  * Starts calls at a fixed rate, independently of earlier answers up to a number of unanswered ones, until stopped. Returns the result
- * of each.
+ * of each. No call is made again.
  */
 function load<Result>(aSecond: number, mostAtOnce: number, call: (number: number) => Promise<Result>) {
   const calls: Promise<PromiseSettledResult<Result>>[] = [];
   const begun = performance.now();
   let unanswered = 0;
+  let isStopped = false;
   const settled = async (number: number): Promise<PromiseSettledResult<Result>> => {
     unanswered += 1;
     const [outcome] = await Promise.allSettled([call(number)]);
@@ -89,12 +90,14 @@ function load<Result>(aSecond: number, mostAtOnce: number, call: (number: number
   const timer = setInterval(() => {
     // Follows the clock, which a timer lags behind on a busy machine.
     const due = ((performance.now() - begun) / 1000) * aSecond;
-    while (calls.length < due && unanswered < mostAtOnce) calls.push(settled(calls.length));
+    while (!isStopped && calls.length < due && unanswered < mostAtOnce) calls.push(settled(calls.length));
   }, 10);
   return {
     async stop(): Promise<readonly PromiseSettledResult<Result>[]> {
+      isStopped = true;
+      const outcomes = await Promise.all(calls);
       clearInterval(timer);
-      return Promise.all(calls);
+      return outcomes;
     },
   };
 }

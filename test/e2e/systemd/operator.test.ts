@@ -11,6 +11,7 @@ import {
   CONTAINERD,
   FLAGS,
   OURS,
+  REFUSES,
   SETTINGS,
   UNIT,
   calledThrough,
@@ -23,7 +24,7 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
-// What an operator does in an incident, on a node where systemd is the first process. kubelet is a stand-in that reports each call.
+// What an operator does in an incident, on a node where systemd is the first process. kubelet is a fake that reports each call.
 
 const SERVICE = 'cri-resize-shim.service';
 let direct: CriClient;
@@ -156,8 +157,17 @@ describe('an invalid configuration file', () => {
     expect(doctor.text).toMatch(/^configuration +failed +.*logLevl/m);
     expect(doctor.text).toMatch(/^shim +warning +.*acts on no resize: .*logLevl/m);
     expect(doctor.code).toBe(2);
-    const { stdout: journal } = await execa('journalctl', ['-u', SERVICE, '--output=cat', '--no-pager']);
+    const { stdout: journal } = await execa('journalctl', [
+      '-u',
+      SERVICE,
+      '--output=cat',
+      '--no-pager',
+      '-p',
+      'warning',
+    ]);
     expect(journal).toMatch(problem);
+    // A start that says why it fails, before there is a log: its prefix is taken off.
+    expect(journal).toMatch(/^cri-resize-shim: .*logLevl/m);
 
     const file = '/root/valid.yaml';
     writeFileSync(file, valid);
@@ -171,22 +181,22 @@ describe('an invalid configuration file', () => {
   });
 });
 
+/** Removes the program and stops what kubelet uses, as nobody should. */
+async function breakShim(): Promise<void> {
+  await execa('systemctl', ['stop', 'cri-resize-shim.socket', SERVICE]);
+  rmSync('/usr/local/lib/cri-resize-shim', { recursive: true });
+  await execa('systemctl', ['restart', 'kubelet.service']);
+}
+
 describe('the node without anything of the shim', () => {
   /** The four lines that doctor prints. */
   async function linesBack(): Promise<string> {
     const { text, code } = await resizectl('doctor');
     expect(text).toMatch(/^kubelet runtime +failed +kubelet uses .*this node has no container runtime$/m);
     expect(code, text).toBe(2);
-    const [, lines = ''] = /nothing of the shim:\n((?: +.*(?:\n|$)){4})/.exec(text) ?? [];
+    const [, lines = ''] = /no program of the shim:\n((?: +.*(?:\n|$)){4})/.exec(text) ?? [];
     expect(lines, text).not.toBe('');
     return lines.replaceAll(/^ +/gm, '');
-  }
-
-  /** Removes the program and stops what kubelet uses, as nobody should. */
-  async function breakShim(): Promise<void> {
-    await execa('systemctl', ['stop', 'cri-resize-shim.socket', SERVICE]);
-    rmSync('/usr/local/lib/cri-resize-shim', { recursive: true });
-    await execa('systemctl', ['restart', 'kubelet.service']);
   }
 
   const readme = (file: string): string => readFileSync(file, 'utf8');
@@ -211,6 +221,30 @@ describe('the node without anything of the shim', () => {
     expect((await states()).slice(0, 2)).toEqual(['inactive', 'inactive']);
     expect(pod.read('cgroup.procs', 'a')).toMatch(/^\d+$/m);
   });
+});
+
+test('a kubelet that ends again after each start, because nothing serves the shim’s socket, is repaired by an installation', async () => {
+  await startKubelet(`--config=${CONFIG}`);
+  await done('install');
+  await calledThrough(OURS);
+  // The fake kubelet ends at its start, as kubelet does without its runtime.
+  writeFileSync(REFUSES, OURS);
+  try {
+    await breakShim();
+    const loops = /^kubelet +failed +kubelet.service ends again after each start \(.*last end: exit code 1\)/m;
+    await expect.poll(async () => (await resizectl('doctor')).text, { timeout: 60_000, interval: 200 }).toMatch(loops);
+    const { text } = await resizectl('doctor');
+    expect(text).toMatch(/^kubelet runtime +failed +kubelet uses .*this node has no container runtime$/m);
+    await done('install');
+  } finally {
+    rmSync(REFUSES);
+  }
+  await calledThrough(OURS);
+  // As at an upgrade that repairs what has ended kubelet.
+  await execa('systemctl', ['restart', 'cri-resize-shim.service']);
+  expect((await resizectl('doctor')).text).toMatch(
+    /^kubelet +warning +.*, restarted by systemd .*, not since the shim started/m,
+  );
 });
 
 describe('a node that cannot be written', () => {

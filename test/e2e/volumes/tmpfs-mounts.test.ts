@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { KubeletFolder, bind, mountTmpfs, podUid, sizeAt } from '../../support/kubelet-folder.ts';
@@ -72,6 +72,29 @@ describe('the volumes of a node', () => {
     execFileSync('umount', [folder]);
     expect(volumes.list()).toEqual([]);
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
+  });
+
+  test('the volumes of many pods are found with one reading of the mount table, also those that are mounted again', () => {
+    const uids = ['pod-1', 'pod-2', 'pod-3'];
+    const folders = uids.map((uid) => kubelet.mountVolume('cache', 'size=16m', uid));
+    const survey = vi.spyOn(volumes, 'survey');
+    const atOnce = volumes.atOnce();
+    const found = uids.map((uid) => atOnce.ofPod(uid));
+    expect(found).toEqual(
+      uids.map((uid, index) => [
+        { podUid: uid, name: 'cache', mountPoint: folders[index], device: expect.any(String) as string },
+      ]),
+    );
+    expect(atOnce.measure({ podUid: 'pod-2', name: 'cache' })).toEqual({ size: 16 * MiB, used: 0, pageSize: 4096 });
+    expect(survey).toHaveBeenCalledTimes(1);
+
+    // The new one is mounted over the old one, so that its device is another one.
+    kubelet.mountVolume('cache', 'size=8m', 'pod-2');
+    execFileSync('umount', [folders[2]!]);
+    const [now] = volumes.ofPod('pod-2');
+    expect(now?.device).not.toBe(found[1]?.[0]?.device);
+    expect(uids.map((uid) => atOnce.ofPod(uid))).toEqual([found[0], [now], []]);
+    expect(atOnce.measure({ podUid: 'pod-2', name: 'cache' }).size).toBe(8 * MiB);
   });
 
   test('volumes are found if the kubelet root is a symbolic link', async () => {

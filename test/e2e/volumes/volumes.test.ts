@@ -162,11 +162,8 @@ describe('a volume in use', () => {
     const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
     });
-    const writing = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
-      container_id: running.id('a'),
-      cmd: ['sh', '-c', WRITER],
-      timeout: 100,
-    });
+    const request = { container_id: running.id('a'), cmd: ['sh', '-c', WRITER], timeout: 280 };
+    const writing = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', request, 290_000);
     for (let size = 96; size <= 256; size += 32) {
       // The volume is nearly full, so the next write needs the growth.
       const full = (): boolean => running.volume('cache').used > (size - 40) * MiB;
@@ -177,7 +174,7 @@ describe('a volume in use', () => {
     expect([exit_code, stdout.toString()]).toEqual([0, 'all there\n']);
     expect(sizeOf(running)).toBe(256);
     expect(running.oomKills()).toBe(0);
-  }, 180_000);
+  });
 
   test('a volume of two containers has the same size in both', async () => {
     const mounts = { cache: '/cache' };
@@ -225,11 +222,8 @@ test('files that an init container leaves in a volume count when the pod is lowe
 test('a volume of 50% follows fifty resizes in kubelet’s order while a container uses it', async () => {
   const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
   const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MiB }] });
-  const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', {
-    container_id: running.id('a'),
-    cmd: ['sh', '-c', WORKER],
-    timeout: 280,
-  });
+  const request = { container_id: running.id('a'), cmd: ['sh', '-c', WORKER], timeout: 280 };
+  const working = cri.call<{ stdout: Buffer; exit_code: number }>('ExecSync', request, 290_000);
   // A fixed sequence, so that a failure can be reproduced.
   let random = 12345;
   const next = (): number => (random = (random * 1103515245 + 12345) % 2 ** 31) / 2 ** 31;
@@ -245,7 +239,7 @@ test('a volume of 50% follows fifty resizes in kubelet’s order while a contain
   const { stdout, exit_code } = await working;
   expect([exit_code, stdout.toString()]).toEqual([0, 'no other error\n']);
   expect(running.oomKills()).toBe(0);
-}, 300_000);
+});
 
 /**
  * Calls as kubelet 1.36 does: the pod if raised, the container, the pod if lowered. Each call precedes kubelet's own

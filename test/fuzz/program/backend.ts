@@ -28,6 +28,7 @@ import { mutateBytes } from '../mutations/bytes.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { Random } from '../random.ts';
 import { answerOf } from './answers.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 const PRIORITY_FLAG = 0x20;
 const responseBlock = headers(1, RESPONSE).subarray(9);
@@ -118,7 +119,7 @@ interface Call {
 class BackendConnection {
   readonly #socket: Socket;
   readonly #answer: (call: Call) => readonly Buffer[];
-  readonly #decoder = new HpackDecoder(4096, 1 << 20);
+  readonly #decoder = new HpackDecoder(4096, MiB);
   readonly #requests = new Map<number, { readonly path: string; readonly parts: Buffer[] }>();
   #rest: Buffer = Buffer.alloc(0);
   #isGreeted = false;

@@ -4,9 +4,12 @@ import { Finding } from '../finding.ts';
 import type { Addresses } from './play.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;
-const PROBE_MS = 10_000;
+const PROBE_MS = 30_000;
 
-/** Calls that have to be answered however hostile the others are: one that is forwarded, one that is handled, one of each other listener. */
+/**
+ * Calls that have to be answered however hostile the others are: one that is forwarded, one that is handled, one of
+ * each other listener.
+ */
 export class Probes {
   readonly #cri: Client;
   readonly #resize: Client;

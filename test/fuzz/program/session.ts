@@ -29,7 +29,7 @@ export interface Session {
   readonly answered: ReadonlySet<number>;
   /** SETTINGS of the client. */
   readonly settings: readonly [id: number, value: number][];
-  /** A random generator for what happens besides. */
+  /** A random generator for everything that the other fields do not set. */
   readonly random: Random;
 }
 

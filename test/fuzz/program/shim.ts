@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { descriptorsOf } from '../../support/cri/descriptors.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { HostileBackend } from './backend.ts';
 import { type Folders, makeNode } from './node.ts';
@@ -82,9 +83,10 @@ export class FuzzedShim {
     return { now: of('VmRSS'), most: of('VmHWM') };
   }
 
-  /** The number of open descriptors. */
+  /** The number of open descriptors, without those of the node's cgroup files. */
   descriptors(): number {
-    return readdirSync(`/proc/${this.#child.pid}/fd`).length;
+    const { pid } = this.#child;
+    return pid === undefined ? 0 : descriptorsOf(pid, this.folders.cgroups);
   }
 
   get isAlive(): boolean {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../../src/server/http2/errors.ts';
-import type { ProxyObserver } from '../../../src/server/proxy/index.ts';
+import type { HandledAnswer, HandledCall, ProxyObserver } from '../../../src/server/proxy/index.ts';
 import { LIMITS, NO_OBSERVER, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../../support/http2/wire.ts';
@@ -19,6 +19,8 @@ export interface Tally {
   backendErrors: number;
   localErrors: number;
   amended: number;
+  /** Calls that the proxy itself served. */
+  handled: number;
   /** Requests that were held back. */
   delayed: number;
 }
@@ -30,6 +32,7 @@ export const emptyTally = (): Tally => ({
   backendErrors: 0,
   localErrors: 0,
   amended: 0,
+  handled: 0,
   delayed: 0,
 });
 
@@ -125,6 +128,8 @@ class Run {
         },
         now: () => this.#clock,
         connectLocal: (events) => this.#end('local', events),
+        // Without it, the local server gets every handled call.
+        handle: random.chance(3) ? (call, respond) => this.#handle(call, respond) : undefined,
       },
       (side, events) => this.#end(side, events),
     );
@@ -162,6 +167,19 @@ class Run {
     const left = Object.entries(inUse()).filter(([, count]) => count !== 0);
     if (left.length > 0)
       throw new Finding(`left in the shared budget: ${left.map((pair) => pair.join(' ')).join(', ')}`);
+  }
+
+  /** Answers at once, later or never, with a message or a failure. */
+  #handle(call: HandledCall, respond: (answer: HandledAnswer) => void): void {
+    this.amendmentRequested = true;
+    this.#tally.handled += 1;
+    const kind = this.#random.below(6);
+    const failure = { code: 5, details: 'nöt found', trailers: [['x-bin', 'AAE=']] } as const;
+    const answer = kind < 2 ? failure : Buffer.concat([call.request, Buffer.alloc(this.#random.below(30_000), '=')]);
+    if (kind === 5) return;
+    if (this.#random.chance(2)) call.signal.addEventListener('abort', () => respond(answer));
+    if (kind % 2 === 0) queueMicrotask(() => respond(answer));
+    else void nextTurn().then(() => respond(answer));
   }
 
   /** At once, or later. */

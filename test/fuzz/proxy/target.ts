@@ -9,9 +9,9 @@ export function proxyTarget(): Target {
     play: (seed, index) => play(seed, index, tally),
     describe: (seed, index) => inputOf(seed, index).steps.map(({ side, bytes }) => `${side} ${bytes.toString('hex')}`),
     summary() {
-      const { survived, clientErrors, backendErrors, localErrors, amended } = tally;
+      const { survived, clientErrors, backendErrors, localErrors, amended, handled } = tally;
       const errors = `${clientErrors} client, ${backendErrors} backend, ${localErrors} local`;
-      return `${survived} connections survived, errors: ${errors}; ${amended} amendments`;
+      return `${survived} connections survived, errors: ${errors}; ${amended} amendments, ${handled} handled calls`;
     },
     close: () => undefined,
   };

@@ -1,6 +1,12 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from 'vitest';
-import { type Change, applyChanges, combineChanges, probeChanges } from '../../../src/install/host/change.ts';
+import {
+  type Change,
+  ChangedMeanwhile,
+  applyChanges,
+  combineChanges,
+  probeChanges,
+} from '../../../src/install/host/change.ts';
 
 const never = new AbortController().signal;
 let actions: string[] = [];
@@ -44,6 +50,14 @@ test('a failed change and those before it are rolled back in reverse; later ones
     'rolled back: a',
   ]);
   expect(actions).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
+});
+
+test('changes that somebody else has overtaken are rolled back, so that another attempt may succeed', async () => {
+  const overtaken: Change = { ...change('b'), do: () => Promise.reject(new ChangedMeanwhile('b has changed')) };
+  const { ended, lines } = await run([change('a'), overtaken]);
+  expect(ended).toBe('overtaken');
+  expect(lines).toEqual(['done: a', 'failed: b: b has changed', 'rolled back: b', 'rolled back: a']);
+  expect((await run([change('a', { undo: 'gone' }), overtaken])).ended).toBe('undo failed');
 });
 
 test('a change that cannot be rolled back is reported, and the changes before it stay', async () => {

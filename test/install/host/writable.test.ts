@@ -31,7 +31,7 @@ test('a file can be replaced, also one that does not exist, in a folder that doe
 
 test('what a masked unit leads to cannot, and stays the device of the machine', async () => {
   symlinkSync('/dev/null', at('masked.service'));
-  const text = '/dev/null is no regular file, so it is not replaced: unmask the unit (systemctl unmask)';
+  const text = '/dev/null is not a regular file, so it is not replaced: unmask the unit (systemctl unmask)';
   await expect(assertReplaceable('/dev/null')).rejects.toThrow(text);
   const change = writing(at('masked.service'), 'text');
   await expect(change.probe?.()).rejects.toThrow(text);

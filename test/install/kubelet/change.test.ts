@@ -1,7 +1,17 @@
-import { chmodSync, existsSync, lstatSync, readFileSync, readlinkSync, renameSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readEndpointChain } from '../../../src/endpoint/index.ts';
-import { keepAtShim, pointAtContainerd, pointAtShim } from '../../../src/install/kubelet/change.ts';
+import type { Change } from '../../../src/install/host/change.ts';
+import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet } from '../../../src/install/kubelet/change.ts';
 import type { Kubelet } from '../../../src/install/kubelet/kubelet.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
@@ -21,6 +31,18 @@ async function kubelet(configDir?: string): Promise<Kubelet> {
   const chain = await readEndpointChain(flags, { root: '', cwd: fake.folder });
   return { endpoint: chain.endpoint!, chain };
 }
+
+test('a file that is not valid UTF-8 is refused, so that no byte but the endpoint changes', async () => {
+  fake.put('config.yaml', HEAD + containerd());
+  const bytes = Buffer.concat([Buffer.from('# Gr\xf6\xdfe\n', 'latin1'), readFileSync(fake.at('config.yaml'))]);
+  writeFileSync(fake.at('config.yaml'), bytes);
+  await expect(pointAtShim(fake.site(), await kubelet())).rejects.toThrow(
+    `${fake.at('config.yaml')} is not valid UTF-8`,
+  );
+  writeFileSync(fake.at('config.yaml'), Buffer.concat([bytes.subarray(0, 9), Buffer.from(HEAD + ours())]));
+  await expect(pointAtContainerd(fake.site(), await kubelet())).rejects.toThrow('is not valid UTF-8');
+  expect(readFileSync(fake.at('config.yaml')).subarray(0, 9)).toEqual(bytes.subarray(0, 9));
+});
 
 test('an installation names every file that it changes', async () => {
   fake.put('config.yaml', HEAD + containerd());
@@ -58,6 +80,48 @@ test('kubeadm’s patch is left alone where a drop-in overrides what kubeadm wri
   fake.put('instance-config.yaml', containerd());
   fake.put('drop-ins/99-cri-resize-shim.conf', HEAD + ours());
   expect(await keepAtShim(fake.site(), await kubelet(fake.at('drop-ins')))).toEqual([]);
+});
+
+test('a file that something else changes between the plan and its turn keeps that change, and has no backup; a new plan takes it over', async () => {
+  fake.systemctl('exit 9');
+  fake.put('config.yaml', HEAD + ours());
+  fake.put('instance-config.yaml', containerd());
+  const [install] = await keepAtShim(fake.site(), await kubelet());
+  fake.put('instance-config.yaml', `${containerd()}maxPods: 250\n`);
+  const changed = `${fake.at('instance-config.yaml')} has changed since it was read: try again`;
+  await expect(install!.do()).rejects.toThrow(changed);
+  await install!.undo();
+  expect(read('instance-config.yaml')).toBe(`${containerd()}maxPods: 250\n`);
+  expect(existsSync(fake.at(`instance-config.yaml${BACKUP}`))).toBe(false);
+  await (await keepAtShim(fake.site(), await kubelet()))[0]!.do();
+  expect(read('instance-config.yaml')).toBe(`${ours()}maxPods: 250\n`);
+  expect(read(`instance-config.yaml${BACKUP}`)).toBe(`${containerd()}maxPods: 250\n`);
+
+  fake.put('config.yaml', HEAD + containerd());
+  const [removal] = await pointAtContainerd(fake.site(), await kubelet());
+  fake.put('instance-config.yaml', `${ours()}maxPods: 300\n`);
+  await expect(removal!.do()).rejects.toThrow(changed);
+  await removal!.undo();
+  expect(read('instance-config.yaml')).toBe(`${ours()}maxPods: 300\n`);
+  expect(existsSync(fake.at(`instance-config.yaml${BACKUP}`))).toBe(true);
+});
+
+test('a rollback keeps what something else has changed since, and takes back nothing but the endpoint', async () => {
+  fake.put('config.yaml', HEAD + ours());
+  fake.put('instance-config.yaml', containerd());
+  const planned = async (): Promise<Change> => {
+    const [change] = await keepAtShim(fake.site(), await kubelet());
+    await change!.do();
+    return change!;
+  };
+  const change = await planned();
+  fake.put('instance-config.yaml', `${ours()}maxPods: 250\n`);
+  await change.undo();
+  expect(read('instance-config.yaml')).toBe(`${containerd()}maxPods: 250\n`);
+  const overwritten = await planned();
+  fake.put('instance-config.yaml', 'containerRuntimeEndpoint: unix:///run/other.sock\n');
+  await overwritten.undo();
+  expect(read('instance-config.yaml')).toBe('containerRuntimeEndpoint: unix:///run/other.sock\n');
 });
 
 test('a removal restores what kubeadm would write, even if kubelet does not use the shim any more, without a restart', async () => {
@@ -113,4 +177,28 @@ test('a removal restores an endpoint that was set by hand through a link to the 
   expect(change!.description).toBe(
     `set unix://${fake.node.containerd} in ${fake.at('config.yaml')} and restart kubelet.service`,
   );
+});
+
+test('a kubelet that ends again after each start has a setup if it uses the shim, and no other kubelet that does not run', async () => {
+  const execStart = `ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet --config=${fake.at('config.yaml')} ; ignore_errors=no ; pid=0 }`;
+  const setup = async (state: string): Promise<unknown> => {
+    fake.unit({ state, properties: ['SubState=auto-restart', execStart] });
+    return runningKubelet(fake.site());
+  };
+  fake.put('config.yaml', HEAD + ours());
+  expect(await setup('activating')).toMatchObject({
+    endpoint: `unix://${fake.node.listen}`,
+    chain: { winner: { file: fake.at('config.yaml') } },
+  });
+  await expect(setup('inactive')).rejects.toMatchObject({
+    message: 'kubelet.service is inactive',
+    remedy: 'systemctl start kubelet.service, and try again',
+  });
+  for (const text of [HEAD + containerd(), 'kind: Pod\n']) {
+    fake.put('config.yaml', text);
+    await expect(setup('activating')).rejects.toMatchObject({
+      message: 'kubelet.service is activating',
+      remedy: 'see journalctl -u kubelet.service, and try again when kubelet runs',
+    });
+  }
 });

@@ -57,6 +57,16 @@ test.each([
   expect(found.endpointOf(found.text!)).toBe(CONTAINERD);
 });
 
+test('a flag in a value of several lines, in a file that a pattern finds, is found there', async () => {
+  const text = `X="--v=2\n${FLAG}"\n`;
+  fake.put('envs/10.env', 'Y=1\n');
+  fake.put('envs/20.env', text);
+  fake.systemctl(`echo "EnvironmentFiles=${fake.at('envs/*.env')} (ignore_errors=no)"`);
+  const found = await setting({ endpoint: CONTAINERD });
+  expect(found).toMatchObject({ file: fake.at('envs/20.env'), isOfUnit: false, text });
+  expect(found.edited(text, 'unix:///ours.sock')).toBe('X="--v=2\n--container-runtime-endpoint=unix:///ours.sock"\n');
+});
+
 test('a flag in several files, in none, or with another value is rejected, with the files and a remedy', async () => {
   unit({ unit: FLAG, environment: FLAG });
   await expect(setting({ endpoint: CONTAINERD })).rejects.toMatchObject({

@@ -1,5 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type KubeletFound, chainLines, findKubelet } from '../../../src/install/kubelet/kubelet.ts';
+import {
+  type KubeletFound,
+  chainLines,
+  findKubelet,
+  readStoppedKubelet,
+} from '../../../src/install/kubelet/kubelet.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
@@ -76,11 +81,23 @@ describe('the runtime endpoint of kubelet comes from', () => {
   });
 });
 
+test('a kubelet that systemd has only begun to start is looked at until it has its command line', async () => {
+  fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///flag.sock'] });
+  fake.process(42, '(kubelet)');
+  // The second look finds the program of the unit.
+  const second = `[ -e ${fake.at('looked')} ] && echo kubelet > ${fake.at('proc/42/comm')}`;
+  fake.systemctl(`${second}; touch ${fake.at('looked')}; cat ${fake.at('properties')}`);
+  expect(await findKubelet(fake.node)).toMatchObject(running('unix:///flag.sock', { kind: 'flag' }));
+  fake.systemctl(`cat ${fake.at('properties')}`);
+  fake.process(42, '(kubelet)');
+  expect(await findKubelet(fake.node)).toEqual({ kind: 'unclear', why: 'process 42 starts and ends too fast' });
+});
+
 test('the source is unclear if a file is missing or is no KubeletConfiguration, and doctor still gets the chain', async () => {
   fake.unit({ commandLine: ['kubelet', '--config=/etc/kubelet.yaml'] });
   expect(await findKubelet(fake.node)).toMatchObject({
     kind: 'unclear',
-    why: expect.stringContaining('ENOENT') as string,
+    why: '/etc/kubelet.yaml does not exist',
   });
   for (const [text, why] of [
     ['kind: Pod\n', '/etc/kubelet.yaml is not a KubeletConfiguration'],
@@ -110,6 +127,41 @@ test('a stopped kubelet and a missing unit are reported', async () => {
   expect(await findKubelet(fake.node)).toEqual({ kind: 'stopped', state: 'failed' });
   fake.unit(undefined);
   expect(await findKubelet(fake.node)).toEqual({ kind: 'no unit' });
+});
+
+describe('the setup of a kubelet that does not run comes from its unit', () => {
+  const unit = (command: string, ...properties: readonly string[]): void => {
+    const execStart = `ExecStart={ path=${command.split(' ', 1)[0] ?? ''} ; argv[]=${command} ; ignore_errors=no ; pid=0 }`;
+    fake.unit({ state: 'inactive', properties: [execStart, ...properties] });
+  };
+  const endpoint = async (): Promise<string | undefined> => (await readStoppedKubelet(fake.node)).chain?.endpoint;
+  const flag = (name: string): string => `--container-runtime-endpoint=unix:///${name}.sock`;
+
+  test('with the variables that systemd hands down, and without those that it unsets', async () => {
+    fake.put('proc/1/environ', `PASSED=${flag('passed')}\0OTHER=${flag('other')}\0`);
+    unit('/usr/bin/kubelet $PASSED $OTHER $FROM_MANAGER', 'PassEnvironment=PASSED NONE');
+    expect(await endpoint()).toBe('unix:///passed.sock');
+    unit('/usr/bin/kubelet $A $B', `Environment=A=${flag('a')} B=${flag('b')}`, 'UnsetEnvironment=B');
+    expect(await endpoint()).toBe('unix:///a.sock');
+  });
+
+  test('with a relative path, which starts in its working directory', async () => {
+    fake.put('work/kubelet.yaml', sets('relative'));
+    for (const prefix of ['', '!']) {
+      unit('/usr/bin/kubelet --config=kubelet.yaml', `WorkingDirectory=${prefix}${fake.at('work')}`);
+      expect(await endpoint()).toBe('unix:///relative.sock');
+    }
+  });
+
+  test('behind a wrapper, but not in a command for a shell, whose words are not known', async () => {
+    fake.put('bin/kubelet', '');
+    unit(`/usr/bin/nice -n -5 ${fake.at('bin/kubelet')} ${flag('nice')}`);
+    expect(await endpoint()).toBe('unix:///nice.sock');
+    unit(`/bin/sh -c exec ${fake.at('bin/kubelet')} ${flag('shell')}`);
+    expect(await readStoppedKubelet(fake.node)).toEqual({ chain: undefined });
+    unit(`/usr/bin/other --folder /var/lib/kubelet ${flag('other')}`);
+    expect(await readStoppedKubelet(fake.node)).toEqual({ chain: undefined });
+  });
 });
 
 test('an error of systemctl is thrown', async () => {

@@ -1,7 +1,8 @@
-import { chmodSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
+import { answeringRuntime } from '../../support/kubernetes/answering-runtime.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Runs on a folder instead of a node. test/e2e/command-line/doctor.test.ts tests a real node.
@@ -39,26 +40,15 @@ test.each([
   expect(finding.remedy === '').toBe(result === 'ok');
 });
 
-test('check kubelet reports whether kubelet uses the shim', async () => {
-  fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///run/containerd/containerd.sock'] });
-  expect(await found('kubelet')).toMatchObject({
-    result: 'warning',
-    found: 'uses unix:///run/containerd/containerd.sock, not the shim (set by --container-runtime-endpoint)',
-    remedy: `set --container-runtime-endpoint=unix://${fake.node.listen}`,
+test('check program room fails before an installation, and warns after it', async () => {
+  const full = { programSpace: 2 ** 60 };
+  expect(await found('program room', full)).toMatchObject({
+    result: 'failed',
+    remedy: `free disk space: ${2 ** 40} MiB are needed`,
   });
-  const { listen } = fake.node;
-  symlinkSync(fake.folder, fake.at('link'));
-  for (const address of [`unix://${listen}`, `unix:${listen}`, listen, `unix://${fake.at('link/shim.sock')}`]) {
-    fake.unit({ commandLine: ['kubelet', `--container-runtime-endpoint=${address}`] });
-    expect(await found('kubelet')).toMatchObject({
-      result: 'ok',
-      found: 'uses the shim (set by --container-runtime-endpoint)',
-    });
-  }
-  fake.unit({ state: 'inactive' });
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is inactive' });
-  fake.unit(undefined);
-  expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'no unit kubelet.service' });
+  fake.put('cri-resize-shim/bin/cri-resize-shim', '');
+  expect(await found('program room', full)).toMatchObject({ result: 'warning' });
+  expect(await found('program room')).toMatchObject({ result: 'ok' });
 });
 
 test('check shim reports a stale socket', async () => {
@@ -89,10 +79,31 @@ test('check bypass knows the entry point of the image, and units that do not sta
     found: expect.stringContaining('entry point') as string,
   });
   fake.put('.shim.sock.bypass', 'ActiveState=active\nActiveEnterTimestampMonotonic=@1700000000\n');
-  expect(await found('bypass')).toMatchObject({
+  expect(await found('bypass')).toMatchObject({ result: 'failed' });
+  const stop = await answeringRuntime(fake.node.listen);
+  const served = await found('bypass');
+  stop();
+  expect(served).toMatchObject({
     result: 'warning',
     found: expect.stringContaining('serves clients since 2023-11-14T22:13:20.000Z') as string,
   });
+});
+
+test('check bypass fails if a bypass is active through which no runtime answers', async () => {
+  const property = ['LoadState=loaded', 'ActiveState=active', 'MainPID=9', 'ActiveEnterTimestamp=Sun'].join('\\n');
+  fake.systemctl(`printf '${property}\\n'`);
+  expect(await found('bypass')).toMatchObject({
+    result: 'failed',
+    found: expect.stringMatching(
+      /^serves clients since Sun, but no runtime answers at .*shim.sock: connect ENOENT/,
+    ) as string,
+  });
+  const stop = await answeringRuntime(fake.node.listen);
+  expect(await found('bypass')).toMatchObject({
+    result: 'warning',
+    found: 'serves clients since Sun: resizes reach containerd unchanged',
+  });
+  stop();
 });
 
 test('check state folder fails if other users may write to it or own it', async () => {

@@ -1,5 +1,5 @@
-import { chmodSync, mkdirSync, symlinkSync } from 'node:fs';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync } from 'node:fs';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
 import { type Program } from '../../../src/install/host/programs.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
@@ -18,6 +18,7 @@ case "$*" in
 *LoadState*) printf 'LoadState=loaded\\nActiveState=active\\nMainPID=42\\n' ;;
 *UnitFileState*) printf '${units.replaceAll('\n', '\\n')}\\n' ;;
 *FragmentPath*) echo 'FragmentPath=${fragment}' ;;
+*OnFailure*) echo 'OnFailure=' ;;
 *) exit 9 ;;
 esac
 `,
@@ -42,6 +43,24 @@ test('installing does not touch program and units of a package', async () => {
     expect.stringContaining(`set unix://${fake.node.listen} in ${fake.at('kubelet.yaml')}`),
   ]);
   expect((await plan).already).toEqual([`the program at ${fake.at('from')} and its units belong to a package`]);
+});
+
+test('installing over a shim that has failed, whose bypass serves, starts it again on rollback, after everything else', async () => {
+  node(`unix://${fake.node.containerd}`);
+  fake.put('from/dist/resizectl.js', '');
+  const rest = readFileSync(fake.at('bin/systemctl'), 'utf8').replace('#!/bin/sh\n', '');
+  const first = async (state: string): Promise<string | undefined> => {
+    fake.systemctl(`case "$*" in
+*OnFailure*) echo 'OnFailure=cri-resize-shim-fallback.service'; exit ;;
+*UnitFileState*'-- cri-resize-shim.service') printf 'ActiveState=${state}\\nUnitFileState=enabled\\n'; exit ;;
+*UnitFileState*) printf 'ActiveState=active\\nUnitFileState=enabled\\n'; exit ;;
+esac
+${rest}`);
+    return (await textsOf(planInstall(fake.site())))[0];
+  };
+  expect(await first('failed')).toBe('record that cri-resize-shim.service has failed, to start it again on rollback');
+  // It was stopped by hand, and stays stopped.
+  expect(await first('inactive')).toBe(`write ${fake.at('etc/config.yaml')}`);
 });
 
 test('installing is rejected if kubelet uses another runtime', async () => {
@@ -124,14 +143,63 @@ test('installing keeps an existing configuration unless another one is given', a
   expect(await textsOf(same)).not.toContain(write);
 });
 
+test('installing is rejected with a socket or a state folder that the units do not grant, unless a drop-in does', async () => {
+  node(`unix://${fake.node.containerd}`);
+  fake.put('from/dist/resizectl.js', '');
+  const listen = fake.at('other/cri.sock');
+  await expect(planInstall(fake.site({ node: { ...fake.node, listen } }))).rejects.toMatchObject({
+    name: 'Refusal',
+    message: `listen is unix://${listen}, but cri-resize-shim.socket serves unix://${fake.node.listen}`,
+  });
+  const stateFolder = fake.at('elsewhere/state');
+  const elsewhere = fake.site({ node: { ...fake.node, stateFolder } });
+  await expect(planInstall(elsewhere)).rejects.toMatchObject({
+    name: 'Refusal',
+    message: `stateFolder is ${stateFolder}, to which cri-resize-shim.service may not write`,
+  });
+  fake.put('units/cri-resize-shim.service.d/y.conf', `[Service]\nReadWritePaths=${fake.at('elsewhere')}\n`);
+  expect((await planInstall(elsewhere)).changes).not.toEqual([]);
+});
+
+test('installing is rejected if the program does not fit on the disk, unless it is in place', async () => {
+  node(`unix://${fake.node.containerd}`);
+  const full = { ...fake.node, programSpace: 2 ** 60 };
+  const program = { kind: 'executable', file: fake.at('from/single') } as const;
+  fake.put('from/single', 'x');
+  cpSync('systemd', fake.at('from/systemd'), { recursive: true });
+  await expect(planInstall(fake.site({ node: full, program }))).rejects.toMatchObject({
+    name: 'Refusal',
+    message: expect.stringMatching(/ MiB free for /) as string,
+    remedy: `free disk space: ${2 ** 40} MiB are needed`,
+  });
+  const inPlace = { kind: 'executable', file: fake.at('to/bin/cri-resize-shim') } as const;
+  expect(await textsOf(planInstall(fake.site({ node: full, program: inPlace })))).toContain(
+    `write ${fake.at('etc/config.yaml')}`,
+  );
+});
+
 test('units start the Node of the installation, or the single executable', () => {
-  const shipped = 'ExecStart=/usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS\n';
-  const text = (program: Program): string => unitText(shipped, { program, to: '/usr/local/lib/cri-resize-shim' });
+  const shipped =
+    'ExecStart=/usr/bin/env /usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS\n';
+  const places = { to: '/usr/local/lib/cri-resize-shim', node: fake.node };
+  const text = (program: Program): string => unitText(shipped, { program, ...places });
   const by = (node: string): string => text({ kind: 'folder', folder: '/anywhere', node, arch: 'x64' });
   expect(by('/usr/bin/node')).toBe(shipped);
   expect(by('/opt/node 20%/node')).toBe(shipped.replace('/usr/bin/node', '"/opt/node 20%%/node"'));
-  const start = 'ExecStart=/usr/local/lib/cri-resize-shim/bin/cri-resize-shim $FLAGS\n';
+  // env would take it for a variable.
+  expect(by('/opt/a=b/node')).toBe(shipped.replace('/usr/bin/env /usr/bin/node', '/opt/a=b/node'));
+  const start = 'ExecStart=/usr/bin/env /usr/local/lib/cri-resize-shim/bin/cri-resize-shim $FLAGS\n';
   expect(text({ kind: 'executable', file: '/root/cri-resize-shim-single' })).toBe(start);
+});
+
+test('the bypass leads to the containerd of the installation if its target file is lost', () => {
+  const shipped = readFileSync('systemd/cri-resize-shim-bypass.service', 'utf8');
+  const program = { kind: 'executable', file: '/root/single' } as const;
+  const environment = (containerd: string): string | undefined =>
+    /^Environment=.*$/m.exec(unitText(shipped, { program, to: '/usr/local/lib/x', node: { containerd } }))?.[0];
+  const [k3s, odd] = ['/run/k3s/containerd/containerd.sock', '/run/a 1%/c.sock'];
+  expect(environment(k3s)).toBe(`Environment=CRI_RESIZE_SHIM_BYPASS_TO=${k3s}`);
+  expect(environment(odd)).toBe('Environment="CRI_RESIZE_SHIM_BYPASS_TO=/run/a 1%%/c.sock"');
 });
 
 test('a kubelet that uses the shim through a link to the folder of its socket is not changed', async () => {
@@ -151,6 +219,115 @@ test('uninstalling is rejected if the endpoint of kubelet is unclear, as that of
   });
 });
 
+test('uninstalling is rejected if a stopped kubelet is set to use the shim, though its units are stopped and disabled too', async () => {
+  fake.put('from/dist/resizectl.js', '');
+  const planned = (endpoint: string): ReturnType<typeof planUninstall> => {
+    node(endpoint);
+    const rest = readFileSync(fake.at('bin/systemctl'), 'utf8').replace('#!/bin/sh\n', '');
+    const command = `/usr/bin/kubelet --config=${fake.at('kubelet.yaml')}`;
+    fake.systemctl(`case "$*" in
+*ExecStart*) echo 'ExecStart={ path=/usr/bin/kubelet ; argv[]=${command} ; ignore_errors=no }'; exit ;;
+*LoadState*) printf 'LoadState=loaded\\nActiveState=inactive\\nMainPID=0\\n'; exit ;;
+show-environment) exit ;;
+esac
+${rest}`);
+    return planUninstall(fake.site());
+  };
+  await expect(planned(`unix://${fake.node.listen}`)).rejects.toMatchObject({
+    name: 'Refusal',
+    message: 'kubelet.service is inactive',
+  });
+  expect((await planned(`unix://${fake.node.containerd}`)).already).toEqual(['the shim is not installed']);
+});
+
+describe('uninstalling from a node that has left its cluster', () => {
+  /** Of /proc/net/unix. */
+  const HEADER = 'Num       RefCount Protocol Flags    Type St Inode Path';
+  /** The units of the shim are enabled, and kubelet does not run. */
+  function left(state: string, config: string): void {
+    fake.systemctl(`case "$*" in
+*ExecStart*) echo 'ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet --config=${config} ; ignore_errors=no }' ;;
+*LoadState*kubelet.service) printf '${state}\\nMainPID=0\\n' ;;
+*LoadState*) echo LoadState=loaded ;;
+*UnitFileState*) printf 'ActiveState=active\\nUnitFileState=enabled\\n' ;;
+*FragmentPath* | *OnFailure* | show-environment) ;;
+*) exit 9 ;;
+esac`);
+    fake.put('from/dist/resizectl.js', '');
+    fake.process(42, 'containerd');
+  }
+  const stops = [expect.stringMatching(/^stop and disable cri-resize-shim.service, /)];
+  const planned = (): ReturnType<typeof textsOf> => textsOf(planUninstall(fake.site()));
+
+  test.each(['inactive', 'activating', 'failed'])(
+    'removes the shim if kubelet has no configuration (%s)',
+    async (state) => {
+      left(`LoadState=loaded\\nActiveState=${state}`, fake.at('kubelet/config.yaml'));
+      expect(await planned()).toEqual(stops);
+      fake.put(
+        'kubelet/config.yaml',
+        `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${fake.node.containerd}\n`,
+      );
+      expect(await planned()).toEqual(stops);
+    },
+  );
+
+  test('is rejected if kubelet would use the shim at its next start', async () => {
+    left('LoadState=loaded\\nActiveState=inactive', fake.at('kubelet/config.yaml'));
+    fake.put(
+      'kubelet/config.yaml',
+      `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${fake.node.listen}\n`,
+    );
+    await expect(planned()).rejects.toMatchObject({
+      message: 'kubelet.service is inactive',
+      remedy: `systemctl start kubelet.service, and try again; or, if it is to stay stopped, set unix://${fake.node.containerd} in ${fake.at('kubelet/config.yaml')}`,
+    });
+  });
+
+  test('removes the shim if there is no unit of kubelet, unless a file has the socket, or a kubelet runs', async () => {
+    left('LoadState=not-found\\nActiveState=inactive', '');
+    fake.put('proc/net/unix', `${HEADER}\n0: 00000002 00000000 00010000 0001 01 4711 ${fake.node.listen}\n`);
+    expect(await planned()).toEqual(stops);
+    fake.put('kubelet/k3s.conf', `containerRuntimeEndpoint: unix://${fake.node.listen}\n`);
+    await expect(planned()).rejects.toMatchObject({
+      message: 'no unit kubelet.service',
+      remedy: expect.stringMatching(
+        /^specify the unit of kubelet .*; or, if it is to stay stopped, .*k3s.conf$/,
+      ) as string,
+    });
+    fake.put('kubelet/k3s.conf', '');
+    fake.process(42, 'k3s-server');
+    fake.put('proc/42/cmdline', 'k3s\0server\0');
+    await expect(planned()).rejects.toThrow('no unit kubelet.service');
+  });
+
+  test.each([
+    ['LoadState=not-found', 'no unit kubelet.service'],
+    ['LoadState=loaded', 'kubelet.service is inactive'],
+  ])('is rejected while the kubelet of MicroK8s runs, whose flags cannot be seen (%s)', async (state, message) => {
+    left(`${state}\\nActiveState=inactive`, fake.at('kubelet/config.yaml'));
+    fake.process(42, 'kubelite');
+    await expect(planned()).rejects.toThrow(message);
+  });
+
+  test('is rejected without a unit of kubelet while a client is connected, or if kubelet was seen to use the shim', async () => {
+    left('LoadState=not-found\\nActiveState=inactive', '');
+    fake.put('proc/net/unix', `${HEADER}\n0: 00000003 00000000 00000000 0001 03 4711 ${fake.node.listen}\n`);
+    const used = fake.at('state/kubelet-uses-the-shim');
+    const ways: string[] = [];
+    const remedy = () =>
+      planned().catch((error: unknown) => ways.push((error as { remedy: string }).remedy.replace(/.*stopped, /, '')));
+    await remedy();
+    fake.put('proc/net/unix', `${HEADER}\n`);
+    fake.put('state/kubelet-uses-the-shim', '');
+    await remedy();
+    expect(ways).toEqual([
+      `stop the clients of ${fake.node.listen}`,
+      `run rm -f ${used}: it says that kubelet uses the shim`,
+    ]);
+  });
+});
+
 test('uninstalling first forgets that kubelet uses the shim, so that its move is no drift', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('from/dist/resizectl.js', '');
@@ -160,4 +337,56 @@ test('uninstalling first forgets that kubelet uses the shim, so that its move is
     expect.stringContaining(`set unix://${fake.node.containerd} in ${fake.at('kubelet.yaml')}`),
     expect.stringMatching(/^stop and disable cri-resize-shim.service, /),
   ]);
+});
+
+describe('the kubeconfig that the DaemonSet provides', () => {
+  const path = (): string => fake.at('provided/kubeconfig');
+  const given = { configText: 'logLevel: debug\n', isConfigGiven: true };
+  const planned = (...[change]: Parameters<FakeInstallNode['site']>): Promise<readonly string[]> =>
+    textsOf(planInstall(fake.site(change)));
+  beforeEach(() => {
+    node(`unix://${fake.node.listen}`);
+    fake.put('from/dist/resizectl.js', '');
+  });
+
+  test('is written before the shim starts, readable for root alone, and not again if it is the same', async () => {
+    const kubeconfig = { path: path(), isUsed: true, text: 'new' };
+    const plan = await planInstall(fake.site({ kubeconfig }));
+    const texts = plan.changes.map(({ description }) => description);
+    expect(texts.indexOf(`write ${path()}`)).toBeLessThan(
+      texts.findIndex((text) => text.startsWith('enable and start')),
+    );
+    const write = plan.changes.find(({ description }) => description === `write ${path()}`)!;
+    await write.do();
+    expect([readFileSync(path(), 'utf8'), statSync(path()).mode & 0o777]).toEqual(['new', 0o600]);
+    expect(await planned({ kubeconfig })).not.toContain(`write ${path()}`);
+    await write.undo();
+    expect(existsSync(path())).toBe(false);
+  });
+
+  test('is removed last if a given configuration does not use it, and is back if the installation is rolled back', async () => {
+    fake.put('provided/kubeconfig', 'old');
+    const { changes } = await planInstall(fake.site(given));
+    expect(changes.at(-1)?.description).toBe(`remove ${path()}`);
+    await changes.at(-1)?.do();
+    expect(existsSync(path())).toBe(false);
+    await changes.at(-1)?.undo();
+    expect(readFileSync(path(), 'utf8')).toBe('old');
+  });
+
+  test.each([
+    ['the node keeps its own configuration', {}],
+    ['the given configuration names it', { ...given, isUsed: true }],
+  ])('stays if %s', async (_, { isUsed = false, ...change }: Partial<typeof given> & { isUsed?: boolean }) => {
+    fake.put('provided/kubeconfig', 'old');
+    expect(await planned({ ...change, kubeconfig: { path: path(), isUsed } })).not.toContain(`remove ${path()}`);
+  });
+
+  test('is removed with the shim, also if the shim is gone already, but not with a package', async () => {
+    fake.put('provided/kubeconfig', 'old');
+    expect(await textsOf(planUninstall(fake.site()))).not.toContain(`remove ${path()}`);
+    fake.put('from/systemd/cri-resize-shim.service', '');
+    node(`unix://${fake.node.containerd}`);
+    expect(await textsOf(planUninstall(fake.site()))).toEqual([`remove ${path()}`]);
+  });
 });

@@ -11,8 +11,9 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
+import { areSameBytes, isInPlace, placing, removingProgram } from '../../../src/install/node/program.ts';
 import type { Program } from '../../../src/install/host/programs.ts';
 
 let folder: string;
@@ -20,6 +21,18 @@ beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'install-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
+
+test.each([
+  [['abc', 'def'], ['abcdef'], true],
+  [['abcdef'], ['a', '', 'bcde', 'f'], true],
+  [[], [], true],
+  [['abc', 'def'], ['abcdeg'], false],
+  [['abc'], ['abc', 'd'], false],
+  [['abcd'], ['abc'], false],
+])('files whose reads end at different places are compared by their bytes: %j, %j', async (one, other, isSame) => {
+  const streamOf = (pieces: readonly string[]): Readable => Readable.from(pieces.map((piece) => Buffer.from(piece)));
+  expect(await areSameBytes(streamOf(one), streamOf(other))).toBe(isSame);
+});
 
 const ofFolder = (from: string): Program => ({ kind: 'folder', folder: from, node: '/usr/bin/node', arch: 'x64' });
 

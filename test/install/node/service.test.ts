@@ -1,8 +1,15 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { restartOnRollback, starting } from '../../../src/install/node/service.ts';
-import type { Site } from '../../../src/install/host/site.ts';
+import {
+  type UnitsState,
+  restartOnRollback,
+  retryOnRollback,
+  starting,
+  stopping,
+  unitsState,
+} from '../../../src/install/node/service.ts';
+import { SOCKETS, type Site, UNITS } from '../../../src/install/host/site.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
@@ -40,6 +47,9 @@ test('a rollback to units with the bypass leaves its end to them', async () => {
   expect(await rolledBack('cri-resize-shim-fallback.service', 'loaded')).toEqual([restart]);
 });
 
+const fallback = 'cri-resize-shim-fallback.service';
+const nothing: UnitsState = { active: [], enabled: [], hasFailed: false, bypass: { isUsed: false, isActive: false } };
+
 /** Rolls back the start of the units while the fallback starts a failing shim again, which cancels as many stops. */
 async function startRolledBack(cancels: number): Promise<readonly string[]> {
   const [log, left] = [join(fake.folder, 'log'), join(fake.folder, 'left')];
@@ -57,9 +67,20 @@ case "$*" in
   fi ;;
 esac`);
   const wait = { timeoutMs: 5000, signal: new AbortController().signal };
-  await starting({ node: fake.node, wait } as Site, { active: [], enabled: [] }).undo();
+  await starting({ node: fake.node, wait } as Site, nothing).undo();
   return readFileSync(log, 'utf8').trim().split('\n');
 }
+
+test('links of other programs among the units, to nothing or to a device, do not keep the units from starting', async () => {
+  const unitFolder = join(fake.folder, 'system');
+  mkdirSync(unitFolder);
+  symlinkSync('/dev/null', join(unitFolder, 'masked.wants'));
+  symlinkSync('/nowhere', join(unitFolder, 'dangling.wants'));
+  fake.systemctl(`case "$*" in restart*) echo 'Job for cri-resize-shim.service failed.' >&2; exit 1 ;; esac`);
+  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const started = starting({ node: fake.node, wait, unitFolder } as Site, nothing).do();
+  await expect(started).rejects.toThrow('Job for cri-resize-shim.service failed.');
+});
 
 const stopAll = 'stop -- cri-resize-shim.service cri-resize-shim.socket cri-resize-shim-resize.socket';
 
@@ -74,4 +95,65 @@ test('a stop that systemd cancels for a start by the fallback is repeated once t
 test('a stop that systemd cancels each time fails the rollback', async () => {
   await expect(startRolledBack(9)).rejects.toThrow('Job for cri-resize-shim.service canceled.');
   expect(readFileSync(join(fake.folder, 'left'), 'utf8')).toBe('x'.repeat(4));
+});
+
+/** A node that lives on its bypass: the sockets are open, and the service is not active. */
+const bypassed = (hasFailed: boolean, isActive = true): UnitsState => ({
+  ...{ active: SOCKETS, enabled: UNITS, hasFailed },
+  bypass: { isUsed: true, isActive },
+});
+
+/** The calls of systemctl that change something. */
+async function callsOf(work: (site: Site) => Promise<void>): Promise<readonly string[]> {
+  const log = fake.at('log');
+  fake.systemctl(`case "$*" in
+show*) printf 'LoadState=loaded\\nActiveState=active\\n' ;;
+*) echo "$*" >>${log} ;;
+esac`);
+  await work(fake.site({ wait: { timeoutMs: 5000, signal: new AbortController().signal } }));
+  return readFileSync(log, 'utf8').trim().split('\n');
+}
+
+const stopShim = ['stop -- cri-resize-shim.service', `stop -- ${fallback}`];
+const serve = ['stop -- cri-resize-shim-takeover.service', 'start -- cri-resize-shim-bypass.service'];
+const watch = `start --no-block -- ${fallback}`;
+
+test.each([
+  ['has failed, and is tried again', bypassed(true), [...stopShim, ...serve, watch]],
+  ['was stopped', bypassed(false), [...stopShim, 'reset-failed -- cri-resize-shim.service', ...serve, watch]],
+  ['has just failed', bypassed(true, false), [...stopShim, watch]],
+])('a failed start is rolled back to the bypass of a shim that %s', async (_, before, expected) => {
+  expect(await callsOf((site) => starting(site, before).undo())).toEqual(expected);
+});
+
+const retry = 'restart --no-block -- cri-resize-shim.service';
+
+// The fallback starts no shim that was stopped, as one that has started meanwhile was.
+test('a shim that had failed is started again once the installation is rolled back, without waiting for it', async () => {
+  expect(await callsOf(() => retryOnRollback().undo())).toEqual([retry]);
+});
+
+test.each([
+  ['has failed, and is tried again', true, [retry]],
+  ['was stopped', false, []],
+])(
+  'a failed removal is rolled back to the bypass of a shim that %s, without waiting for it',
+  async (_, hasFailed, more) => {
+    const calls = await callsOf((site) => stopping(site, bypassed(hasFailed)).undo());
+    expect(calls).toEqual([`enable -- ${UNITS.join(' ')}`, `start -- ${SOCKETS.join(' ')}`, ...serve, watch, ...more]);
+  },
+);
+
+test.each([
+  ['has failed', 'failed', bypassed(true)],
+  ['is started again by the fallback', 'activating', bypassed(true)],
+  ['was stopped', 'inactive', bypassed(false)],
+  ['runs, which the clients move to', 'active', { ...bypassed(false), active: UNITS }],
+])('the state of the units has the bypass that serves while the shim %s', async (_, state, expected) => {
+  fake.systemctl(`case "$*" in
+*OnFailure*) echo 'OnFailure=${fallback}' ;;
+*'-- cri-resize-shim.service') printf 'ActiveState=${state}\\nUnitFileState=enabled\\n' ;;
+*) printf 'ActiveState=active\\nUnitFileState=enabled\\n' ;;
+esac`);
+  expect(await unitsState()).toMatchObject(expected);
 });

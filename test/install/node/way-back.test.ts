@@ -1,7 +1,10 @@
 import { lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { execa } from 'execa';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { linesBack } from '../../../src/install/node/index.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Finding, linesBack } from '../../../src/install/node/index.ts';
+import { checkKubelet } from '../../../src/install/node/check-kubelet.ts';
+import { checkKubeletRuntime } from '../../../src/install/node/way-back.ts';
+import { FakeBackend } from '../../support/daemon/fake-backend.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Runs the lines on files of a folder, with a systemctl that notes its arguments.
@@ -59,4 +62,70 @@ test('README.md and docs/troubleshooting.md have these lines', async () => {
   expect(lines).toHaveLength(4);
   for (const page of ['README.md', 'docs/troubleshooting.md'])
     expect(readFileSync(page, 'utf8')).toContain(lines.map((line) => `    ${line}\n`).join(''));
+});
+
+describe('the lines kubelet and kubelet runtime agree on a kubelet that does not run', () => {
+  const sets = (endpoint: string): string =>
+    `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${endpoint}\n`;
+
+  /** A stopped kubelet as on GKE: the flags in /etc/default/kubelet name a file that no pattern finds. */
+  async function both(): Promise<readonly Finding[]> {
+    const execStart =
+      '{ path=/home/kubernetes/bin/kubelet ; argv[]=/home/kubernetes/bin/kubelet $KUBELET_OPTS ; ignore_errors=no ; pid=0 }';
+    const properties = [`ExecStart=${execStart}`, `EnvironmentFiles=${fake.at('default/kubelet')} (ignore_errors=no)`];
+    fake.unit({ state: 'inactive', properties });
+    return [await checkKubelet(fake.node), await checkKubeletRuntime(fake.node)];
+  }
+
+  let backend: FakeBackend;
+  beforeEach(async () => (backend = await FakeBackend.listen(fake.node.containerd, ['Version'])));
+  afterEach(() => backend.close());
+
+  test.each(['the file', 'the flag'])('with the socket of the shim in %s', async (place) => {
+    const config = fake.at('home/kubernetes/kubelet-config.yaml');
+    const options = fake.at('default/kubelet');
+    const ours = `unix://${fake.node.listen}`;
+    const isFile = place === 'the file';
+    fake.put('home/kubernetes/kubelet-config.yaml', sets(isFile ? ours : 'unix:///other.sock'));
+    const flag = isFile ? '' : ` --container-runtime-endpoint=${ours}`;
+    fake.put('default/kubelet', `KUBELET_OPTS="--config ${config}${flag}"\n`);
+    const [kubelet, runtime] = await both();
+    const by = isFile ? config : '--container-runtime-endpoint';
+    expect(kubelet).toMatchObject({
+      result: 'warning',
+      found: `kubelet.service is inactive, configured with the shim (set by ${by})`,
+    });
+    expect(runtime).toMatchObject({
+      result: 'failed',
+      found: `kubelet uses ${fake.node.listen} (${by}), and nothing answers there: this node has no container runtime`,
+    });
+    // The lines reach the file that no pattern finds.
+    const [, lines = ''] = /no program of the shim:\n(.*)/s.exec(runtime?.remedy ?? '') ?? [];
+    expect(lines.split('\n')[0]).toContain(isFile ? config : options);
+    fake.systemctl('exit 0');
+    await execa('sh', ['-c', lines]);
+    const text = readFileSync(isFile ? config : options, 'utf8');
+    expect(text).toContain(`unix://${fake.node.containerd}`);
+    expect(text).not.toContain(fake.node.listen);
+  });
+
+  test('with containerd, also if an older file still has the socket of the shim', async () => {
+    fake.put('kubelet/config.yaml', sets(`unix://${fake.node.listen}`));
+    const config = fake.at('home/kubernetes/kubelet-config.yaml');
+    fake.put('home/kubernetes/kubelet-config.yaml', sets(`unix://${fake.node.containerd}`));
+    fake.put('default/kubelet', `KUBELET_OPTS="--config ${config}"\n`);
+    const [kubelet, runtime] = await both();
+    const says = `configured with unix://${fake.node.containerd}, not the shim (set by ${config})`;
+    expect(kubelet?.found).toBe(`kubelet.service is inactive, ${says}`);
+    expect(runtime).toMatchObject({ result: 'ok', found: `kubelet does not use ${fake.node.listen}` });
+  });
+
+  test('by its usual files if another program starts it', async () => {
+    fake.put('kubelet/config.yaml', sets(`unix://${fake.node.listen}`));
+    fake.unit({
+      state: 'inactive',
+      properties: ['ExecStart={ path=/k3s ; argv[]=/k3s server ; ignore_errors=no ; pid=0 }'],
+    });
+    expect((await checkKubeletRuntime(fake.node)).found).toContain(`(${fake.at('kubelet/config.yaml')})`);
+  });
 });

@@ -1,8 +1,105 @@
-import { expect, test } from 'vitest';
-import { removalAfter } from '../../../src/install/rollout/host.ts';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { allowExecution, removalAfter, thisHost } from '../../../src/install/rollout/host.ts';
 
 test('the paths that systemd removes are quoted as words of a unit’s command', () => {
   expect(removalAfter(['/opt/a b', '/opt/$c"d\\e'])).toBe(
-    String.raw`--property=ExecStopPost=/bin/rm -rf -- "/opt/a b" "/opt/$$c\"d\\e"`,
+    String.raw`--property=ExecStopPost=-/bin/rm -rf -- "/opt/a b" "/opt/$$c\"d\\e"`,
   );
+});
+
+describe('while systemd does not answer', () => {
+  let folder: string;
+  const path = process.env['PATH'];
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'host-'));
+    process.env['PATH'] = `${folder}:${path}`;
+  });
+  afterEach(() => {
+    process.env['PATH'] = path;
+    rmSync(folder, { recursive: true });
+  });
+
+  /** @param failures how often systemctl fails before it answers */
+  function hostOf(failures: number): {
+    readonly lines: string[];
+    readonly idle: (signal: AbortSignal) => Promise<void>;
+  } {
+    const lines: string[] = [];
+    const calls = join(folder, 'calls');
+    const script = `#!/bin/sh\necho >>${calls}\n[ $(wc -l <${calls}) -gt ${failures} ] || { echo 'Connection reset by peer' >&2; exit 1; }\necho ActiveState=inactive\n`;
+    writeFileSync(join(folder, 'nsenter'), script, { mode: 0o755 });
+    const say = (line: string): void => void lines.push(line);
+    mkdirSync(join(folder, 'root/run/systemd/system'), { recursive: true });
+    const hostRoot = join(folder, 'root');
+    const host = thisHost({ folder: '/p', staged: [], kubeletUnit: 'kubelet.service', hostRoot, say });
+    return { lines, idle: (signal) => host.idle(signal) };
+  }
+
+  test('an installation or removal waits for it, and says so once', async () => {
+    const { lines, idle } = hostOf(2);
+    await idle(new AbortController().signal);
+    expect(lines).toEqual([
+      expect.stringMatching(/^systemd does not answer: .*Connection reset by peer; trying again$/),
+    ]);
+    expect(readFileSync(join(folder, 'calls'), 'utf8')).toHaveLength(3);
+  });
+
+  test('an installation or removal does not wait on a host with another init system', async () => {
+    const { lines, idle } = hostOf(1000);
+    rmSync(join(folder, 'root/run/systemd'), { recursive: true });
+    await expect(idle(new AbortController().signal)).rejects.toThrow('systemd is not the init system of this node');
+    expect(lines).toEqual([]);
+  });
+
+  test('the end of the pod ends the wait', async () => {
+    const end = new AbortController();
+    const { lines, idle } = hostOf(1000);
+    const waiting = idle(end.signal);
+    await expect.poll(() => lines, { timeout: 20_000 }).toHaveLength(1);
+    end.abort(new Error('the grace period is over'));
+    await expect(waiting).rejects.toThrow('the grace period is over');
+  });
+});
+
+describe('on a host with SELinux', () => {
+  let folder: string;
+  const path = process.env['PATH'];
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'host-'));
+    mkdirSync(join(folder, 'sys/fs/selinux'), { recursive: true });
+    writeFileSync(join(folder, 'sys/fs/selinux/enforce'), '1');
+    mkdirSync(join(folder, 'bin'));
+    process.env['PATH'] = `${join(folder, 'bin')}:${path}`;
+  });
+  afterEach(() => {
+    process.env['PATH'] = path;
+    rmSync(folder, { recursive: true });
+  });
+
+  /** Returns what nsenter was called with, and what was logged. */
+  async function allowed(exit = 0): Promise<readonly [calls: string, lines: readonly string[]]> {
+    const lines: string[] = [];
+    writeFileSync(join(folder, 'calls'), '');
+    const script = `#!/bin/sh\necho "$*" >>${folder}/calls\necho 'chcon: no' >&2\nexit ${exit}\n`;
+    writeFileSync(join(folder, 'bin/nsenter'), script);
+    chmodSync(join(folder, 'bin/nsenter'), 0o755);
+    await allowExecution('/var/lib/x/program', (line) => lines.push(line), folder);
+    return [readFileSync(join(folder, 'calls'), 'utf8'), lines];
+  }
+
+  test('the copied program gets the type of programs, so that systemd may execute it', async () => {
+    expect(await allowed()).toEqual(['--target 1 --mount -- chcon -R -t bin_t -- /var/lib/x/program\n', []]);
+  });
+
+  test('a label that cannot be set is logged: SELinux may be permissive', async () => {
+    expect((await allowed(1))[1]).toEqual(['the SELinux type of /var/lib/x/program was not set: chcon: no']);
+  });
+
+  test('without SELinux, nothing is called', async () => {
+    rmSync(join(folder, 'sys'), { recursive: true });
+    expect(await allowed(1)).toEqual(['', []]);
+  });
 });

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { CommandResult } from '../../../src/install/rollout/host.ts';
+import { type CommandResult, NoSystemd } from '../../../src/install/rollout/host.ts';
 import { HALTED } from '../../../src/install/rollout/turns/index.ts';
 import { version } from '../../../src/config/index.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
@@ -20,6 +20,10 @@ const removeHalt = (): void =>
 const giveLeaseTo = (holder: string): void =>
   cluster.api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: holder } }));
 const failed = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no', 'rolled back: write'] };
+const busy = {
+  code: 7,
+  lines: ['resizectl: nothing was changed: another installation runs (pid 7); what to do: wait until it has ended'],
+};
 
 describe('an installation', () => {
   test('runs on one of three nodes at a time, reports each, and leaves the Lease free', async () => {
@@ -68,6 +72,17 @@ describe('an installation', () => {
     expect(haltedBy()).toBeUndefined();
   });
 
+  test('is refused on a node without systemd, which gets an event, and does not halt the others', async () => {
+    const unfit = cluster.node('a', { idle: () => Promise.reject(new NoSystemd()) }).start();
+    await until(() => cluster.api.events.length > 0);
+    expect(cluster.api.events).toMatchObject([
+      { reason: 'ShimInstallRefused', note: 'systemd is not the init system of this node', regarding: { name: 'a' } },
+    ]);
+    await installed(cluster.node('b').start());
+    expect(cluster.work).toEqual(['b: install', 'b: install 0']);
+    expect(unfit.isReady).toBe(false);
+  });
+
   test('does not start on an unfit node, which gets an event and does not halt the others', async () => {
     const look = { code: 2, lines: ['CHECK RESULT', 'resizectl: nothing was changed: cgroup v1; what to do: boot'] };
     const unfit = cluster.node('a', { look }).start();
@@ -77,6 +92,17 @@ describe('an installation', () => {
     expect(cluster.api.eventReasons()).toEqual(['a: ShimInstallRefused', 'b: ShimInstalled']);
     expect(cluster.api.events[0]?.note).toBe('resizectl: nothing was changed: cgroup v1; what to do: boot');
     expect([unfit.isReady, haltedBy()]).toEqual([false, undefined]);
+  });
+
+  test('is tried again after another installation that runs on its node, and does not halt the others', async () => {
+    let busyFor = 1;
+    const node = cluster.node('a', { install: () => (busyFor-- > 0 ? busy : done) });
+    await installed(node.start());
+    expect(cluster.work).toEqual(['a: install', 'a: install 7', 'a: install', 'a: install 0']);
+    expect([cluster.api.eventReasons(), haltedBy()]).toEqual([
+      ['a: ShimInstallRefused', 'a: ShimInstalled'],
+      undefined,
+    ]);
   });
 
   test('waits for its node to be Ready', async () => {
@@ -150,7 +176,11 @@ describe('a kubelet that no longer uses the shim', () => {
     drift = past;
     await until(() => cluster.work.length === 4);
     await installed(node);
-    expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled', 'a: ShimDrift', 'a: ShimInstalled']);
+    await until(() => cluster.api.eventReasons().includes('a: ShimDriftEnded'));
+    expect(cluster.api.eventReasons()).toEqual([
+      ...['a: ShimInstalled', 'a: ShimDrift'],
+      ...['a: ShimInstalled', 'a: ShimDriftEnded'],
+    ]);
     expect(cluster.api.holders.filter((holder) => holder === 'a')).not.toEqual([]);
     // Another program writes its endpoint again.
     node.isInstalled = false;
@@ -310,6 +340,40 @@ describe('when the installer’s pod ends', () => {
     ]);
   });
 
+  test('an uninstallation waits for another installation that runs on its node', async () => {
+    let busyFor = 2;
+    const node = await start('a', { uninstall: () => (busyFor-- > 0 ? busy : done) });
+    cluster.api.set('a', { labels: {} });
+    await node.terminate();
+    expect([cluster.api.eventReasons(), haltedBy()]).toEqual([
+      ['a: ShimUninstalling', 'a: ShimUninstalled'],
+      undefined,
+    ]);
+    expect(node.messages).toContain(`waiting: ${busy.lines[0]!}`);
+  });
+
+  test('an uninstallation that leaves files names them, and one that was rolled back is repeated by the next pod', async () => {
+    const code = { a: 6, b: 0 };
+    const lines = ['failed: x: no', 'NOT rolled back: y: no', 'left in place: set z', "rm: cannot remove 'p': no"];
+    const [a, b] = [
+      await start('a', { uninstall: () => ({ code: code.a, lines }) }),
+      await start('b', { uninstall: () => ({ code: code.b, lines: ["rm: cannot remove 'p': no"] }) }),
+    ];
+    for (const node of [a, b]) cluster.api.set(node.name, { labels: {} });
+    await a.terminate();
+    await b.terminate();
+    const notes = new Map(
+      cluster.api.events.map(({ reason, regarding, note }) => [`${regarding.name} ${reason}`, note]),
+    );
+    expect(notes.get('a ShimUninstallFailed')).toBe('failed: x: no; NOT rolled back: y: no; left in place: set z');
+    expect(notes.get('b ShimUninstalled')).toBe(
+      "kubelet runs, and this node is Ready; left on this node: rm: cannot remove 'p': no",
+    );
+    code.a = 0;
+    await a.terminate();
+    expect([a.isInstalled, cluster.work.at(-1)]).toEqual([false, 'a: uninstall 0']);
+  });
+
   test('the shim stays, with an event, if the pod has no time left before its turn', async () => {
     const [a, b] = [await start('a'), await start('b', { uninstall: () => done })];
     giveLeaseTo('a');
@@ -357,6 +421,16 @@ describe('when the installer’s pod ends', () => {
     cluster.api.set('a', { labels: {} });
     await node.terminate();
     expect(cluster.work).toEqual(['a: install', 'a: install 0', 'a: uninstall', 'a: uninstall 0']);
+  });
+
+  test('a node whose shim was uninstalled by hand loses the label with the version, without a turn', async () => {
+    const node = await start();
+    expect(cluster.api.nodes.get('a')?.labels).toMatchObject({ 'cri-resize-shim.io/version': version });
+    node.isInstalled = false;
+    cluster.api.set('a', { labels: { 'cri-resize-shim.io/version': version } });
+    await node.terminate();
+    expect([cluster.work, cluster.api.nodes.get('a')?.labels]).toEqual([[], {}]);
+    expect(node.messages).toContain('the shim is not installed');
   });
 
   test('a node without the shim waits for no turn', async () => {

@@ -10,8 +10,8 @@ import { type LogFields, noLog } from '../../../src/observe/index.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 
-const event = (note: string): PodEvent => ({
-  pod: { uid: 'uid-web', namespace: 'shop', name: 'web' },
+const event = (note: string, namespace = 'shop'): PodEvent => ({
+  pod: { uid: 'uid-web', namespace, name: 'web' },
   reason: 'VolumeResizeDeferred',
   note,
   at: Date.UTC(2026, 0, 2, 3, 4, 5, 678),
@@ -75,6 +75,53 @@ describe('the event poster', () => {
     await server.until(() => server.events.length === 1);
     expect(arrived()).toEqual(['c']);
     expect(log).toEqual(['pod events dropped HTTP 403: refused with 403']);
+  });
+
+  test('a namespace in which the server fails does not delay others, and keeps its events', async () => {
+    await server.start();
+    server.refuse('event', 500, Infinity, {}, '/shop/');
+    for (const note of ['a', 'b']) poster.post(event(note));
+    for (const note of ['c', 'd']) poster.post(event(note, 'web'));
+    await server.until(() => server.events.length === 2);
+    expect(arrived()).toEqual(['c', 'd']);
+    expect(
+      server
+        .of('event')
+        .slice(0, 5)
+        .map(({ path }) => path.split('/')[5]),
+    ).toEqual([...['shop', 'shop', 'shop'], ...['web', 'web']]);
+    server.accept('event');
+    await server.until(() => server.events.length === 4);
+    expect(arrived().slice(2).toSorted()).toEqual(['a', 'b']);
+    expect(log).toEqual([]);
+  });
+
+  test('a namespace whose requests are refused for a while does not delay others, and its events stay in order', async () => {
+    await server.start();
+    server.refuse('event', 429, Infinity, {}, '/shop/');
+    for (const note of ['a', 'b']) poster.post(event(note));
+    poster.post(event('c', 'web'));
+    await server.until(() => server.events.length === 1);
+    server.accept('event');
+    await server.until(() => server.events.length === 3);
+    expect(arrived()).toEqual(['c', 'a', 'b']);
+  });
+
+  test('an event that always fails in the server does not delay others of its namespace', async () => {
+    await server.start();
+    server.refuse('event', 500, 3);
+    for (const note of ['a', 'b', 'c']) poster.post(event(note));
+    await server.until(() => server.events.length === 3);
+    expect(arrived()).toEqual(['b', 'c', 'a']);
+  });
+
+  test('an event whose response is lost exists once', async () => {
+    await server.start();
+    server.loseNextEvents(2);
+    for (const note of ['a', 'b']) poster.post(event(note));
+    await server.until(() => server.of('event').length === 4);
+    expect(arrived()).toEqual(['a', 'b']);
+    expect(log).toEqual([]);
   });
 
   test('stores only the newest 256 pending events', async () => {

@@ -44,6 +44,36 @@ describe('an annotation that does not fit yet', () => {
     expect(pod.reported().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
   });
 
+  const replaced: [string, (() => Promise<void>) | undefined][] = [
+    ['', undefined],
+    [' before a restart of the shim', () => pod.restart()],
+  ];
+  describe.each(replaced)('whose pod gets another sandbox%s', (_, then) => {
+    beforeEach(async () => {
+      pod.replaceSandbox();
+      await then?.();
+    });
+
+    test('is reported when it is applied there, and not requested again', async () => {
+      pod.observe({ cache: '64Mi' });
+      await runPending();
+      expect(pod.core.waiting).toBe(0);
+      pod.clock.pass(60_000);
+      (await pod.core.next()).succeed();
+      await pod.eventCount(2);
+      expect(pod.reported().at(-1)).toBe('VolumeResized: volume cache has 4Ki, as requested (64Mi)');
+      expect(pod.resizes.annotationsOf(pod.running.get(web.uid)!.identity.sandboxId)).toEqual({ cache: '64Mi' });
+    });
+
+    test('ends with its annotation', async () => {
+      pod.observe({});
+      await expect.poll(() => pod.resizes.unfinished).toEqual([]);
+      pod.clock.pass(60_000);
+      await runPending();
+      expect(pod.core.waiting).toBe(0);
+    });
+  });
+
   test('is superseded by a newer value, and not reported any more', async () => {
     pod.observe({ cache: '96Mi' });
     (await pod.core.next()).succeed();

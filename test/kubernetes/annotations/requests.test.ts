@@ -42,7 +42,7 @@ describe('H2: a pod of another namespace that claims the uid of this one', () =>
 describe('H2: a mirror pod', () => {
   const SOURCE = 'kubernetes.io/config.source';
 
-  test.each(['file', 'http'])('speaks for a static pod of this node, from kubelet’s source %s', async (source) => {
+  test.each(['file', 'http'])('is taken for a static pod of this node, from kubelet’s source %s', async (source) => {
     pod.running.set(web.uid, { identity: web, annotations: { [SOURCE]: source } });
     pod.observe({ cache: '64Mi' }, { isMirror: true });
     expect(volumesOf(await pod.core.next())).toEqual({ cache: size(64) });

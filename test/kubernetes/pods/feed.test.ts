@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { type PodAudience, feedPods } from '../../../src/kubernetes/pods/feed.ts';
-import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
+import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
 import { Reach } from '../../../src/kubernetes/pods/reach.ts';
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
@@ -74,7 +74,8 @@ function feed(): void {
     apiOf(() => openConnection(kubeconfig)),
     'node-1',
   );
-  fed = feedPods({ watch, audience, reach, clock, random: () => 0 }, stop.signal);
+  const skipped = (one?: ApiPodIdentity): void => void calls.push(`skipped ${one?.name ?? 'unknown'}`);
+  fed = feedPods({ watch, audience, reach, skipped, clock, random: () => 0 }, stop.signal);
 }
 
 const receives = (line: string): Promise<void> =>
@@ -89,7 +90,7 @@ async function watched(): Promise<void> {
 }
 
 describe('the pods of a node', () => {
-  test('are listed in pages for this node only, and then watched from that version', async () => {
+  test('are listed from the cache of the API server for this node only, and then watched from that version', async () => {
     await server.start();
     for (let index = 0; index < 24; index += 1) server.set(pod(`web-${index}`));
     server.set(pod('elsewhere', { nodeName: 'node-2' }));
@@ -97,7 +98,7 @@ describe('the pods of a node', () => {
     await watched();
     expect(pods.size).toBe(24);
     const lists = server.of('list');
-    expect(lists.map(({ query }) => query['limit'])).toEqual(['10', '10', '10']);
+    expect(lists.map(({ query }) => [query['resourceVersion'], query['limit']])).toEqual([['0', undefined]]);
     expect(lists.every(({ query }) => query['fieldSelector'] === 'spec.nodeName=node-1')).toBe(true);
     expect(lists[0]?.accept).toBe('application/json');
     const [watch] = server.of('watch');
@@ -164,6 +165,63 @@ describe('the pods of a node', () => {
   });
 });
 
+/** Each of these characters is six in the JSON of Go. */
+const escaped = (count: number): object => ({
+  containers: [{ name: 'a', args: ['<'.repeat(count)] }],
+});
+const MB = 1_000_000;
+const volumesOf = (name: string): ApiPod['volumes'] | undefined => pods.get(`uid-${name}`)?.volumes;
+
+describe('a pod with a large object', () => {
+  test('does not stop the list or the watch, also with the largest objects of etcd', async () => {
+    await server.start();
+    for (let index = 0; index < 4; index += 1)
+      server.set(pod(`large-${index}`, { spec: escaped(1.4 * MB), annotations: { [`${KEY}cache`]: '10%' } }));
+    server.set(pod('web'));
+    feed();
+    await watched();
+    expect(pods.size).toBe(5);
+    server.set(pod('late', { spec: escaped(1.4 * MB), annotations: { [`${KEY}cache`]: '20%' } }));
+    server.annotate('uid-web', { [`${KEY}cache`]: '50%' });
+    await receives('present web');
+    expect(['large-3', 'late', 'web'].map(volumesOf)).toEqual([{ cache: '10%' }, { cache: '20%' }, { cache: '50%' }]);
+    expect(log).toEqual(['watch of pod annotations started']);
+  });
+
+  test('is skipped and reported if it is larger than any object of etcd, in the list and in the watch', async () => {
+    await server.start();
+    server.set(pod('huge', { spec: escaped(2.2 * MB) }));
+    server.set(pod('grows'));
+    server.set(pod('web'));
+    feed();
+    await watched();
+    expect(calls).toEqual(['all grows,web', 'skipped huge']);
+    server.set(pod('grows', { spec: escaped(2.2 * MB) }));
+    await receives('skipped grows');
+    server.cut();
+    await server.until(() => server.of('watch').length === 2);
+    server.annotate('uid-web', { [`${KEY}cache`]: '50%' });
+    await receives('present web');
+    expect(volumesOf('web')).toEqual({ cache: '50%' });
+    // The watch goes on after the object, which is not sent again.
+    expect(server.of('watch')[1]?.query['resourceVersion']).toBe('104');
+    expect(calls.slice(2)).toEqual(['gone uid-grows', 'skipped grows', 'present web']);
+  });
+
+  test('is skipped without its names if they do not come first, and the watch goes on', async () => {
+    await server.start();
+    server.set(pod('web'));
+    feed();
+    await watched();
+    const text = `{"type":"MODIFIED","object":{"spec":"${'x'.repeat(13 * MB)}","metadata":{}}}\n`;
+    server.write(text);
+    await receives('skipped unknown');
+    server.annotate('uid-web', { [`${KEY}cache`]: '50%' });
+    await receives('present web');
+    expect(server.of('watch')).toHaveLength(1);
+  });
+});
+
 describe('a watch of pods', () => {
   beforeEach(async () => {
     await server.start();
@@ -202,7 +260,7 @@ describe('a watch of pods', () => {
       server.cut();
       await receives('all web,new');
       await watched();
-      expect(server.of('list')).toHaveLength(2);
+      expect(server.of('list').map(({ query }) => query['resourceVersion'])).toEqual(['0', '101']);
       expect(log.filter((line) => line.includes('410'))).toEqual([]);
       expect(reach.check().ready).toBe(true);
     },
@@ -286,14 +344,43 @@ describe('an API server', () => {
     expect(clock.waits).toEqual([7000]);
   });
 
-  test('whose next page is too old is listed from the start', async () => {
+  test('that has no cached list of the last version is asked for pages from etcd', async () => {
     await server.start();
-    for (let index = 0; index < 12; index += 1) server.set(pod(`web-${index}`));
+    for (let index = 0; index < 501; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 1);
     feed();
     await watched();
-    expect(pods.size).toBe(12);
-    expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, true]);
+    expect(pods.size).toBe(501);
+    expect(server.of('list').map(({ query: { resourceVersion, limit } }) => [resourceVersion, limit])).toEqual([
+      ['0', undefined],
+      [undefined, '500'],
+      [undefined, '500'],
+    ]);
+    expect(log).toEqual(['watch of pod annotations started']);
+  });
+
+  test('whose next page is too old is listed from the start', async () => {
+    await server.start();
+    for (let index = 0; index < 501; index += 1) server.set(pod(`web-${index}`));
+    server.refuse('list', 410, 2);
+    feed();
+    await watched();
+    expect(pods.size).toBe(501);
+    expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, false, true]);
+  });
+
+  test('with a restored backup, which does not have the last version, is listed from etcd', async () => {
+    await server.start();
+    server.set(pod('web'));
+    feed();
+    await watched();
+    clock.pass(300_000);
+    server.goBack(50);
+    server.refuse('watch', 410, 1);
+    await server.until(() => server.of('list').length === 3);
+    await watched();
+    expect(server.of('list').map(({ query }) => query['resourceVersion'])).toEqual(['0', '101', undefined]);
+    expect(log).toEqual(['watch of pod annotations started']);
   });
 
   test('that hangs does not block a stop', async () => {

@@ -8,6 +8,7 @@ import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-fe
 import { type LogFields, noLog } from '../../../src/observe/index.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 let folder: string;
 let server: FakeApiServer;
@@ -44,12 +45,12 @@ test('the allocatable of the Node is read, and again every five minutes', async 
   server.nodes.set('node-1', { cpu: '3920m', memory: '7636Mi', pods: '110' });
   begin();
   await eventually(() => store.amounts() !== undefined);
-  expect(store.amounts()).toEqual({ memory: 7636 * 1024 ** 2, milliCpu: 3920 });
+  expect(store.amounts()).toEqual({ memory: 7636 * MiB, milliCpu: 3920 });
   server.nodes.set('node-1', { cpu: 8, memory: '1Gi' });
   await eventually(() => store.amounts()?.milliCpu === 8000);
   expect(clock.waits[0]).toBe(300_000);
   const read = 'allocatable of the node read';
-  expect(log).toEqual([`${read}: ${7636 * 1024 ** 2} 3920`, `${read}: ${1024 ** 3} 8000`]);
+  expect(log).toEqual([`${read}: ${7636 * MiB} 3920`, `${read}: ${1024 ** 3} 8000`]);
 });
 
 test('without the right, or without the node, it stays unknown and one line says so', async () => {

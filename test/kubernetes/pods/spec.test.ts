@@ -26,6 +26,28 @@ describe('the spec of a pod', () => {
     ]);
   });
 
+  test('has the restart policy of app containers: their own, or the one of the pod', () => {
+    const policies = (pod: object): unknown[] =>
+      specOf(pod, undefined)?.containers.map(({ restartPolicy }) => restartPolicy) ?? [];
+    const containers = [{ name: 'web' }, { name: 'log', restartPolicy: 'Never' }];
+    const initContainers = [{ name: 'first' }, { name: 'proxy', restartPolicy: 'Always' }];
+    expect(policies({ restartPolicy: 'OnFailure', initContainers, containers })).toEqual([
+      undefined,
+      undefined,
+      'OnFailure',
+      'Never',
+    ]);
+    expect(policies({ containers })).toEqual([undefined, 'Never']);
+    expect(policies({ restartPolicy: 'Sometimes', containers })).toEqual([undefined, 'Never']);
+    // A rule of one container may restart all of them.
+    const restartPolicyRules = [{ action: 'RestartAllContainers', exitCodes: { operator: 'In', values: [42] } }];
+    for (const ruled of [
+      { containers: [...containers, { name: 'ruled', restartPolicyRules }] },
+      { initContainers: [{ name: 'ruled', restartPolicyRules }], containers },
+    ])
+      expect(new Set(policies({ restartPolicy: 'Never', ...ruled }))).toEqual(new Set([undefined]));
+  });
+
   test('has limits, requests, resize policies, pod-level values, QoS class, priority and size limits', () => {
     const resources = { limits: { cpu: '500m', memory: '128Mi', 'vendor/gpu': '1' }, requests: { cpu: 0.25 } };
     const resizePolicy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
@@ -66,6 +88,17 @@ describe('the spec of a pod', () => {
         ['free', {}],
       ]),
     });
+  });
+
+  test.each([
+    ['Pending', undefined],
+    ['Running', undefined],
+    ['Unknown', undefined],
+    ['Succeeded', true],
+    ['Failed', true],
+    [undefined, undefined],
+  ])('of a pod in the phase %s says whether it has ended for good', (phase, hasEnded) => {
+    expect(specOf({ containers: [{ name: 'web' }] }, { phase })?.hasEnded).toBe(hasEnded);
   });
 
   test.each([

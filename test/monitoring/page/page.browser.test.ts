@@ -8,6 +8,7 @@ import { createCounters } from '../../../src/observe/counters.ts';
 import { type ReadinessReport, noLog } from '../../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/index.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
+import { screenshot } from '../../support/browser/screenshot.ts';
 import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
 import { fakeOverview, fullNode, typicalOverview } from '../../support/fake-node-readings.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
@@ -97,7 +98,7 @@ async function open({ scheme, width }: Look, name: string, query = ''): Promise<
   const answer = await page.goto(`${address}${query}`, { waitUntil: 'load' });
   expect(answer?.status()).toBe(200);
   await page.locator('#live:text-is("live")').waitFor();
-  await page.screenshot({ path: join(SCREENSHOTS, `${name}-${scheme}-${width}.png`), fullPage: true });
+  await screenshot(page, { path: join(SCREENSHOTS, `${name}-${scheme}-${width}.png`), fullPage: true });
   return { page, requested, messages };
 }
 
@@ -148,7 +149,7 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
 test('the screenshot in the README has the size of the page of a typical node', async () => {
   [readiness, overview] = [ready, typicalOverview];
   const { page } = await open({ scheme: 'light', width: 1100 }, 'typical');
-  const fresh = await page.screenshot({ fullPage: true });
+  const fresh = await screenshot(page, { fullPage: true });
   if (process.env['UPDATE_DOCS'] === '1') writeFileSync(README_SCREENSHOT, fresh);
   expect(readFileSync('README.md', 'utf8')).toContain(`](${README_SCREENSHOT})`);
   expect(sizeOfPng(readFileSync(README_SCREENSHOT)), 'run the test with UPDATE_DOCS=1 to update it').toEqual(

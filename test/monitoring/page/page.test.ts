@@ -75,6 +75,7 @@ const overview: Overview = {
         outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
         lastError: undefined,
       },
+      history: [],
     },
   ],
   recent: [resize],
@@ -86,6 +87,10 @@ async function page(parts: Partial<PageParts> = {}, query: Partial<PageQuery> = 
   const answer = (await NodePage.of(all)).answer({ pod: '', filter: '', ...query });
   return { ...answer, body: String(answer.body) };
 }
+
+/** Returns the content of a part of the page. */
+const sectionOf = (body: string, id: string): string | undefined =>
+  new RegExp(`<div id="${id}">(.*?)</div>\n`, 's').exec(body)?.[1];
 
 describe('the status page', () => {
   test('shows usage and limits of pods', async () => {
@@ -107,6 +112,20 @@ describe('the status page', () => {
     expect((await page({}, { pod: 'gone' })).body).toContain('the pod is not on this node, or no longer');
   });
 
+  test('shows the stored resizes of a pod that are not among the last ones of the node', async () => {
+    const stored = refused('MEMORY_NOT_RECLAIMABLE', '90Mi are in use');
+    const other = { ...refused('MEMORY_NOT_RECLAIMABLE', 'of another pod'), pod: { ...identity, sandboxId: 'other' } };
+    const pods = overview.pods.map((pod) => ({ ...pod, history: [stored] }));
+    const busy = { ...overview, pods, history: [other], recent: [{ ...resize, sandboxId: 'other' }] };
+    const { body } = await page({ overview: busy }, { pod: identity.sandboxId });
+    expect(sectionOf(body, 'history')).toContain('90Mi are in use');
+    expect(sectionOf(body, 'history')).not.toContain('of another pod');
+    expect(sectionOf(body, 'resizes')).toBe('<p>none among the last resizes of the node</p>');
+    const gone = await page({ overview: busy }, { pod: 'gone' });
+    expect(sectionOf(gone.body, 'history')).toBe('<p>none among the last resizes of the node</p>');
+    expect(sectionOf((await page({ overview: busy }, { pod: 'other' })).body, 'history')).toContain('of another pod');
+  });
+
   test('sorts the pods by pressure, and hides those that the filter excludes', async () => {
     const load = { cpuTime: undefined, cpuStalled: undefined };
     const podOf = (name: string, share: number, memoryStalled?: number): Overview['pods'][number] => ({
@@ -116,8 +135,10 @@ describe('the status page', () => {
         ...{ containers: [], volumes: [], lastError: undefined },
         outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
       },
+      history: [],
     });
     const unreadable = {
+      history: [],
       pod: { ...identity, name: 'gone' },
       view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' },
     };
@@ -165,7 +186,7 @@ describe('the status page', () => {
     const { body } = await page({
       readiness: { ready: false, checks: [{ name: 'journal', ready: false, says: 'resizes are rejected: EROFS' }] },
       overview: {
-        pods: [{ pod: identity, view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' } }],
+        pods: [{ pod: identity, view: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' }, history: [] }],
         recent: [{ ...resize, outcome: 'undone', message: 'EBUSY' }],
         history: [refused('MEMORY_NOT_RECLAIMABLE', '90Mi are in use')],
       },
@@ -193,6 +214,7 @@ describe('the status page', () => {
         {
           pod: { ...identity, namespace: markup, name: markup, sandboxId: markup },
           view: { reason: markup, message: markup },
+          history: [],
         },
         {
           pod: identity,
@@ -203,6 +225,7 @@ describe('the status page', () => {
             outcome: { desired: {}, allocated: {}, actuated: {}, volumeErrors: new Map() },
             lastError: { reason: markup, message: markup },
           },
+          history: [{ ...refused(markup, markup), changes: [{ value: markup, from: markup, to: markup }] }],
         },
       ],
       recent: [

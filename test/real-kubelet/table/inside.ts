@@ -61,10 +61,10 @@ async function runConfiguration(cluster: Cluster, configuration: Configuration, 
     await cluster.startKubelet(shim?.address ?? 'unix:///run/containerd/containerd.sock', kubelet);
     say(`${name}: kubelet is ready`);
     const folder = join('/run/gates', name.replaceAll(' ', '-'));
-    const stage = { side, api: cluster.api, pods, events, registry, shim, folder };
+    const stage = { side, api: cluster.api, kubelet: cluster.kubelet, pods, events, registry, shim, folder };
     observations[name] = await runRows(stage, name, rows);
     writeFileSync(join(out, 'observations.json'), JSON.stringify(observations));
-    if (!(await pods.until(() => pods.all.length === 0, 60_000 * slowness)))
+    if (!(await pods.until(() => pods.all.length === 0, 180_000 * slowness)))
       throw new Error('deleted pods still exist after a minute');
     say(`${name}: all pods are gone`);
   } finally {

@@ -1,6 +1,7 @@
 import type { KernelName } from '../../support/node/index.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import type { Amounts, Container, Pod, PodSpec, Reported, Resources } from './pod.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** The rows of the table: a pod, what happens to it, and what kubelet and the kernel have to report of it. */
 
@@ -35,7 +36,10 @@ export type Step =
   | { readonly kind: 'resizectl'; readonly changes: readonly string[] }
   /** Waits until a volume has this size. Only the shim resizes volumes: nothing happens without it. */
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
-  | { readonly kind: 'observe'; readonly label: string };
+  /** Waits until kubelet has measured the memory that the pod uses. */
+  | { readonly kind: 'measured' }
+  /** @param events reasons of events: whether the pod has them is a field each */
+  | { readonly kind: 'observe'; readonly label: string; readonly events?: readonly string[] };
 
 /** An intended difference of the shim. The row fails if either side has another value. */
 export interface WantedDifference {
@@ -100,7 +104,7 @@ export const resize = ({ containers, initContainers, pod }: Change): Step => ({
   },
 });
 
-export const observe = (label: string): Step => ({ kind: 'observe', label });
+export const observe = (label: string, ...events: readonly string[]): Step => ({ kind: 'observe', label, events });
 
 /** Requests a resize, waits until kubelet has completed it, and observes the pod. */
 export const resized = (label: string, change: Change): readonly Step[] => [resize(change), ...settled(label)];
@@ -109,6 +113,16 @@ export const resized = (label: string, change: Change): readonly Step[] => [resi
 export const settled = (label: string): readonly Step[] => [
   { kind: 'until', what: 'the resize is complete', holds: isResized },
   observe(label),
+];
+
+/**
+ * Lowers the memory of a container by a restart. If kubelet cannot read the memory usage of the pod then, for example because it has not
+ * measured it yet, it leaves the pod limit as it was: it has killed the container, and starts it with the new limit (kubelet
+ * pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, steps 8 and 9, and validateMemoryResizeAction).
+ */
+export const loweredByRestart = (label: string, change: Change): readonly Step[] => [
+  { kind: 'measured' },
+  ...resized(label, change),
 ];
 
 /** Requests a resize that the API server rejects, and observes the pod. */
@@ -171,5 +185,5 @@ const reports = (
 /** Parses the few forms of quantities that the rows use. */
 function thousandths(text = '0'): number {
   const [, digits, unit = ''] = /^(\d+)(m|Mi|Gi)?$/.exec(text) ?? [];
-  return Number(digits) * ({ m: 1, Mi: 1000 * 2 ** 20, Gi: 1000 * 2 ** 30 }[unit] ?? 1000);
+  return Number(digits) * ({ m: 1, Mi: 1000 * MiB, Gi: 1000 * 2 ** 30 }[unit] ?? 1000);
 }

@@ -6,7 +6,7 @@ import { execa } from 'execa';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
 import { type Api, ApiError } from '../api.ts';
-import { NODE, slowness } from '../cluster.ts';
+import { NODE, slowness, until } from '../cluster.ts';
 import { observePod, volumeSize } from './observe.ts';
 import { type Pod, manifestOf } from './pod.ts';
 import type { Registry } from './registry.ts';
@@ -21,15 +21,25 @@ export interface KubernetesEvent {
   readonly involvedObject: { readonly uid?: string };
   readonly reason: string;
 }
-/** Limit of one wait. kubelet retries a failed resize within 10 to 15 s. */
-const LIMIT_MS = 75_000 * slowness;
+/** Limit of one wait. kubelet retries a failed resize within 10 to 15 s, and a busy machine takes a minute to start a pod. */
+const LIMIT_MS = 240_000 * slowness;
 /** The socket of the shim's resize API. */
 export const RESIZE_SOCKET = '/run/cri-resize-shim/resize.sock';
+
+/** The part of kubelet's statistics that is used here. */
+interface StatsSummary {
+  readonly pods: readonly {
+    readonly podRef: { readonly name: string };
+    readonly memory?: { readonly usageBytes?: number };
+  }[];
+}
 
 /** What the rows of a configuration share. */
 export interface Stage {
   readonly side: Side;
   readonly api: Api;
+  /** kubelet's own server. */
+  readonly kubelet: Api;
   readonly pods: ApiWatch<Pod>;
   readonly events: ApiWatch<KubernetesEvent>;
   readonly registry: Registry;
@@ -107,9 +117,17 @@ class RowRun {
       case 'volume':
         await this.#volume(step.name, step.mebibytes * MiB);
         break;
+      case 'measured':
+        await until(() => this.#isMeasured(), `kubelet to measure the pod ${this.name}`, LIMIT_MS / 1000 / slowness);
+        break;
       case 'observe':
-        this.#observe(step.label);
+        this.#observe(step);
     }
+  }
+
+  async #isMeasured(): Promise<boolean> {
+    const { pods } = await this.stage.kubelet.get<StatsSummary>('/stats/summary');
+    return pods.some(({ podRef, memory }) => podRef.name === this.name && memory?.usageBytes !== undefined);
   }
 
   async #until({ what, holds }: Extract<Step, { kind: 'until' }>): Promise<void> {
@@ -119,11 +137,7 @@ class RowRun {
   }
 
   async #event(reason: string): Promise<void> {
-    const { events } = this.stage;
-    const { uid } = this.#pod().metadata;
-    const isThere = (): boolean =>
-      events.all.some((event) => event.reason === reason && event.involvedObject.uid === uid);
-    if (!(await events.until(isThere, LIMIT_MS)))
+    if (!(await this.stage.events.until(() => this.#hasEvent(reason), LIMIT_MS)))
       this.#missed = `timed out after ${LIMIT_MS / 1000} s: event ${reason}`;
   }
 
@@ -171,11 +185,17 @@ class RowRun {
     }
   }
 
-  #observe(label: string): void {
+  #hasEvent(reason: string): boolean {
+    const { uid } = this.#pod().metadata;
+    return this.stage.events.all.some((event) => event.reason === reason && event.involvedObject.uid === uid);
+  }
+
+  #observe({ label, events = [] }: Extract<Step, { kind: 'observe' }>): void {
     const fields = {
       ...(this.#answer !== '' && { answer: this.#answer.replaceAll(this.name, '(name)') }),
       reached: this.#missed === '' ? 'yes' : this.#missed,
       ...observePod(this.#pod()),
+      ...Object.fromEntries(events.map((reason) => [`event ${reason}`, this.#hasEvent(reason) ? 'yes' : 'no'])),
     };
     for (const [field, value] of Object.entries(fields)) this.#fields[`${label}: ${field}`] = value;
     this.#answer = '';

@@ -29,7 +29,10 @@ export async function runSides(run: VpaRun): Promise<Results> {
   return { direct, shim };
 }
 
-/** Returns an outcome for each interval. Each scenario through the shim is a test. A scenario without a result has failed on either side. */
+/**
+ * Returns an outcome for each interval. Each scenario through the shim is a test. A scenario without a result has
+ * failed on either side.
+ */
 export function outcomesOf(results: Results, { only, intervals }: Pick<VpaRun, 'only' | 'intervals'>): Outcome[] {
   return intervals.map((interval) => {
     const found = (side: Side, name: string): ScenarioResult | undefined =>

@@ -13,6 +13,12 @@ const entry = (memory: number, milliCpu: number): PodEntry => {
   };
 };
 
+test('less requested by one pod of several frees requests', () => {
+  const of = (b: PodEntry): Map<string, PodEntry> => new Map(Object.entries({ a: entry(1, 1), b, c: entry(1, 1) }));
+  expect(areRequestsFreed(of(entry(100, 200)), of(entry(99, 200)))).toBe(true);
+  expect(areRequestsFreed(of(entry(100, 200)), of(entry(100, 200)))).toBe(false);
+});
+
 test.each<[string, Readonly<Record<string, PodEntry>>, boolean]>([
   ['the same', { a: entry(100, 200) }, false],
   ['one pod more', { a: entry(100, 200), b: entry(1, 1) }, false],

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
-import { type Bytes, MiB, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import {
   assertNoRestart,
@@ -22,6 +22,7 @@ import type {
   RestartPolicy,
 } from '../../../src/sandbox/index.ts';
 import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 /**
  * What kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS classes, resize policies,
@@ -109,7 +110,6 @@ const amounts = ({ memory, milliCpu }: Values): Amounts => ({
   ...(memory && { memory: mi(memory) }),
   ...(milliCpu && { milliCpu }),
 });
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cpuMax = (milli: number | null | undefined) => ({
   quota: milli === undefined || milli === null ? ('max' as const) : microseconds(milli * 100),
   period: PERIOD,

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Bytes, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { EntryLimits } from '../../../src/kubelet/checkpoint.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import { assertNoRestart } from '../../../src/resize/admission/kubelet-containers.ts';
@@ -11,10 +11,10 @@ import { decode, encode } from '../../../src/runtime/index.ts';
 import { type Limits, type SpecContainer, readDeclaredPod } from '../../../src/sandbox/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 /** Containers that only kubelet can resize: ResizePod rejects the change of what kubelet owns, and of nothing else. */
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;

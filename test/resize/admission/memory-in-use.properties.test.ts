@@ -94,7 +94,7 @@ describe('unreclaimable memory', () => {
         }
         expectWithin(states, 'derived');
       }),
-      cases(20_000),
+      cases(5000),
     );
   });
 
@@ -109,7 +109,7 @@ describe('unreclaimable memory', () => {
             expect.fail(`${change.id}: ${now} to ${change.memory} with ${found.containers.get(change.id)} in use`);
         }
       }),
-      cases(10_000),
+      cases(2500),
     );
   });
 });

@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Bytes, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { milliCpuToShares } from '../../../src/kubelet/index.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
@@ -9,10 +9,10 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import type { PodSpec } from '../../../src/sandbox/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 /** The requests of a pod against what the node has for it: the shim's own CPUs do not count, and limits do not either. */
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cpus = (count: number) => ({ quota: microseconds(count * 100_000), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;
@@ -131,6 +131,16 @@ describe('A5: what the node can never fit', () => {
 });
 
 describe('A5: what does not fit next to the other pods', () => {
+  // kubelet creates the cgroup of a pod before its sandbox.
+  beforeEach(() => runtime.writeCgroup('/kubepods/burstable/poduid-2', { 'memory.max': 'max' }));
+
+  test('an evicted pod, whose entry kubelet keeps, requests nothing', async () => {
+    runtime.allocated.set('uid-3', entry({ app: { memory: mi(900) } }));
+    await request({ memory: 400 });
+    runtime.writeCgroup('/kubepods/poduid-3', { 'memory.max': 'max' });
+    await expect(request({ memory: 401 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
+  });
+
   test('A5: is deferred, with what is free', async () => {
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(300), milliCpu: 1000 }, proxy: { memory: mi(100) } }));
     await expect(request({ memory: 601 })).rejects.toMatchObject({

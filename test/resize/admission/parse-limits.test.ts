@@ -9,6 +9,7 @@ import {
 import type { ShimError } from '../../../src/core/errors/index.ts';
 import { fieldsSet, touchesLimits, parseLimits } from '../../../src/resize/admission/parse-limits.ts';
 import { microseconds } from '../../../src/core/quantities/index.ts';
+import { criMi } from '../../support/quantities/mebibytes.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };
 
@@ -35,7 +36,7 @@ describe('parseLimits', () => {
     ['a quota of -1', { cpu_quota: -1n }, { cpu: { quota: 'max', period: 100_000 } }],
     [
       'memory.max in unified before memory_limit_in_bytes',
-      { memory_limit_in_bytes: 1_048_576n, unified: { 'memory.max': '2097152' } },
+      { memory_limit_in_bytes: criMi(1), unified: { 'memory.max': '2097152' } },
       { memory: 2_097_152 },
     ],
     ['memory.max in unified with blanks and a newline', { unified: { 'memory.max': ' max\n' } }, { memory: 'max' }],

@@ -5,8 +5,8 @@ import { assertQosClassStays, computeQosClass } from '../../../src/resize/admiss
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 import type { Amounts, DeclaredContainer, DeclaredPod, PodState, QosClass } from '../../../src/sandbox/index.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): Bytes => bytes(count * 1024 * 1024);
 const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });
 const amounts = (memory: number, milliCpu: number): Amounts => ({
   ...(memory > 0 && { memory: mi(memory) }),
@@ -82,8 +82,17 @@ const desired = (containers: Readonly<Record<string, Wanted>>, more: Partial<Des
 
 const check = (now: PodState, wanted: DesiredPod) => () => assertQosClassStays(pod, now, wanted);
 
+/** Pod-level values of a Guaranteed pod. */
+const whole = { limits: amounts(400, 1000), requests: amounts(400, 1000) };
+const RULES: Readonly<Record<QosClass, string>> = {
+  Guaranteed: 'each container keeps limits of CPU and memory that are equal to its requests',
+  Burstable: 'its containers keep a request or a limit, and not all limits may be equal to their requests',
+  BestEffort: 'its containers get no requests and no limits',
+};
 const equal: Values = { limits: amounts(100, 500), requests: amounts(100, 500), shares: 500 };
 const half: Values = { limits: amounts(100, 500), requests: amounts(50, 250), shares: 250 };
+/** The runtime has 2 shares for each request of up to 2 thousandths. */
+const tiny: Values = { limits: amounts(100, 1), requests: amounts(100, 1), shares: 1 };
 const nothing: Values = { limits: {}, requests: {}, shares: 0 };
 
 test.each<[string, readonly [Amounts, Amounts][], QosClass]>([
@@ -109,6 +118,7 @@ describe('a resize', () => {
   test.each<[QosClass, QosClass, string, readonly Values[], DesiredPod]>([
     ['Guaranteed', 'Burstable', 'a limit alone', [equal], desired({ c0: { limits: { memory: mi(200) } } })],
     ['Guaranteed', 'Burstable', 'a request alone', [equal], desired({ c0: { cpuRequest: 400 } })],
+    ['Guaranteed', 'Burstable', 'the least request', [equal], desired({ c0: { cpuRequest: 1 } })],
     ['Guaranteed', 'Burstable', 'a limit removed', [equal, equal], desired({ c1: { limits: { memory: 'max' } } })],
     [
       'Burstable',
@@ -157,7 +167,19 @@ describe('a resize', () => {
       [equal],
       desired({ c0: { limits: { memory: mi(100) }, cpuRequest: 500 } }),
     ],
+    [
+      'a limit of another container next to one with the least request',
+      'Guaranteed',
+      [{ limits: amounts(100, 500), requests: amounts(100, 500), shares: 500 }, tiny],
+      desired({ c0: { limits: { memory: mi(200) }, memoryRequest: 200 } }),
+    ],
     ['a limit of a Burstable pod', 'Burstable', [half], desired({ c0: { limits: { memory: mi(200) } } })],
+    [
+      'the minimum of shares for a container without a request',
+      'BestEffort',
+      [nothing],
+      desired({ c0: { cpuRequest: 0 } }),
+    ],
     ['no limit for a container without one', 'BestEffort', [nothing], desired({ c0: { limits: { memory: 'max' } } })],
     [
       'a limit, where the memory request is not known',
@@ -218,6 +240,46 @@ describe('a resize', () => {
     expect(check(now, desired({}, { pod: { memory: mi(500) } }))).toThrow(/Guaranteed to Burstable/);
     const both = desired({}, { pod: { memory: mi(500) }, memoryRequests: { pod: mi(500), containers: {} } });
     expect(check(now, both)).not.toThrow();
+  });
+
+  test.each<[string, Partial<DeclaredPod>, Parameters<typeof desired>[1], QosClass, QosClass]>([
+    ['a CPU limit removed', whole, { pod: { cpu: { ...cpu(0), quota: 'max' } } }, 'Guaranteed', 'Burstable'],
+    ['a CPU request', whole, { pod: { shares: milliCpuToShares(900) } }, 'Guaranteed', 'Burstable'],
+    ['a memory request', whole, { memoryRequests: { pod: mi(300), containers: {} } }, 'Guaranteed', 'Burstable'],
+    [
+      'requests raised to the limits',
+      { limits: whole.limits, requests: amounts(400, 500) },
+      { pod: { shares: milliCpuToShares(1000) } },
+      'Burstable',
+      'Guaranteed',
+    ],
+    ['the only limit removed', { limits: amounts(400, 0) }, { pod: { memory: 'max' } }, 'Burstable', 'BestEffort'],
+    [
+      'a CPU limit next to one of memory alone',
+      { limits: amounts(400, 0), requests: amounts(400, 1000) },
+      { pod: { cpu: cpu(1000) } },
+      'Burstable',
+      'Guaranteed',
+    ],
+  ])('of the pod-level values by %s is rejected', (_, level, more, from, to) => {
+    const check = () => assertQosClassStays(pod, state(from, [half], level), desired({}, more));
+    expect(check).toThrow(`the resize would change the QoS class from ${from} to ${to}: ${RULES[from]}`);
+  });
+
+  test('of a container leaves the class to pod-level values of one resource alone', () => {
+    const now = state('Burstable', [half], { requests: amounts(0, 500) });
+    expect(check(now, desired({ c0: { cpuRequest: 500, memoryRequest: 100 } }))).not.toThrow();
+    expect(
+      check(
+        state('Burstable', [half], { limits: amounts(300, 0) }),
+        desired({ c0: { cpuRequest: 500, memoryRequest: 100 } }),
+      ),
+    ).not.toThrow();
+  });
+
+  test('of a Burstable pod does not count requests that nothing tells as equal to the limits', () => {
+    const now = state('Burstable', [{ limits: amounts(100, 500), shares: 500 }]);
+    expect(check(now, desired({ c0: { limits: { memory: mi(200) } } }))).not.toThrow();
   });
 
   test('an unknown class changes nothing', () => {

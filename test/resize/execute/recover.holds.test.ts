@@ -1,16 +1,17 @@
-import { readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
-import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;
@@ -92,7 +93,8 @@ async function heldContainer(): Promise<void> {
   runtime.allocated.set('uid-1', limits(64));
   runtime.actuated.set('uid-1', limits(192));
   for (const cgroup of [CGROUP, '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.current', String(120 * MiB));
-  runtime.context.decreaseReclaimer.check();
+  // kubelet is about to compare.
+  void runtime.context.decreaseReclaimer.comparable('uid-1', 'cadvisor');
   for (const cgroup of [CGROUP, '/kubepods/pod1']) {
     const file = join(runtime.cgroupRoot, cgroup, 'memory.high');
     await eventually(() => readFileSync(file, 'utf8') !== 'max\n');
@@ -130,5 +132,44 @@ describe('a hold and a request for the pod', () => {
     expect(found).toEqual(['max', 'max']);
     await runtime.context.decreaseReclaimer.close();
     expect([high(), runtime.read('memory.high')]).toEqual(['max', 'max']);
+  });
+
+  test('the decrease is deferred with the error of the update when it fails for the second time', async () => {
+    await heldContainer();
+    const { decreaseReclaimer } = runtime.context;
+    const inUse = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache is in use');
+    const fails = (memory: number): Promise<unknown> => {
+      const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) });
+      return expect(updateContainer(runtime.context, request, () => Promise.reject(inUse))).rejects.toThrow(inUse);
+    };
+    const heldAgain = (times: number): Promise<void> =>
+      eventually(() => runtime.counted.snapshot().foresight['held'] === times);
+    // Another program's update is not kubelet's.
+    await fails(100);
+    await heldAgain(2);
+    await fails(64);
+    await heldAgain(3);
+    expect(decreaseReclaimer.reportOf('uid-1')).toMatchObject({ state: 'InProgress' });
+    await fails(64);
+    await eventually(() => decreaseReclaimer.reportOf('uid-1')?.state === 'Deferred');
+    expect(decreaseReclaimer.reportOf('uid-1')).toMatchObject({ reason: 'VOLUME_IN_USE', message: inUse.message });
+    await decreaseReclaimer.close();
+  });
+
+  test('memory.high that cannot be restored when the hold ends is restored by a recovery, which is asked for', async () => {
+    await heldContainer();
+    let asked = 0;
+    runtime.context.journal.onUnfinished(() => (asked += 1));
+    const file = join(runtime.cgroupRoot, CGROUP, 'memory.high');
+    const lowered = high();
+    rmSync(file);
+    mkdirSync(file);
+    await runtime.context.decreaseReclaimer.release('uid-1');
+    expect(asked).toBe(1);
+    rmSync(file, { recursive: true });
+    runtime.writeFile(CGROUP, 'memory.high', lowered);
+    runtime.actuated.set('uid-1', runtime.allocated.get('uid-1')!);
+    expect(await recover(runtime.context)).toBe(true);
+    expect([high(), records()]).toEqual(['max', []]);
   });
 });

@@ -5,8 +5,8 @@ import { recover } from '../../../src/resize/execute/recover.ts';
 import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PreviousHigh } from '../../../src/resize/journal/record.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
 
 let runtime: FakeRuntime;

@@ -3,13 +3,13 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover, recoverPod } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 /** Reads of the kernel or the runtime that fail during a recovery: it stops in a safe state, and the next one continues. */
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const BEFORE = [300, 100, 200];
 
 const raise: readonly Step[] = [

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, microseconds } from '../../../src/core/quantities/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
-import { type FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import {
   CONTAINER_SCOPE,
   POD_SLICE,
@@ -60,6 +60,24 @@ test('recovery leaves a quota that is neither the old nor the new one, rounded o
   setQuota(runtime, POD_SLICE, 36_000);
   await recover(runtime.context);
   expect(quotaIn(runtime, POD_SLICE)).toBe('36000');
+});
+
+test('recovery leaves a quota of a container that is neither, although the runtime has stored the new one', async () => {
+  runtime.describeContainer(
+    containerId(0),
+    {
+      metadata: { name: 'c0' },
+      state: 1,
+      resources: { linux: { cpu_quota: 34_560n, cpu_period: 100_000n } },
+    },
+    100,
+  );
+  await interrupt([roundedStep, memoryStep]);
+  setQuota(runtime, CONTAINER_SCOPE, 36_000);
+  await recover(runtime.context);
+  expect(quotaIn(runtime, CONTAINER_SCOPE)).toBe('36000');
+  expect(runtime.calls).not.toContain('UpdateContainerResources');
+  expect(runtime.warnings.at(-1)).toMatchObject({ outcome: 'undone' });
 });
 
 test('recovery distinguishes the new quota from an old quota that rounds to it', async () => {

@@ -4,18 +4,18 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, MiB, bytes, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
-import { describePod } from '../../../src/resize/report/describe-pod.ts';
+import { readPodView } from '../../../src/resize/report/read-pod-view.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import type { RequestedVolume } from '../../../src/resize/journal/volume-record.ts';
 import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
 import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 let runtime: FakeRuntime;
@@ -219,7 +219,7 @@ describe('a resize whose rollback fails', () => {
   test('marks its pod, stays in the journal and is reported as a rollback failure', async () => {
     await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
     expect(journal()).toHaveLength(1);
-    const { lastError } = await describePod(runtime.context, SANDBOX);
+    const { lastError } = await readPodView(runtime.context, SANDBOX);
     expect(lastError).toMatchObject({ reason: 'UNDO_FAILED', message: expect.stringContaining('refused') as string });
     // The container keeps its new limit, so the pod keeps its own.
     expect(found()).toEqual([400, 150, 200]);

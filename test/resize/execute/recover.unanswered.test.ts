@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { steadyNow } from '../../../src/core/concurrency/index.ts';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
@@ -9,7 +11,8 @@ import { decode, encode, runtimePath } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ContainerUpdates } from '../../support/resize/container-updates.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
-import { desired, mi } from '../../support/resize/resized-pod.ts';
+import { desired } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 /**
  * Updates that the runtime has not answered may still arrive: a containerd that is killed leaves the runc that it has started, and one
@@ -184,6 +187,15 @@ describe('an update without an answer', () => {
   });
 });
 
+test('a ResizePod without an answer says that something of it is left to roll back', async () => {
+  const left: string[] = [];
+  const onLeftUnfinished = (): void => void left.push('unfinished');
+  const options = { dryRun: false, deadline: Infinity, onLeftUnfinished };
+  goesAtUpdate(220);
+  await expect(resizePod(runtime.context, SANDBOX, desired({ c0: { memory: mi(220) } }), options)).rejects.toThrow();
+  expect(left).toEqual(['unfinished']);
+});
+
 test('an update without an answer has room after one that the journal does not need, and is rolled back then', async () => {
   runtime.writeFile('/kubepods/pod1', 'memory.max', String(450 * MiB));
   goesAtUpdate(220);
@@ -206,10 +218,10 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
     // containerd locks the status of a container during an update.
     return isHanging ? new Promise(() => undefined) : before(request);
   });
-  const deadline = performance.now() + 100;
+  // The call has to be sent before its deadline.
   const call = (): Promise<unknown> =>
     new ContainerUpdates(runtime).update(mi(220), () =>
-      runtime.backend.call(runtimePath(UPDATE), runtimeRequest(220), { deadline }),
+      runtime.backend.call(runtimePath(UPDATE), runtimeRequest(220), { deadline: performance.now() + 100 }),
     );
   await expect(call()).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
   isDescribed = false;
@@ -223,6 +235,43 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
   hangs = undefined;
   expect(await recover(runtime.context)).toBe(true);
   expect(found()).toEqual([350, 100, 250]);
+});
+
+test('a runtime that takes longer for an answer than the first recovery waits is waited for longer by the next one', async () => {
+  goesAtUpdate(220);
+  await expect(update(220)).rejects.toThrow('the connection has ended');
+  refusal = undefined;
+  runtime.wrapResponder(UPDATE, async (request, before) => {
+    const answer = await before(request);
+    await delay(1800);
+    return answer;
+  });
+  expect(await recover(runtime.context)).toBe(false);
+  expect(found()).toEqual([420, 100, 200]);
+  expect(await recover(runtime.context)).toBe(true);
+  expect(found()).toEqual([300, 100, 200]);
+  expect(journal()).toEqual([]);
+});
+
+test('a request waits for a runtime that does not answer until its deadline, and lets no recovery wait longer', async () => {
+  goesAtUpdate(220);
+  await expect(update(220)).rejects.toThrow('the connection has ended');
+  refusal = undefined;
+  hangs = containerId(0);
+  const { unanswered } = runtime.context.journal;
+  for (const ms of [100, 200]) {
+    const begun = performance.now();
+    const resized = resizePod(runtime.context, SANDBOX, desired({ c1: { memory: mi(210) } }), {
+      dryRun: false,
+      deadline: steadyNow() + ms,
+    });
+    await expect(resized).rejects.toThrow('could not be rolled back');
+    expect(performance.now() - begun).toBeLessThan(1500);
+  }
+  expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
+  refusal = noAnswer;
+  expect(await recover(runtime.context)).toBe(false);
+  expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
 });
 
 const runtimeRequest = (mebibytes: number): Buffer =>

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
@@ -35,3 +35,112 @@ test.each(['before', 'after'])(
     await runtime.close();
   },
 );
+
+test('the cgroup that a container of an ended sandbox has left defers no decrease of the container that replaced it', async () => {
+  const runtime = await FakeRuntime.start();
+  runtime.makePod(String(200 * MiB), [200 * MiB]);
+  const { registry, decreaseReclaimer } = runtime.context;
+  const found = (await registry.pod(SANDBOX))!;
+  registry.learnPod({ ...found, metadata: { ...found.metadata, attempt: 1 } });
+  registry.learnPod({ ...found, sandboxId: 'ended', metadata: { ...found.metadata, attempt: 0 } });
+  registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  const left = 'e'.repeat(64);
+  registry.learnContainer({ containerId: left, sandboxId: 'ended', name: 'c0' });
+  runtime.writeCgroup(`/kubepods/pod1/${left}`, {
+    'memory.max': String(200 * MiB),
+    'cpu.max': '10000 100000',
+    'memory.current': String(150 * MiB),
+    'memory.stat': `anon 0\nshmem ${150 * MiB}\nunevictable 0\nfile ${150 * MiB}`,
+    'cgroup.events': 'populated 0\nfrozen 0',
+  });
+  const entry = (limit: number) => ({
+    containers: new Map([['c0', { memory: bytes(limit * MiB) }]]),
+    pod: undefined,
+    isComplete: true,
+  });
+  runtime.allocated.set(found.metadata.uid, entry(50));
+  runtime.actuated.set(found.metadata.uid, entry(200));
+  await decreaseReclaimer.comparable(found.metadata.uid, 'runtime');
+  expect(decreaseReclaimer.reportOf(found.metadata.uid)).toBeUndefined();
+  // The decrease of the container that runs is known: kubelet has not applied it.
+  expect(runtime.calls).toContain('ListContainers');
+  await decreaseReclaimer.close();
+  await runtime.close();
+});
+
+describe('a decrease that kubelet does not compare in place', () => {
+  const POD = '/kubepods/pod1';
+  let runtime: FakeRuntime;
+  let uid: string;
+  const told: string[] = [];
+  beforeEach(async () => {
+    runtime = await FakeRuntime.start();
+    runtime.makePod(text(300), [200 * MiB, 100 * MiB]);
+    const { registry, decreaseReclaimer } = runtime.context;
+    const pod = (await registry.pod(SANDBOX))!;
+    ({ uid } = pod.metadata);
+    registry.learnPod(pod);
+    for (const index of [0, 1])
+      registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+    told.length = 0;
+    decreaseReclaimer.watch((_uid, { message }) => told.push(message));
+  });
+  afterEach(async () => {
+    await runtime.context.decreaseReclaimer.close();
+    await runtime.close();
+  });
+
+  const text = (mebibytes: number): string => String(mebibytes * MiB);
+  const use = (cgroup: string, anon: number, file: number): void => {
+    runtime.writeFile(cgroup, 'memory.current', text(anon + file));
+    runtime.writeFile(
+      cgroup,
+      'memory.stat',
+      `anon ${text(anon)}\nshmem 0\nunevictable 0\nfile ${text(file)}\nactive_anon ${text(anon)}\ninactive_anon 0`,
+    );
+  };
+  const admit = async (): Promise<void> => {
+    const entry = (limit: number) => ({
+      containers: new Map([
+        ['c0', { memory: bytes(limit * MiB) }],
+        ['c1', { memory: bytes(100 * MiB) }],
+      ]),
+      pod: undefined,
+      isComplete: true,
+    });
+    runtime.actuated.set(uid, entry(200));
+    runtime.allocated.set(uid, entry(50));
+    runtime.context.decreaseReclaimer.check();
+    await expect.poll(() => runtime.calls).toContain('ListContainers');
+    // The reads of the cgroups follow that call.
+    for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+  };
+
+  test('of a container that is killed for it: only that of the pod is held, and is compared once the pod is measured', async () => {
+    use(`${POD}/${containerId(0)}`, 150, 0);
+    use(POD, 170, 10);
+    await admit();
+    expect([told, runtime.read(`${containerId(0)}/memory.high`), runtime.read('memory.high')]).toEqual([
+      [],
+      'max',
+      'max',
+    ]);
+    runtime.removeCgroup(`${POD}/${containerId(0)}`);
+    use(POD, 20, 10);
+    let isThrough = false;
+    const waiting = runtime.context.decreaseReclaimer.comparable(uid, 'cadvisor')?.then(() => (isThrough = true));
+    await expect.poll(() => runtime.read('memory.high')).not.toBe('max');
+    expect([isThrough, told]).toEqual([false, []]);
+    // As cAdvisor does.
+    await expect.poll(() => [runtime.read('cgroup.procs'), isThrough], { timeout: 10_000 }).toEqual(['', true]);
+    await waiting;
+  });
+
+  test('of a container that does not run: neither held nor reported', async () => {
+    runtime.removeCgroup(`${POD}/${containerId(0)}`);
+    use(POD, 60, 120);
+    await admit();
+    expect([told, runtime.read('memory.high')]).toEqual([[], 'max']);
+    expect(runtime.context.decreaseReclaimer.reportOf(uid)).toBeUndefined();
+  });
+});

@@ -66,7 +66,8 @@ async function reportOf(request: { readonly before?: number; readonly after?: nu
   const { decreaseReclaimer } = runtime.context;
   runtime.actuated.set(uid, entry(200, request.before));
   runtime.allocated.set(uid, entry(80, request.after));
-  decreaseReclaimer.check();
+  // kubelet is about to compare.
+  void decreaseReclaimer.comparable(uid, 'cadvisor');
   return await expect
     .poll(() => decreaseReclaimer.reportOf(uid), { timeout: 10_000 })
     .toBeDefined()

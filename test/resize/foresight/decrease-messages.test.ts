@@ -33,7 +33,8 @@ const blocked = (to: number, current: number, unreclaimable: number): Blocked =>
 
 const timeout = new ShimError(Code.DEADLINE_EXCEEDED, Reason.RECLAIM_TIMEOUT, 'out of time');
 const messages = [
-  ...[stuckMessage, stalledMessage, climbedMessage, lostMessage, expiredMessage],
+  ...[stuckMessage, stalledMessage, climbedMessage, lostMessage],
+  (each: Blocked) => expiredMessage(each, 60_000),
   (each: Blocked) => failedMessage(each, timeout),
 ];
 
@@ -57,4 +58,8 @@ test('each message has the limit', () => {
     expect(message(blocked(64 * MiB, 100 * MiB, MiB))).toMatch(
       /^container a: kubelet is to lower memory.max from 201326592 to 67108864, but /,
     );
+});
+
+test('the message of a hold that the end of the help has cut short has its time', () => {
+  expect(expiredMessage(blocked(64 * MiB, 60 * MiB, MiB), 7000)).toContain('while usage was held below it for 7 s: ');
 });

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { CLOSE_MS } from '../../../src/resize/foresight/decrease-reclaimer.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
 const MINUTE = 60_000;
@@ -8,7 +9,11 @@ let node: FakeKubeletNode;
 beforeEach(() => {
   node = new FakeKubeletNode();
 });
-afterEach(() => node.reclaimer.close());
+afterEach(async () => {
+  const closed = node.reclaimer.close();
+  await node.pass(CLOSE_MS);
+  await closed;
+});
 
 const events = () => node.counters.snapshot().foresight;
 const asked = (uid = 'a'): number => (node.cgroups.get(uid)?.asked ?? []).reduce((sum, amount) => sum + amount, 0);
@@ -160,6 +165,18 @@ describe('a decrease without anything to reclaim', () => {
     expect(events()).toEqual({ stuck: 1, held: 1, deferred: 1 });
   });
 
+  test('is reported at once to a listener that is added later, as when the shim starts', async () => {
+    node.pod('a', { limit: 192, anon: 100, cache: 20 });
+    node.pod('b', { limit: 192, anon: 20, cache: 100 });
+    for (const uid of ['a', 'b']) node.admit(uid, 64);
+    await node.pass(1000);
+    const told: unknown[] = [];
+    node.reclaimer.watch((uid, { reason }) => told.push([uid, reason]));
+    expect(told).toEqual([['a', 'MEMORY_NOT_RECLAIMABLE']]);
+    await node.pass(30_000);
+    expect([told.length, node.deferred.length]).toEqual([1, 1]);
+  });
+
   test('is reported again after five minutes, with the figures from then, and a later decrease of the pod at once', async () => {
     const memory = node.pod('a', { limit: 192, anon: 63, cache: 37 });
     const told = (): (string | undefined)[] =>
@@ -214,6 +231,82 @@ describe('a decrease without anything to reclaim', () => {
   });
 });
 
+describe('a decrease that kubelet has not compared yet', () => {
+  test('is neither held nor reported, however long kubelet leaves it', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 120 });
+    const stuck = node.pod('b', { limit: 192, anon: 150, cache: 20 });
+    for (const uid of ['a', 'b']) node.admitUncompared(uid, { [uid]: 64 });
+    await node.pass(11 * MINUTE);
+    expect([memory.highs, stuck.highs, node.deferred, events()]).toEqual([[], [], [], {}]);
+    expect(['a', 'b'].map((uid) => node.reclaimer.reportOf(uid))).toEqual([undefined, undefined]);
+    expect(node.clock.next).toBeUndefined();
+    for (const uid of ['a', 'b']) void node.reclaimer.comparable(uid, 'cadvisor');
+    await node.pass(2000);
+    expect(memory.current).toBe(56 * MiB);
+    expect(node.deferred).toMatchObject([['b', { reason: 'MEMORY_NOT_RECLAIMABLE' }]]);
+    // The ten minutes begin when kubelet compares.
+    await node.pass(9 * MINUTE);
+    expect(events().given_up).toBeUndefined();
+  });
+
+  test('is held where it is the limit of the pod itself: kubelet applies that without a comparison', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.podLevelPending.add('a');
+    node.admitUncompared('a', { a: 64 });
+    await node.pass(5000);
+    expect(memory.current).toBe(56 * MiB);
+  });
+
+  test.each([
+    ['above', 80],
+    ['below', 40],
+  ])(
+    'of a container that is killed for it: with the usage of its pod %s the limit then, that of the pod is held until cAdvisor has measured it',
+    async (_which, cache) => {
+      node.podLevel.add('pod');
+      node.pod('a', { limit: 192, anon: 150, cache: 20 });
+      const pod = node.pod('pod', { limit: 256, anon: 150, cache: 80 });
+      node.admitUncompared('x', { a: 64, pod: 128 });
+      await node.pass(1500);
+      expect([node.deferred, node.cgroups.get('a')!.highs]).toEqual([[], []]);
+      node.limits.set('a', 64);
+      pod.anon = 60 * MiB;
+      pod.cache = cache * MiB;
+      let isThrough = false;
+      void node.reclaimer.comparable('x', 'cadvisor')?.then(() => (isThrough = true));
+      await node.pass(5000);
+      expect([isThrough, node.watched, pod.current < 128 * MiB]).toEqual([false, ['pod'], true]);
+      node.measure('pod');
+      await node.pass(250);
+      expect([isThrough, node.deferred]).toEqual([true, []]);
+    },
+  );
+
+  test('of a container that is killed for it: that of the pod is compared at once if it was never above its own limit', async () => {
+    node.podLevel.add('pod');
+    node.pod('a', { limit: 192, anon: 100, cache: 0 });
+    const pod = node.pod('pod', { limit: 256, anon: 100, cache: 20 });
+    node.admitUncompared('x', { a: 64, pod: 128 });
+    await node.pass(1500);
+    node.limits.set('a', 64);
+    pod.anon = 0;
+    let isThrough = false;
+    void node.reclaimer.comparable('x', 'cadvisor')?.then(() => (isThrough = true));
+    await node.settle();
+    expect([isThrough, pod.highs]).toEqual([true, []]);
+  });
+
+  test('that was never held does not count as applied after reclaim', async () => {
+    node.pod('a', { limit: 192, anon: 150, cache: 20 });
+    node.admit('a', 64);
+    await node.pass(1000);
+    node.limits.set('a', 64);
+    node.writeEntry('a');
+    await node.pass(1000);
+    expect(events()).toEqual({ stuck: 1, deferred: 1 });
+  });
+});
+
 describe('decreases of several pods', () => {
   test('reclaim in two writes at a time, and are all held', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `pod-${index}`);
@@ -264,9 +357,42 @@ describe('decreases of several pods', () => {
     node.reclaimer.check();
     await node.settle();
     expect(node.reads).toEqual(['b']);
+    node.lists = 0;
     node.reclaimer.podAdded('c');
     await node.settle();
     expect(node.reads).toEqual(['b', 'c']);
+    // A start adds all pods, and a list for each of them would take the square of their number.
+    expect(node.lists).toBe(0);
+  });
+
+  test('closed while the disk hangs: ends after a second, for all pods together', async () => {
+    const memories = ['a', 'b', 'c'].map((uid) => {
+      const memory = node.pod(uid, { limit: 192, anon: 20, cache: 100 });
+      node.admit(uid, 64);
+      return memory;
+    });
+    await node.pass(5000);
+    expect(memories.every(({ high }) => high !== 'max')).toBe(true);
+    node.beforeEnd = new Promise(() => undefined);
+    let isClosed = false;
+    const closed = node.reclaimer.close().then(() => (isClosed = true));
+    await node.pass(CLOSE_MS - 1);
+    // memory.high needs no disk.
+    expect([isClosed, ...memories.map(({ high }) => high)]).toEqual([false, 'max', 'max', 'max']);
+    await node.pass(1);
+    await closed;
+    // The next start reads it again.
+    expect([...node.journal.keys()]).toEqual(['a', 'b', 'c']);
+  });
+
+  test('closed while the disk hangs before a hold has begun: ends after a second, too', async () => {
+    node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.beforeJournal = new Promise(() => undefined);
+    node.admit('a', 64);
+    await node.pass(1000);
+    const closed = node.reclaimer.close();
+    await node.pass(CLOSE_MS);
+    await closed;
   });
 
   test('a closed reclaimer does nothing more', async () => {

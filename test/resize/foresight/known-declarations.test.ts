@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readPod } from '../../../src/sandbox/index.ts';
 import { KnownDeclarations } from '../../../src/resize/foresight/known-declarations.ts';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
@@ -25,8 +24,7 @@ const entry = (): PodEntry => ({
 async function kindsWith(allocated: PodEntry): Promise<readonly string[] | undefined> {
   for (const file of [runtime.allocated, runtime.actuated]) file.set('uid-1', allocated);
   const pod = (await runtime.context.registry.pod(SANDBOX))!;
-  const state = await readPod(runtime.context.tree, pod, []);
-  const { declared } = await declarations.withDeclared(runtime.context, pod, allocated, state);
+  const { declared } = await declarations.readPod(runtime.context, pod, allocated);
   return declared?.containers.map(({ name, kind, state: phase }) => `${name} ${kind} ${phase}`);
 }
 const listed = (): number => runtime.calls.filter((call) => call === 'ListContainers').length;

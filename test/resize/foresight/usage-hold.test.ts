@@ -73,6 +73,48 @@ describe('hot page cache', () => {
     expect(events()).toMatchObject({ held: 1 });
   });
 
+  /** Page cache that is back at once when memory.high is restored. */
+  const rushing = (memory: FakeMemory): void => {
+    memory.meanwhile = () => {
+      if (memory.high === 'max') memory.cache = 100 * MiB;
+    };
+    const write = memory.write.bind(memory);
+    memory.write = async (...change) => {
+      const written = await write(...change);
+      memory.meanwhile();
+      return written;
+    };
+  };
+
+  /** Returns the messages of the reports of the pod `a` in this time. */
+  async function messagesIn(seconds: number): Promise<readonly string[]> {
+    const messages = new Set<string>();
+    for (let half = 0; half < seconds * 2; half += 1) {
+      await node.pass(500);
+      messages.add(node.reclaimer.reportOf('a')?.message ?? '');
+    }
+    return [...messages];
+  }
+
+  test('the report after a hold names the pod that could not be lowered, not the container that was held', async () => {
+    rushing(node.hotPod('a', { limit: 192, anon: 20, hot: 100 }));
+    node.pod('pod', { limit: 256, anon: 100, cache: 0, stuck: 60 });
+    node.admitAll('a', { a: 64, pod: 128 });
+    const failed = (await messagesIn(34)).filter((message) => message.includes('reclaim frees no more of'));
+    expect(failed).toEqual([expect.stringMatching(/^container pod: .* frees no more of the 62914560 /)]);
+  });
+
+  test('the report after a hold has the usage below the limit while it was held', async () => {
+    rushing(node.hotPod('a', { limit: 192, anon: 20, hot: 100 }));
+    node.admit('a', 64);
+    const found = (await messagesIn(602)).flatMap((message) => {
+      const figures = /container a: .* held below it for 60 s: (\d+) bytes/.exec(message);
+      return figures === null ? [] : [Number(figures[1])];
+    });
+    expect(found.length).toBeGreaterThan(0);
+    expect(Math.max(...found)).toBeLessThan(64 * MiB);
+  });
+
   test('kubelet does not try for a minute: Deferred with figures, and held again after a rest', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
@@ -155,6 +197,71 @@ describe('others', () => {
     expect(node.deferred).toEqual([]);
   });
 
+  describe('an update of kubelet that fails again and again', () => {
+    const message = 'volume cache of pod default/a is in use';
+    let memory: FakeMemory;
+    /** kubelet tries every 10 s. Returns how long its call has waited, and how long usage was held, in seconds. */
+    const tries = async (times: number): Promise<{ waited: number; held: number }> => {
+      let [waited, held] = [0, 0];
+      for (let at = 0; at < times; at += 1) {
+        const call = { isWaiting: true };
+        void Promise.resolve(node.reclaimer.comparable('a', 'cadvisor')).then(() => (call.isWaiting = false));
+        for (let second = 0; second < 10; second += 1) {
+          await node.pass(1000);
+          if (call.isWaiting) waited += 1;
+          if (memory.high !== 'max') held += 1;
+        }
+        node.measure('pod');
+        await node.pass(250);
+        await node.refuse('a', 'VOLUME_IN_USE', message);
+        await node.settle();
+      }
+      return { waited, held };
+    };
+    beforeEach(() => {
+      node.podLevel.add('pod');
+      node.pod('a', { limit: 192, anon: 20, cache: 100 });
+      memory = node.pod('pod', { limit: 192, anon: 20, cache: 100 });
+      node.admitUncompared('a', { a: 64, pod: 64 });
+    });
+
+    test('is Deferred with its reason from the second time on, and kubelet no longer waits', async () => {
+      await tries(1);
+      expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
+      await tries(1);
+      expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'VOLUME_IN_USE', message });
+      const { waited, held } = await tries(20);
+      expect([waited, held]).toEqual([0, 0]);
+      expect(node.deferred).toMatchObject([['a', { reason: 'VOLUME_IN_USE', message }]]);
+    });
+
+    test('usage that climbs back is held after growing pauses, and kubelet does not wait', async () => {
+      memory.meanwhile = () => {
+        if (memory.high === 'max') memory.cache = 100 * MiB;
+      };
+      await tries(2);
+      const { waited, held } = await tries(15);
+      expect(waited).toBe(0);
+      expect(held).toBeLessThan(75);
+      expect(held).toBeGreaterThan(10);
+      // kubelet tries no more.
+      await node.pass(8 * 60_000);
+      expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'Deferred', reason: 'VOLUME_IN_USE' });
+      expect(node.deferred.map(([, report]) => report.message.replace(/^given up after 10 minutes: /, ''))).toEqual(
+        node.deferred.map(() => message),
+      );
+    });
+
+    test('is forgotten once another request is not refused', async () => {
+      await tries(2);
+      await node.take('a');
+      node.refusals.delete('a');
+      node.release('a');
+      await node.pass(1000);
+      expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
+    });
+  });
+
   test('a request while the journal is written waits until the hold is over', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     let write = (): void => undefined;
@@ -224,6 +331,29 @@ describe('others', () => {
     await node.pass(2000);
     expect(node.deferred).toMatchObject([['a', { reason: 'CGROUP_WRITE_FAILED' }]]);
     expect(node.journal.get('a')).toEqual(new Map([['a', 180 * MiB]]));
+  });
+
+  test('memory.high that cannot be restored is left to a recovery, though nothing is pending any more', async () => {
+    const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    memory.beforeHigh = () => Promise.reject(new Error('EIO'));
+    expect(node.kubeletTries('a')).toBe(true);
+    node.reclaimer.check();
+    await node.pass(2000);
+    expect([node.left, node.journal.get('a'), node.clock.next]).toEqual([['a'], new Map([['a', 'max']]), undefined]);
+  });
+
+  test('a hold whose end cannot be journalled is left to a recovery', async () => {
+    const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
+    node.admit('a', 64);
+    await node.pass(3000);
+    node.beforeEnd = Promise.reject(new Error('the disk is full'));
+    node.beforeEnd.catch(() => undefined);
+    node.kubeletTries('a');
+    node.reclaimer.check();
+    await node.settle();
+    expect([memory.high, node.left]).toEqual(['max', ['a']]);
   });
 
   test('closed: resolves with memory.high as it was', async () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import type { LogFields } from '../../../src/observe/index.ts';
 import { type HistoryEntry, ResizeHistory, criRequester } from '../../../src/resize/history/index.ts';
 import { historyBounds } from '../../../src/resize/history/history.ts';
@@ -47,6 +47,27 @@ describe('the history of resizes', () => {
         changes: [{ value: 'pod memory', from: '512Mi', to: '256Mi' }],
       },
     ]);
+  });
+
+  test('has the newest first although the system’s time is set back, of those in progress too', () => {
+    const now = vi.spyOn(Date, 'now');
+    try {
+      const history = new ResizeHistory();
+      now.mockReturnValue(2_000_000_000_000);
+      complete(history, 256);
+      now.mockReturnValue(1_000_000_000_000);
+      complete(history, 128);
+      const refused = history.request(web, crictl);
+      refused.begins([lower(64)]);
+      refused.failed(tooLow);
+      expect(states(history.ofPod(web.sandboxId))).toEqual(['Infeasible', 'Completed', 'Completed']);
+      expect(history.ofPod(web.sandboxId)[1]).toMatchObject({ changes: [{ to: '128Mi' }] });
+      history.request(web, crictl).begins([lower(32)]);
+      expect(states(history.all)).toEqual(['Completed', 'Completed', 'Infeasible', 'InProgress']);
+      expect(history.ofPod(web.sandboxId)[0]).toMatchObject({ state: 'InProgress' });
+    } finally {
+      now.mockRestore();
+    }
   });
 
   test('says that a client other than kubelet was rejected: only kubelet tries again', () => {
@@ -113,13 +134,15 @@ describe('the history of resizes', () => {
 
   test('has a resize that waits since an earlier time after those that have ended since', () => {
     const history = new ResizeHistory();
-    complete(history, 256);
+    complete(history, 128, db);
     const [ended] = history.all;
     if (ended === undefined) throw new Error('nothing is stored');
-    const waits = { ...ended, id: 'waits', state: 'Deferred' as const, requester: { kind: 'api' as const } };
-    history.put({ ...waits, changedAt: ended.changedAt - 60_000 });
+    const by = { pod: web, requester: { kind: 'api' as const } };
+    const waits = { ...ended, ...by, id: 'waits', state: 'Deferred' as const };
+    history.put(waits);
+    complete(history, 256);
     expect(states(history.ofPod(web.sandboxId))).toEqual(['Completed', 'Deferred']);
-    history.put({ ...waits, changedAt: ended.changedAt + 60_000 });
+    history.put(waits);
     expect(states(history.ofPod(web.sandboxId))).toEqual(['Deferred', 'Completed']);
   });
 

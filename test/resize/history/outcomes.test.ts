@@ -1,9 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { status } from '@grpc/grpc-js';
+import { ContainerState, decode, encode } from '../../../src/runtime/index.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { PodOutcomes } from '../../../src/resize/history/outcomes.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { type PodInfo, podInfo } from '../../../src/resize/report/pod-info.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -193,5 +194,83 @@ describe('the error of a volume', () => {
     await expect(failing).rejects.toBe(tooFull);
     await made.track(SANDBOX, () => Promise.resolve());
     expect(made.of(SANDBOX).volumeErrors.get('cache')?.reason).toBe('VOLUME_IN_USE');
+  });
+});
+
+describe('a resize that later requests have replaced while it waited', () => {
+  const superseded = new ShimError(Code.ABORTED, Reason.SUPERSEDED, 'superseded by an update of container c0');
+  const stillDesired = (): never => {
+    throw superseded;
+  };
+  const desired = { pod: {}, containers: new Map([['c0', { memory: bytes(120 * MiB) }]]), volumes: new Map() };
+  const resize = () =>
+    resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Infinity, stillDesired });
+
+  test('leaves the outcome of the pod to the request that has replaced it, and is not counted', async () => {
+    await update(150);
+    await expect(resize()).rejects.toBe(superseded);
+    const { state, containers } = await info();
+    expect(state).toBe('Completed');
+    expect(await info()).not.toHaveProperty('lastError');
+    expect(containers['c0']).toMatchObject({ desired: limitOf(150), actual: limitOf(150) });
+    expect(runtime.counted.snapshot().resizes).toEqual({ 'Completed up': 1 });
+  });
+
+  test('leaves the error of that request', async () => {
+    const failure = Object.assign(new Error('x'), { code: 13, details: 'runc failed', metadata: {} });
+    await expect(update(150, failure)).rejects.toBe(failure);
+    await expect(resize()).rejects.toBe(superseded);
+    expect(await info()).toMatchObject({ state: 'Infeasible', lastError: { reason: 'BACKEND_FAILED' } });
+  });
+});
+
+describe('a resize whose rollback fails', () => {
+  const deadline = performance.now() + 3_600_000;
+  const raised = new Map([0, 1].map((index) => [`c${index}`, { memory: bytes(250 * MiB) }]));
+  const both = { pod: {}, containers: raised, volumes: new Map() };
+  const resize = () => resizePod(runtime.context, SANDBOX, both, { dryRun: false, deadline, waits: true });
+
+  /** The second update fails because its container ends, and the first one cannot be rolled back. */
+  function breakRollback(): void {
+    let updates = 0;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      updates += 1;
+      if (updates === 1) return obey(request);
+      const exited = { metadata: { name: 'c1' }, state: ContainerState.EXITED };
+      runtime.describeContainer(containerId(1), exited);
+      throw new RuntimeFailure(status.INTERNAL, 'no task');
+    });
+  }
+
+  const left = {
+    state: 'Infeasible',
+    lastError: { reason: 'UNDO_FAILED', message: expect.stringContaining('no task') as string },
+  };
+
+  test.each(['works', 'cannot be written'])(
+    'stays UNDO_FAILED although its container has ended, if the journal %s',
+    async (journal) => {
+      const open = await runtime.journal;
+      const write = open.write.bind(open);
+      const full = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, 'the disk is full');
+      if (journal !== 'works')
+        open.write = (record) => (record.transaction?.failed === undefined ? write(record) : Promise.reject(full));
+      breakRollback();
+      await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+      expect(await info()).toMatchObject(left);
+    },
+  );
+
+  test('is reported until the pod is recovered, also after later requests that are rejected', async () => {
+    breakRollback();
+    await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    await expect(update(-5)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
+    await expect(resize()).rejects.toThrow();
+    expect((await info()).lastError).toMatchObject(left.lastError);
+    runtime.on('UpdateContainerResources');
+    runtime.applyUpdates();
+    await update(120);
+    expect(await info()).toMatchObject({ state: 'Completed' });
+    expect(await info()).not.toHaveProperty('lastError');
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { LONGEST_CHANGE_MS, LateChange, inTime } from '../../../src/resize/journal/late-change.ts';
+import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS, LateChange, inTime } from '../../../src/resize/journal/late-change.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { PodRecord } from '../../../src/resize/journal/record.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
@@ -7,13 +7,41 @@ import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { SANDBOX, FakeRuntime } from '../../support/fake-runtime.ts';
 
-test('M5: a change is waited for at most the limit, and leaves no timer if it is in time', async () => {
-  const clock = new FakeClock();
-  await inTime(Promise.resolve(), clock);
-  expect(clock.next).toBeUndefined();
-  const late = inTime(new Promise(() => undefined), clock);
-  clock.pass(LONGEST_CHANGE_MS);
-  await expect(late).rejects.toThrow(LateChange);
+describe('M5: the wait for a change', () => {
+  const never = new Promise<void>(() => undefined);
+  const noEnd = (): number => -Infinity;
+
+  test('leaves no timer when the change is in time', async () => {
+    const clock = new FakeClock();
+    await inTime({ done: Promise.resolve(), startedAt: undefined }, noEnd, clock);
+    expect(clock.next).toBeUndefined();
+  });
+
+  test('ends once the change has run for 5 s, also if the disk makes other changes', async () => {
+    const clock = new FakeClock();
+    const late = inTime({ done: never, startedAt: clock.now() }, () => clock.now(), clock);
+    clock.pass(LONGEST_CHANGE_MS);
+    await expect(late).rejects.toThrow(new LateChange());
+  });
+
+  test('before the change runs, ends once the disk has made no other change for 5 s', async () => {
+    const clock = new FakeClock();
+    let lastEnd = -Infinity;
+    const late = inTime({ done: never, startedAt: undefined }, () => lastEnd, clock);
+    clock.pass(LONGEST_CHANGE_MS - 1);
+    lastEnd = clock.now();
+    clock.pass(1);
+    expect(clock.next).toBe(LONGEST_CHANGE_MS - 1);
+    clock.pass(LONGEST_CHANGE_MS - 1);
+    await expect(late).rejects.toThrow('the disk takes longer than 5000 ms');
+  });
+
+  test('ends after 30 s when the turn of the change does not come', async () => {
+    const clock = new FakeClock();
+    const late = inTime({ done: never, startedAt: undefined }, () => clock.now(), clock);
+    for (let waited = 0; waited < LONGEST_WAIT_MS; waited += 1000) clock.pass(1000);
+    await expect(late).rejects.toThrow('the disk takes longer than 30000 ms');
+  });
 });
 
 test('M5: a transaction that could not begin in time does not stay in the journal when the disk returns', async () => {

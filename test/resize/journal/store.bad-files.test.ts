@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 let state: TestFolder;
 beforeEach(() => {
@@ -27,7 +28,7 @@ describe('a bad journal file', () => {
     ['empty', () => writeFileSync(state.path(recordName), '')],
     ['of an earlier version', () => writeFileSync(state.path(recordName), '{"version":2}')],
     ['of another pod', () => renameSync(state.path(`${uid(2)}.json`), state.path(recordName))],
-    ['too large', () => truncateSync(state.path(recordName), 1024 * 1024 + 1)],
+    ['too large', () => truncateSync(state.path(recordName), MiB + 1)],
     ['a folder', () => mkdirSync(state.path(recordName))],
     ['a symbolic link to a valid file', () => symlinkSync(state.path(`${uid(2)}.json`), state.path(recordName))],
     ['a dangling symbolic link', () => symlinkSync('/nothing', state.path(recordName))],

@@ -62,6 +62,22 @@ describe('the state folder', () => {
     expect(modeOf(state.folder)).toBe('700');
   });
 
+  test('that is replaced again and again takes all records that two pods write at the same time', async () => {
+    const journal = await state.open();
+    for (let round = 1; round <= 20; round += 1) {
+      const replaced = `${state.folder}-${round}`;
+      renameSync(state.folder, replaced);
+      if (round % 2 === 0) mkdirSync(state.folder, { mode: 0o700 });
+      await Promise.all([journal.write(numbered(round, uid(1))), journal.write(numbered(round, uid(2)))]);
+      expect(readdirSync(state.folder).sort()).toEqual([`${uid(1)}.json`, `${uid(2)}.json`]);
+      rmSync(replaced, { recursive: true });
+    }
+    expect(state.messages).toEqual([]);
+    await expect.poll(() => state.descriptors()).toEqual([state.folder]);
+    await state.closeAll();
+    expect(state.descriptors()).toEqual([]);
+  });
+
   test('that is fixed is recognized by a check, which repeats failed removals but removes no newer record', async () => {
     const journal = await state.open();
     await journal.write(numbered(1));
@@ -183,6 +199,25 @@ describe('the state folder', () => {
     answerCheck();
     expect(await later).toEqual({ ready: true });
     expect(clock.next).toBeUndefined();
+  });
+
+  test('that hangs is checked once, however many writes take too long', async () => {
+    const clock = new FakeClock();
+    const journal = await state.open({ clock });
+    const { promise, resolve } = Promise.withResolvers<{ ready: true }>();
+    const check = vi.spyOn(journal, 'check').mockReturnValue(promise);
+    // A record that cannot be replaced stands for a write that takes too long: both make the journal unavailable.
+    mkdirSync(state.path(`${uid(1)}.json/occupied`), { recursive: true });
+    for (let writes = 0; writes < 3; writes += 1) {
+      await expect(journal.write(numbered(1, uid(1)))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+      expect(clock.pass(RECHECK_MS)).toBe(1);
+    }
+    expect(check).toHaveBeenCalledTimes(1);
+    resolve({ ready: true });
+    await promise;
+    await expect(journal.write(numbered(1, uid(1)))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+    clock.pass(RECHECK_MS);
+    expect(check).toHaveBeenCalledTimes(2);
   });
 
   test('is not checked any more when the journal is closed', async () => {

@@ -63,7 +63,7 @@ test('a shim that reads their version has the records again, without a loss', as
   expect(newer.withheld).toEqual({ newer: 0, unread: 0 });
 });
 
-test('a record of a newer shim that the operator removes makes way for a new one', async () => {
+test('a record of a newer shim that the operator removes is replaced by a new one', async () => {
   await state.open();
   writeFileSync(state.path(fileOf(1)), form(1, RECORD_VERSION + 1));
   const clock = new FakeClock();

@@ -1,7 +1,8 @@
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { StateFolder } from '../../../src/resize/journal/files.ts';
 import { numberIn, numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { anyRecord } from '../../support/journal/records.ts';
 import { TestFolder, modeOf, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
@@ -116,6 +117,19 @@ describe('journal writes of a pod', () => {
     expect(readdirSync(state.folder)).toHaveLength(40);
     expect(state.counters.snapshot().journalFaults).toEqual({});
   });
+});
+
+test('a removal until the next boot needs no open folder, a durable one does', async () => {
+  const journal = await state.open();
+  await journal.write(numbered(1));
+  await journal.write(numbered(2, uid(2)));
+  const used = vi.spyOn(StateFolder.prototype, 'use');
+  await journal.remove(podUid, 'this-boot');
+  expect(used).not.toHaveBeenCalled();
+  await journal.remove(uid(2));
+  expect(used).toHaveBeenCalledTimes(1);
+  expect(readdirSync(state.folder)).toEqual([]);
+  used.mockRestore();
 });
 
 describe('a journal of an earlier boot', () => {

@@ -5,9 +5,11 @@ import { readBounded } from '../../../src/resize/journal/files.ts';
 import type { ReadFile } from '../../../src/resize/journal/reader.ts';
 import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
 import { RECHECK_MS } from '../../../src/resize/journal/availability.ts';
+import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
+import type { PodDescription } from '../../../src/runtime/index.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
-import { numbered, podUid } from '../../support/journal/numbered.ts';
+import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
 
 let state: TestFolder;
@@ -93,6 +95,37 @@ test('a record that turns out to be bad, or gone, is not withheld any longer', a
   expect(journal.withheld).toEqual({ newer: 0, unread: 0 });
   expect(late).toEqual([]);
   expect(readdirSync(state.folder)).toContain(`${recordName}.bad`);
+});
+
+test('a record that can be read again is taken over before it can be changed, also while the disk hangs at the next one', async () => {
+  const request = { version: 1, kind: 'of a test' };
+  const before = await state.open();
+  for (const number of [1, 2]) await before.write({ ...numbered(number, uid(number)), resizes: [request] });
+  await before.close();
+  for (const number of [1, 2]) faults.set(`${uid(number)}.json`, 'EIO');
+  let answer = (): void => undefined;
+  const hanging: ReadFile = async (file, max) => {
+    if (faults.size === 0 && basename(file) === `${uid(2)}.json`)
+      await new Promise<void>((resolve) => (answer = resolve));
+    return readFile(file, max);
+  };
+  const journal = await state.open({ clock, readFile: hanging });
+  const pods = new PodJournal(Promise.resolve(journal));
+  const late: string[] = [];
+  pods.onLate((known) => void late.push(...known.map(({ podUid: uidOf }) => uidOf)));
+  await pods.restored();
+  faults.clear();
+  clock.pass(RECHECK_MS);
+  await expect.poll(() => journal.withheld.unread).toBe(1);
+  expect(late).toEqual([uid(1)]);
+  const pod = { sandboxId: 'sandbox-1', metadata: { uid: uid(1) } } as PodDescription;
+  await pods.setVolumes(pod, new Map([['other', volumeOf(9)]]));
+  const written: unknown = JSON.parse(readFileSync(state.path(`${uid(1)}.json`), 'utf8'));
+  expect(written).toMatchObject({ transaction: { startedAt: 1 }, resizes: [request], volumes: { other: {} } });
+  answer();
+  await expect.poll(() => journal.withheld.unread).toBe(0);
+  expect(late).toEqual([uid(1), uid(2)]);
+  expect([...pods.volumesOf(pod).keys()]).toEqual(['other']);
 });
 
 describe('a state folder that cannot be read at the start', () => {

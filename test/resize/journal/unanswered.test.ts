@@ -2,7 +2,8 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { cpuShares } from '../../../src/core/quantities/index.ts';
 import { UnansweredUpdates } from '../../../src/resize/journal/unanswered.ts';
 import type { ContainerStep } from '../../../src/resize/model/index.ts';
-import { cpu, mi } from '../../support/resize/resized-pod.ts';
+import { cpu } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 const memory = (from: number, to: number) => ({ memory: { from: mi(from), to: mi(to) } });
 const quota = (from: number, to: number) => ({ cpu: { from: cpu(from), to: cpu(to) } });

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors/index.ts';
 import {
   cpuMaxOf,
-  formatCpuMax,
+  formatCpuLimit,
   formatMemory,
   formatMilli,
   formatShares,
@@ -13,7 +13,7 @@ import {
   readMemoryRequest,
 } from '../../../src/resize/model/amounts.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
-import { type Bytes, type CpuMax, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type CpuMax, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { cases } from '../../support/property-cases.ts';
 
 const readers = { readCpuLimit, readCpuRequest, readMemoryLimit, readMemoryRequest };
@@ -51,14 +51,14 @@ describe('an amount', () => {
       fc.property(fc.integer({ min: 10, max: 10_000_000 }), (milli) => {
         const cpuMax = cpuMaxOf(milli);
         expect(cpuMax.quota).toBe(milli * 100);
-        expect(readCpuLimit(formatCpuMax(cpuMax), 'x')).toBe(milli);
+        expect(readCpuLimit(formatCpuLimit(cpuMax), 'x')).toBe(milli);
         expect(readCpuLimit(formatMilli(milli), 'x')).toBe(milli);
       }),
     );
   });
 
   test('of CPU is formatted in the shortest form', () => {
-    expect([2000, 500, 1500, 100].map((milli) => formatCpuMax(cpuMaxOf(milli)))).toEqual([
+    expect([2000, 500, 1500, 100].map((milli) => formatCpuLimit(cpuMaxOf(milli)))).toEqual([
       '2',
       '500m',
       '1500m',
@@ -90,9 +90,9 @@ describe('an amount', () => {
       quota: microseconds(quota),
       period: microseconds(period),
     });
-    expect(formatCpuMax(of(33_333, 100_000))).toBe('333330u');
-    expect(formatCpuMax(of(1000, 3000))).toBe('333334u');
-    expect(formatCpuMax({ quota: 'max', period: microseconds(1000) })).toBe('max');
+    expect(formatCpuLimit(of(33_333, 100_000))).toBe('333330u');
+    expect(formatCpuLimit(of(1000, 3000))).toBe('333334u');
+    expect(formatCpuLimit({ quota: 'max', period: microseconds(1000) })).toBe('max');
   });
 
   test('of a CPU request is the same after conversion to shares and back', () => {
@@ -105,13 +105,13 @@ describe('an amount', () => {
 
   test('of memory is the same after formatting and reading it, to the byte', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, 2 ** 20), (count, unit) => {
+      fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, MiB), (count, unit) => {
         const size = Math.min(count * unit, 2 ** 52);
         expect(readMemoryLimit(formatMemory(bytes(size)), 'x')).toBe(size);
       }),
     );
     const shown = ['256Mi', '1Gi', '1Ti', '1025Gi', '4Ki', '268435457', '1536Mi', 'max'];
-    const sizes = [256 * 2 ** 20, 2 ** 30, 2 ** 40, 1025 * 2 ** 30, 4096, 256 * 2 ** 20 + 1, 1.5 * 2 ** 30];
+    const sizes = [256 * MiB, 2 ** 30, 2 ** 40, 1025 * 2 ** 30, 4096, 256 * MiB + 1, 1.5 * 2 ** 30];
     expect([...sizes.map((size) => formatMemory(bytes(size))), formatMemory('max')]).toEqual(shown);
     expect(formatMemory(0 as Bytes)).toBe('0');
   });

@@ -1,8 +1,19 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import {
+  FakeRuntime,
+  RuntimeFailure,
+  SANDBOX,
+  containerId,
+  containerUpdate,
+  podConfig,
+} from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+import { cpuShares } from '../../../src/core/quantities/index.ts';
+import { desired } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 const ANSWER = Buffer.from('the answer of the runtime');
 
@@ -19,7 +30,10 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
   test('do not wait for the resize of their pod', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let end = (): void => undefined;
-    const resize = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (end = resolve)));
+    const resize = runtime.context.lock.run(
+      podConfig.metadata.uid,
+      () => new Promise<void>((resolve) => (end = resolve)),
+    );
     expect(await cpuset(() => Promise.resolve(ANSWER))).toBe(ANSWER);
     end();
     await resize;
@@ -50,6 +64,31 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     expect(runtime.limitOf(0)).toBe(150 * MiB);
   });
 
+  test.each([
+    ['a cpuset', { cpuset_cpus: '0-1' }],
+    ['shares', { cpu_shares: 512n }],
+  ])(
+    '%s: is not forwarded when another update of the container takes longer than the deadline',
+    async (_what, linux) => {
+      runtime.makePod(String(100 * MiB), [100 * MiB]);
+      const ended = Promise.withResolvers<undefined>();
+      const other = runtime.context.calls.run(containerId(0), () => ended.promise);
+      let isForwarded = false;
+      const forward = (): Promise<Buffer> => {
+        isForwarded = true;
+        return Promise.resolve(ANSWER);
+      };
+      const request = containerUpdate(containerId(0), linux);
+      const update = updateContainer(runtime.context, request, forward, { deadline: performance.now() + 200 });
+      await expect(update).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+      expect(runtime.context.lock.isHeld(podConfig.metadata.uid)).toBe(false);
+      ended.resolve(undefined);
+      await other;
+      await runtime.context.calls.run(containerId(0), () => Promise.resolve());
+      expect(isForwarded).toBe(false);
+    },
+  );
+
   test('that write old limits of the runtime store have no effect: the kernel values are restored', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates();
@@ -79,4 +118,48 @@ test('a cpuset update is not forwarded to a runtime that does not serve calls ye
   });
   await expect(update).rejects.toThrow('server is not initialized yet');
   expect([isForwarded, runtime.failOpens]).toEqual([false, []]);
+});
+
+describe('an update that sets CPU shares only', () => {
+  beforeEach(() => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    [0, 1].forEach((index) =>
+      runtime.context.registry.learnContainer({
+        containerId: containerId(index),
+        sandboxId: SANDBOX,
+        name: `c${index}`,
+      }),
+    );
+  });
+
+  const shares = (forward: () => Promise<Buffer>) =>
+    updateContainer(runtime.context, containerUpdate(containerId(1), { cpu_shares: 2048n }), forward);
+
+  test('is newer than an earlier request for them', async () => {
+    const { newest } = runtime.context;
+    const earlier = newest.arrival();
+    await shares(() => Promise.resolve(ANSWER));
+    const writer = newest.newerWriter(SANDBOX, 'container c1, requests.cpu', earlier);
+    expect(writer?.text).toBe('an update of container c1');
+    expect(newest.newerWriter(SANDBOX, 'container c1, limits.cpu', earlier)).toBeUndefined();
+  });
+
+  test('is applied after a ResizePod in progress that sets them, which arrived before', async () => {
+    const applied: string[] = [];
+    let newer: Promise<Buffer> | undefined;
+    runtime.applyUpdates();
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      const { container_id, linux } = runtime.decodeUpdate(request);
+      if (container_id === containerId(1)) applied.push(`resize: ${linux?.cpu_shares}`);
+      newer ??= shares(() => {
+        applied.push('update: 2048');
+        return Promise.resolve(ANSWER);
+      });
+      return obey(request);
+    });
+    const target = desired({ c0: { memory: mi(50) }, c1: { shares: cpuShares(51) } });
+    await resizePod(runtime.context, SANDBOX, target, { dryRun: false, deadline: Infinity });
+    expect(await newer).toBe(ANSWER);
+    expect(applied).toEqual(['resize: 51', 'update: 2048']);
+  });
 });

@@ -1,11 +1,17 @@
-import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
+import { setImmediate as turn } from 'node:timers/promises';
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Started } from '../../../src/core/concurrency/index.ts';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { decode, encode } from '../../../src/runtime/index.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
-import { ResizedPod, desired, mi } from '../../support/resize/resized-pod.ts';
+import { updatePod } from '../../../src/resize/operations/update-pod.ts';
+import { preparations } from '../../../src/resize/operations/prepare-resize.ts';
+import { ContainerUpdates } from '../../support/resize/container-updates.ts';
+import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 let web: ResizedPod;
 let runtime: FakeRuntime;
@@ -82,6 +88,14 @@ describe('a limit above that of a cgroup above the pod', () => {
     expect(runtime.read('memory.max')).toBe(String(900 * MiB));
   });
 
+  test('is not read where it does not count: kubelet’s cgroup, for limits that are lowered', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    limitOf('/kubepods', 500);
+    rmSync(join(runtime.cgroupRoot, 'kubepods/memory.max'));
+    await web.resize(desired({ c1: { memory: mi(190) } }));
+    expect(web.limits()).toEqual([100 * MiB, 190 * MiB]);
+  });
+
   /** Moves the pod below a cgroup that is not kubelet's. */
   function inAnother(memory: number): void {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
@@ -147,6 +161,28 @@ describe('a resource request above the limit', () => {
     expect((await fits({ c0: {} }, memory(100))).steps).toEqual([]);
     await fits({ c0: { memory: mi(150) } }, memory(150));
     await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
+  });
+});
+
+describe('a limit that is lowered below the present resource request', () => {
+  beforeEach(() => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const entry = (memory: number, milliCpu: number) =>
+      new Map([0, 1].map((index) => [`c${index}`, { memory: mi(memory), milliCpu }]));
+    const requests = { containers: entry(80, 50), pod: undefined };
+    runtime.allocated.set('uid-1', { containers: entry(200, 100), pod: undefined, requests, isComplete: true });
+  });
+
+  test.each([
+    ['c0.memory=64Mi', { c0: { memory: mi(64) } }, 'containers["c0"].limits.memory: "64Mi"', '80Mi'],
+    ['c0.cpu=40m', { c0: { cpu: cpu(4000) } }, 'containers["c0"].limits.cpu: "40m"', '50m'],
+  ])('is rejected before any change: %s', async (_, containers, field, request) => {
+    await expect(web.resize(desired(containers))).rejects.toMatchObject({
+      code: 3,
+      reason: 'INVALID_VALUE',
+      message: `${field}: the limit is below the request, ${request}`,
+    });
+    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
   });
 });
 
@@ -255,5 +291,151 @@ describe('a resize of a container of another kind', () => {
     kubeletKnows('init', 'c0', 'c1');
     await web.resize(desired({ init: { memory: mi(90) } }));
     expect(stored).toEqual([BigInt(80 * MiB), BigInt(90 * MiB)]);
+  });
+});
+
+describe('many resizes at once', () => {
+  /** How long none gets on until more begin, in milliseconds. */
+  const PAUSE = 200;
+  /** As many as are prepared at the same time. */
+  const MOST = 8;
+
+  /** Ends the preparations of others. */
+  let others: Started[];
+  /** End pauses, which only the tests do. */
+  let pauses: (() => void)[];
+
+  beforeEach(() => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    others = [];
+    holdPauses();
+  });
+  afterEach(() => {
+    for (const started of others) started();
+    vi.restoreAllMocks();
+  });
+
+  function holdPauses(): void {
+    pauses = [];
+    const real = globalThis.setTimeout;
+    vi.spyOn(globalThis, 'setTimeout').mockImplementation((action: () => void, ms?: number) => {
+      if (ms !== PAUSE) return real(action, ms);
+      pauses.push(action);
+      return real(() => undefined, ms);
+    });
+  }
+
+  /** Begins the preparation of others, which do not get on. */
+  function beginOthers(count: number): void {
+    for (let index = 0; index < count; index += 1)
+      void preparations.run((started) => {
+        others.push(started);
+        return new Promise(() => undefined);
+      });
+  }
+
+  /** Whether the pod or a container has another limit than at the start. */
+  const hasChanged = (): boolean => runtime.read('memory.max') !== String(300 * MiB) || web.limits()[0] !== 100 * MiB;
+  const podUpdate = decode(
+    'UpdatePodSandboxResourcesRequest',
+    Buffer.from(
+      encode('UpdatePodSandboxResourcesRequest', {
+        pod_sandbox_id: SANDBOX,
+        resources: { memory_limit_in_bytes: BigInt(400 * MiB) },
+      }),
+    ),
+  );
+  const ways: readonly [name: string, resize: () => Promise<unknown>][] = [
+    ['UpdateContainerResources', () => new ContainerUpdates(web.runtime).update(150 * MiB)],
+    ['ResizePod', () => web.resize(desired({ c0: { memory: mi(150) } }))],
+    ['UpdatePodSandboxResources', () => updatePod(runtime.context, podUpdate, () => Promise.resolve(Buffer.alloc(0)))],
+  ];
+
+  test.each(ways)('%s of one of many pods waits until another one is prepared', async (_, resize) => {
+    beginOthers(MOST);
+    const resized = resize();
+    for (let index = 0; index < 200; index += 1) await turn();
+    expect(hasChanged()).toBe(false);
+    others[0]?.();
+    await resized;
+    expect(hasChanged()).toBe(true);
+  });
+
+  test.each(ways)('%s begins although others do not get on', async (_, resize) => {
+    beginOthers(MOST);
+    const resized = resize();
+    while (pauses.length === 0) await turn();
+    expect(hasChanged()).toBe(false);
+    pauses[0]?.();
+    await resized;
+    expect(hasChanged()).toBe(true);
+  });
+
+  test('UpdateContainerResources lets the next one begin once it calls the runtime', async () => {
+    beginOthers(MOST - 1);
+    const updates = new ContainerUpdates(web.runtime);
+    await updates.update(150 * MiB, () => {
+      beginOthers(1);
+      expect(others).toHaveLength(MOST);
+      return updates.applies(150 * MiB);
+    });
+    expect(web.limits()).toEqual([150 * MiB, 200 * MiB]);
+  });
+
+  test('ResizePod lets the next one begin once it calls the runtime', async () => {
+    beginOthers(MOST - 1);
+    web.runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      beginOthers(1);
+      return obey(request);
+    });
+    await web.resize(desired({ c0: { memory: mi(150) } }));
+    expect(others).toHaveLength(MOST);
+    expect(web.limits()).toEqual([150 * MiB, 200 * MiB]);
+  });
+});
+
+describe('a container that is created and has not started', () => {
+  const CREATED = 'e'.repeat(64);
+
+  /** Resizes it from 50 MiB, next to c0 with 100 MiB, and returns the steps. */
+  async function resizeCreated(podLimit: number, memory: number): Promise<string[]> {
+    web.make(String(podLimit * MiB), [100 * MiB]);
+    runtime.context.registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
+    runtime.on('ListContainers', () =>
+      encode('ListContainersResponse', {
+        containers: [
+          { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 1n },
+          { id: CREATED, metadata: { name: 'web' }, state: 0, created_at: 2n },
+        ],
+      }),
+    );
+    const linux = { memory_limit_in_bytes: BigInt(50 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n };
+    runtime.describeContainer(CREATED, { metadata: { name: 'web' }, state: 0, resources: { linux } });
+    runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
+    const { steps } = await web.resize(desired({ web: { memory: mi(memory) } }));
+    return steps.map(({ step }) => step.kind);
+  }
+
+  test('is left alone once its start has been requested, also before it has a cgroup', async () => {
+    const { registry } = runtime.context;
+    registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
+    const end = registry.containerStarts(CREATED);
+    await expect(resizeCreated(150, 40)).rejects.toMatchObject({
+      reason: 'NO_RUNNING_CONTAINER',
+      message: 'pod default/web: web is being started: repeat the request when the start has ended',
+    });
+    expect(runtime.calls).not.toContain('UpdateContainerResources');
+    end();
+    expect(await resizeCreated(150, 40)).toContain('container');
+  });
+
+  test('raises the pod limit before its new limit is stored', async () => {
+    expect(await resizeCreated(150, 400)).toEqual(['pod-memory', 'container']);
+    expect(runtime.read('memory.max')).toBe(String(500 * MiB));
+  });
+
+  test('lowers a tight pod limit after its new limit is stored', async () => {
+    expect(await resizeCreated(150, 20)).toEqual(['container', 'pod-memory']);
+    expect(runtime.read('memory.max')).toBe(String(120 * MiB));
   });
 });

@@ -7,8 +7,8 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
+import { criMi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');
 const CGROUP = `/kubepods/pod1/${containerId(0)}`;
@@ -26,8 +26,8 @@ beforeEach(async () => {
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
   store = new FakeStoringRuntime(runtime);
   const limits = { cpu_quota: 10_000n, cpu_period: 100_000n };
-  store.create(0, { ...limits, memory_limit_in_bytes: mi(100), memory_swap_limit_in_bytes: mi(164) }, files);
-  store.create(1, { ...limits, memory_limit_in_bytes: mi(200) });
+  store.create(0, { ...limits, memory_limit_in_bytes: criMi(100), memory_swap_limit_in_bytes: criMi(164) }, files);
+  store.create(1, { ...limits, memory_limit_in_bytes: criMi(200) });
 });
 afterEach(() => runtime.close());
 
@@ -49,12 +49,12 @@ const apply = (linux: Linux): Promise<Buffer> => {
 
 /** Everything that a caller may set at once. */
 const everything: Linux = {
-  memory_limit_in_bytes: mi(200),
-  memory_swap_limit_in_bytes: mi(300),
+  memory_limit_in_bytes: criMi(200),
+  memory_swap_limit_in_bytes: criMi(300),
   cpu_quota: 20_000n,
   cpu_period: 100_000n,
   cpuset_cpus: '0-1',
-  hugepage_limits: [{ page_size: '2MB', limit: mi(4) }],
+  hugepage_limits: [{ page_size: '2MB', limit: criMi(4) }],
   unified: { 'memory.high': text(180), 'memory.low': '32M' },
   oom_score_adj: 500n,
 };
@@ -75,22 +75,22 @@ describe('A8: swap', () => {
   });
 
   test('a container without swap gets none, and one with unlimited swap keeps that', async () => {
-    store.create(0, { memory_limit_in_bytes: mi(100), memory_swap_limit_in_bytes: -1n });
+    store.create(0, { memory_limit_in_bytes: criMi(100), memory_swap_limit_in_bytes: -1n });
     await resize({ c0: { memory: bytes(150 * MiB) }, c1: { memory: bytes(250 * MiB) } });
     expect(read()[1]).toBe('max');
     expect(runtime.read(`${containerId(1)}/memory.swap.max`)).toBe('0');
   });
 
   test('a limit that kubelet has set by a key of unified stays as well', async () => {
-    store.create(0, { memory_limit_in_bytes: mi(100), unified: { 'memory.swap.max': text(32) } });
+    store.create(0, { memory_limit_in_bytes: criMi(100), unified: { 'memory.swap.max': text(32) } });
     await resize({ c0: { memory: bytes(150 * MiB) } });
     expect(read().slice(0, 2)).toEqual([text(150), text(32)]);
     expect(store.asked.at(-1)?.memory_swap_limit_in_bytes).toBe(0n);
   });
 
   test('a failed update that has revoked it: it is back', async () => {
-    const failing = update({ memory_limit_in_bytes: mi(150) }, async () => {
-      await apply({ memory_limit_in_bytes: mi(150) });
+    const failing = update({ memory_limit_in_bytes: criMi(150) }, async () => {
+      await apply({ memory_limit_in_bytes: criMi(150) });
       throw new Error('deadline exceeded');
     });
     await expect(failing).rejects.toThrow('deadline exceeded');
@@ -102,7 +102,7 @@ describe('A8: swap', () => {
     runtime.describeContainer(containerId(0), {
       metadata: { name: 'c0' },
       state: 2,
-      resources: { linux: { memory_limit_in_bytes: mi(100), memory_swap_limit_in_bytes: mi(164) } },
+      resources: { linux: { memory_limit_in_bytes: criMi(100), memory_swap_limit_in_bytes: criMi(164) } },
     });
     runtime.removeCgroup(CGROUP);
     runtime.on('UpdateContainerResources', (request) => {
@@ -111,7 +111,7 @@ describe('A8: swap', () => {
       return Buffer.alloc(0);
     });
     await resize({ c0: { memory: bytes(150 * MiB) } });
-    expect(asked).toEqual([mi(150), mi(214)]);
+    expect(asked).toEqual([criMi(150), criMi(214)]);
   });
 });
 
@@ -239,12 +239,12 @@ describe('A7, A8: an update of every field that was cut off', () => {
     };
     const podStep: Step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) };
     await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
-    await apply({ memory_limit_in_bytes: mi(200) });
+    await apply({ memory_limit_in_bytes: criMi(200) });
     await recover(runtime.context);
     // The pod limit was not raised: it is rolled back, and the swap limit with it.
     expect(read().slice(0, 2)).toEqual([text(100), text(64)]);
     await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
-    await apply({ memory_limit_in_bytes: mi(200) });
+    await apply({ memory_limit_in_bytes: criMi(200) });
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));
     await recover(runtime.context);
     expect(read().slice(0, 2)).toEqual([text(200), '0']);

@@ -11,7 +11,9 @@ import { recover } from '../../../src/resize/execute/recover.ts';
 import { describeStep } from '../../../src/resize/model/step.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
-import { ResizedPod, cpu, desired, mi } from '../../support/resize/resized-pod.ts';
+import { lockKeyOf } from '../../../src/sandbox/index.ts';
+import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 let web: ResizedPod;
 let runtime: FakeRuntime;
@@ -149,6 +151,25 @@ describe('ResizePod', () => {
 });
 
 describe('the rollback of ResizePod', () => {
+  test.each([
+    ['memory.max', String(700 * MiB), { c0: { memory: mi(150) }, c1: { memory: mi(250) } }],
+    ['cpu.max', '70000 100000', { c0: { cpu: cpu(20_000) }, c1: { cpu: cpu(20_000) } }],
+  ])('leaves a %s of the pod that another process has written meanwhile', async (file, value, containers) => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      if (runtime.decodeUpdate(request).container_id !== containerId(1)) return obey(request);
+      // As kubelet up to 1.35 writes the pod's cgroup before any call.
+      runtime.writeFile('/kubepods/pod1', file, value);
+      throw new RuntimeFailure(status.INTERNAL, 'no');
+    });
+    await expect(web.resize(desired(containers))).rejects.toMatchObject({
+      details: expect.stringContaining('no') as string,
+    });
+    expect(runtime.read(file)).toBe(value);
+    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+    expect(runtime.warnings).toContainEqual({ pod: SANDBOX, step: expect.stringContaining(`pod ${file}`) as string });
+  });
+
   test('restores the first container and the pod when the runtime rejects the second container', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates((id) => id === containerId(1));
@@ -303,4 +324,18 @@ test('the runtime stores the values of an ended container, and no cgroup changes
   expect(steps).toHaveLength(1);
   expect(stored).toEqual([BigInt(80 * MiB)]);
   expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+});
+
+test('a ResizePod waits for an earlier request of its pod until its deadline, and changes nothing then', async () => {
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  const { lock } = runtime.context;
+  const key = lockKeyOf((await runtime.context.registry.pod(SANDBOX))!);
+  const ended = Promise.withResolvers<undefined>();
+  const earlier = lock.run(key, () => ended.promise);
+  const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() + 100 });
+  await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+  expect(lock.waiting(key)).toBe(0);
+  ended.resolve(undefined);
+  await earlier;
+  expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
 });

@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 import { criRequester } from '../../../src/resize/history/index.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 
 const requester = criRequester({ pid: 4711, name: 'crictl' });
@@ -65,9 +66,9 @@ describe('the history has an update by a CRI client', () => {
 
   test('that a newer one has replaced while it waited', async () => {
     const release = Promise.withResolvers<undefined>();
-    const held = runtime.context.lock.run(SANDBOX, () => release.promise);
+    const held = runtime.context.lock.run(podConfig.metadata.uid, () => release.promise);
     const both = [update(150), update(160)];
-    await expect.poll(() => runtime.context.lock.waiting(SANDBOX)).toBe(1);
+    await expect.poll(() => runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1);
     await expect
       .poll(() => runtime.context.history.ofPod(SANDBOX))
       .toMatchObject([
@@ -85,18 +86,52 @@ describe('the history has an update by a CRI client', () => {
   });
 });
 
-test('a resize of a pod reports what it changes', async () => {
-  const seen: unknown[] = [];
-  const desired = {
-    pod: {},
-    containers: new Map([['c0', { memory: (150 * MiB) as never }]]),
-    volumes: new Map(),
-    memoryRequests: { containers: {} },
-  };
-  await resizePod(runtime.context, SANDBOX, desired, {
-    dryRun: false,
-    deadline: Infinity,
-    onChanges: (changes) => void seen.push(changes),
+describe('a resize of a pod reports what it changes', () => {
+  /** Runs a resize, and returns the changes that it reports last. */
+  async function changesOf(asked: Partial<DesiredPod>, fails = false): Promise<unknown> {
+    let seen: unknown;
+    const desired = { pod: {}, containers: new Map(), volumes: new Map(), ...asked };
+    const onChanges = (changes: unknown): void => void (seen = changes);
+    const running = resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Infinity, onChanges });
+    if (fails) await expect(running).rejects.toThrow();
+    else await running;
+    return seen;
+  }
+  const mebibytes = (count: number) => bytes(count * MiB);
+  const requests = (count: number) => ({ containers: { c0: mebibytes(count) }, pod: mebibytes(2 * count) });
+
+  test('of limits', async () => {
+    const containers = new Map([['c0', { memory: mebibytes(150) }]]);
+    const changes = await changesOf({ containers, memoryRequests: { containers: {} } });
+    expect(changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
   });
-  expect(seen.at(-1)).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
+
+  test('of memory requests, with those that an earlier resize has set', async () => {
+    const containers = new Map([['c0', {}]]);
+    expect(await changesOf({ containers, memoryRequests: requests(64) })).toEqual([
+      { value: 'pod memory request', from: '', to: '128Mi' },
+      { value: 'container c0 memory request', from: '', to: '64Mi' },
+    ]);
+    const earlierMemoryRequests = { containers: { c0: mebibytes(64) }, pod: mebibytes(160) };
+    expect(await changesOf({ containers, memoryRequests: requests(80), earlierMemoryRequests })).toEqual([
+      { value: 'container c0 memory request', from: '64Mi', to: '80Mi' },
+    ]);
+  });
+
+  test('of memory requests next to limits', async () => {
+    const containers = new Map([['c0', { memory: mebibytes(150) }]]);
+    expect(await changesOf({ containers, memoryRequests: { containers: { c0: mebibytes(64) } } })).toEqual([
+      { value: 'pod memory', from: '300Mi', to: '350Mi' },
+      { value: 'container c0 memory', from: '100Mi', to: '150Mi' },
+      { value: 'container c0 memory request', from: '', to: '64Mi' },
+    ]);
+  });
+
+  test('of memory requests also if it is rejected', async () => {
+    const containers = new Map([['c0', { memory: mebibytes(0.25) }]]);
+    expect(await changesOf({ containers, memoryRequests: { containers: { c0: mebibytes(0.125) } } }, true)).toEqual([
+      { value: 'container c0 memory', from: '100Mi', to: '256Ki' },
+      { value: 'container c0 memory request', from: '', to: '128Ki' },
+    ]);
+  });
 });

@@ -9,10 +9,10 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
+import { criMi } from '../../support/quantities/mebibytes.ts';
 
 /** A memory limit below the anonymous memory in use: it fits where that memory can go to swap, and stays there. */
 
-const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');
 
@@ -30,7 +30,7 @@ afterEach(() => runtime.close());
 
 /** A container with 100 MiB of anonymous memory: this much would be left in memory by a reclaim with swap. */
 function create(unified: Readonly<Record<string, string>>): void {
-  store.create(0, { memory_limit_in_bytes: mi(200), memory_swap_limit_in_bytes: -1n, unified: { ...unified } });
+  store.create(0, { memory_limit_in_bytes: criMi(200), memory_swap_limit_in_bytes: -1n, unified: { ...unified } });
   const stat = `anon ${text(100)}\nfile 0\nshmem 0\nactive_anon ${text(100)}\ninactive_anon 0\nunevictable 0`;
   for (const cgroup of ['/kubepods/pod1', `/kubepods/pod1/${containerId(0)}`]) {
     runtime.writeFile(cgroup, 'memory.stat', stat);
@@ -65,7 +65,7 @@ describe('A8: a limit below anonymous memory', () => {
   });
 
   const lowered = (linux: Parameters<typeof containerUpdate>[1]): Promise<unknown> => {
-    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: mi(80), ...linux });
+    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: criMi(80), ...linux });
     // Too little time to reclaim: the error of an admitted update.
     return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), {
       deadline: performance.now() + 400,
@@ -103,7 +103,7 @@ describe('A8: a limit below anonymous memory', () => {
   test('of a rollback does not depend on swap: the pod limit stays raised', async () => {
     create({ 'memory.swap.max': 'max' });
     writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${128 * 1024} kB\n`);
-    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: mi(400) });
+    const request = containerUpdate(containerId(0), { memory_limit_in_bytes: criMi(400) });
     const refuse = (): Promise<never> => {
       const stat = `anon ${text(250)}\nfile 0\nshmem 0\nactive_anon ${text(250)}\ninactive_anon 0\nunevictable 0`;
       runtime.writeFile('/kubepods/pod1', 'memory.stat', stat);
@@ -125,13 +125,13 @@ describe('A8: a limit below anonymous memory', () => {
         deadline: performance.now() + 400,
       }).catch(reasonOf);
     };
-    expect(await update({ memory_limit_in_bytes: mi(80) })).toBe('RECLAIM_TIMEOUT');
-    const limits = { memory_limit_in_bytes: mi(80), memory_swap_limit_in_bytes: mi(80) };
+    expect(await update({ memory_limit_in_bytes: criMi(80) })).toBe('RECLAIM_TIMEOUT');
+    const limits = { memory_limit_in_bytes: criMi(80), memory_swap_limit_in_bytes: criMi(80) };
     expect(await update(limits)).toBe('MEMORY_NOT_RECLAIMABLE');
     expect([runtime.read('memory.max'), runtime.read('memory.swap.max')]).toEqual([text(200), 'max']);
     runtime.writeFile('/kubepods/pod1', 'memory.swap.max', text(32));
     expect(await update(limits)).toBe('MEMORY_NOT_RECLAIMABLE');
-    expect(await update({ ...limits, memory_swap_limit_in_bytes: mi(80 + 64) })).toBe('RECLAIM_TIMEOUT');
+    expect(await update({ ...limits, memory_swap_limit_in_bytes: criMi(80 + 64) })).toBe('RECLAIM_TIMEOUT');
     expect(await update({ ...limits, memory_swap_limit_in_bytes: -1n })).toBe('RECLAIM_TIMEOUT');
   });
 });

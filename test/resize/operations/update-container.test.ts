@@ -1,8 +1,18 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import {
+  FakeRuntime,
+  RuntimeFailure,
+  SANDBOX,
+  containerId,
+  containerUpdate,
+  podConfig,
+} from '../../support/fake-runtime.ts';
+import { scheduleVolumeGrowth } from '../../../src/resize/operations/grow-volumes-later.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
 
@@ -146,7 +156,7 @@ describe('UpdateContainerResources', () => {
     });
     let free = (): void => undefined;
     const held = new Promise<void>((resolve) => (free = resolve));
-    const holder = runtime.context.lock.run(SANDBOX, () => held);
+    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => held);
     let called = false;
     const lowered = updates.update(50 * MiB, () => {
       called = true;
@@ -156,16 +166,129 @@ describe('UpdateContainerResources', () => {
     state = 1;
     runtime.writeFile(cgroup, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
     runtime.writeFile(cgroup, 'memory.current', String(90 * MiB));
-    while (runtime.context.lock.waiting(SANDBOX) === 0) await new Promise(setImmediate);
+    while (runtime.context.lock.waiting(podConfig.metadata.uid) === 0) await new Promise(setImmediate);
     free();
     await holder;
     await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect(called).toBe(false);
   });
 
+  test('rejects a limit that usage has passed while another update of the container ran', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const ended = Promise.withResolvers<undefined>();
+    const other = runtime.context.calls.run(containerId(0), () => ended.promise);
+    let called = false;
+    const lowered = updates.update(50 * MiB, () => {
+      called = true;
+      return updates.applies(50 * MiB);
+    });
+    await vi.waitFor(() => expect(runtime.context.calls.waiting(containerId(0))).toBe(1), 30_000);
+    const cgroup = `/kubepods/pod1/${containerId(0)}`;
+    runtime.writeFile(cgroup, 'memory.stat', `anon ${80 * MiB}\nshmem 0\nunevictable 0\n`);
+    runtime.writeFile(cgroup, 'memory.current', String(80 * MiB));
+    ended.resolve(undefined);
+    await other;
+    await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    expect([called, runtime.limitOf(0), runtime.read('memory.max')]).toEqual([false, 100 * MiB, String(300 * MiB)]);
+  });
+
   test('rejects an invalid value', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     await expect(updates.update(-7)).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
+  });
+});
+
+describe('a decrease that is not journalled: a crash would leave a lowered memory.high', () => {
+  /** Makes the only container of the pod use 48 MiB, most of it page cache, and returns what is written to memory.high. */
+  function use(cgroup: string): string[] {
+    runtime.writeCgroup(cgroup, {
+      'memory.max': String(100 * MiB),
+      'cpu.max': 'max 100000',
+      'cpu.weight': '4',
+      'memory.stat': `anon ${8 * MiB}\nshmem 0\nunevictable 0\nfile ${40 * MiB}`,
+      'memory.current': String(48 * MiB),
+    });
+    const highs: string[] = [];
+    const { tree } = runtime.context;
+    const write = tree.write.bind(tree);
+    vi.spyOn(tree, 'write').mockImplementation((path, change) => {
+      if (change.file === 'memory.high') highs.push(`${path} ${change.value}`);
+      return write(path, change);
+    });
+    return highs;
+  }
+
+  test('in a pod without a cgroup of its own leaves memory.high alone', async () => {
+    runtime.describePod({ config: { ...podConfig, linux: { resources: {} } } });
+    runtime.makePod('max', [100 * MiB]);
+    const highs = use(`/kubepods/pod1/${containerId(0)}`);
+    expect(await updates.update(50 * MiB)).toBe(ANSWER);
+    expect([highs, runtime.limitOf(0)]).toEqual([[], 50 * MiB]);
+  });
+
+  test('of a container whose cgroup is not below that of the pod leaves memory.high alone', async () => {
+    runtime.makePod('max', [100 * MiB]);
+    runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
+    const cgroup = `/other/${containerId(0)}`;
+    writeFileSync(join(runtime.procRoot, '100/cgroup'), `0::${cgroup}\n`);
+    const highs = use(cgroup);
+    const applies = (): Promise<Buffer> => {
+      runtime.writeFile(cgroup, 'memory.max', String(50 * MiB));
+      return Promise.resolve(ANSWER);
+    };
+    expect(await updates.update(50 * MiB, applies)).toBe(ANSWER);
+    expect(highs).toEqual([]);
+  });
+});
+
+describe('an update whose deadline has passed', () => {
+  const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
+
+  test('while it waited for the lock of the pod changes nothing', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const write = vi.spyOn(runtime.context.tree, 'write');
+    const ended = Promise.withResolvers<undefined>();
+    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => ended.promise);
+    const forward = vi.fn(() => updates.applies(150 * MiB));
+    const late = updateContainer(runtime.context, request, forward, { deadline: performance.now() });
+    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), 30_000);
+    ended.resolve(undefined);
+    await holder;
+    await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+    expect([write.mock.calls, forward.mock.calls]).toEqual([[], []]);
+  });
+
+  test('while it waited for another update of the container changes nothing', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const ended = Promise.withResolvers<undefined>();
+    const holder = runtime.context.calls.run(containerId(0), () => ended.promise);
+    const forward = vi.fn(() => updates.applies(150 * MiB));
+    const late = updateContainer(runtime.context, request, forward, { deadline: performance.now() + 300 });
+    await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+    ended.resolve(undefined);
+    await holder;
+    expect([runtime.read('memory.max'), runtime.limitOf(0), forward.mock.calls]).toEqual([
+      String(300 * MiB),
+      100 * MiB,
+      [],
+    ]);
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+  });
+
+  test('before it was sent leaves the pod as it was', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    let atCall = '';
+    const late = updates.update(150 * MiB, () => {
+      atCall = runtime.read('memory.max');
+      const options = { deadline: performance.now() - 1 };
+      return runtime.backend.call(runtimePath('UpdateContainerResources'), Buffer.alloc(0), options);
+    });
+    await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
+    expect([atCall, runtime.read('memory.max')]).toEqual([String(350 * MiB), String(300 * MiB)]);
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+    expect(runtime.calls).not.toContain('UpdateContainerResources');
   });
 });
 
@@ -189,4 +312,28 @@ describe('a deadline of the runtime after half of an update', () => {
     expect(runtime.read('cpu.max')).toBe('20000 100000');
     expect(runtime.warnings).toMatchObject([{ container: containerId(0), found: String(150 * MiB) }]);
   });
+});
+
+test('volumes do not grow after an update that holds the lock when their time has come, and starts it again', async () => {
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  const { context } = runtime;
+  const pod = await context.registry.pod(SANDBOX);
+  const due: (() => void)[] = [];
+  const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementation((action: () => void) => {
+    due.push(action);
+    return setImmediate(() => undefined) as never;
+  });
+  const read = vi.spyOn(context.volumes, 'ofPod');
+  scheduleVolumeGrowth(context, pod!, false);
+  await context.lock.run(podConfig.metadata.uid, () => {
+    due[0]?.();
+    scheduleVolumeGrowth(context, pod!, false);
+    return Promise.resolve();
+  });
+  timers.mockRestore();
+  await context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+  expect(read).not.toHaveBeenCalled();
+  due[1]?.();
+  await context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+  expect(read).toHaveBeenCalled();
 });

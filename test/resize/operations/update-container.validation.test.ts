@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { FakeRuntime, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 
 const ANSWER = Buffer.from('the answer of the runtime');
@@ -22,7 +22,10 @@ describe('an invalid UpdateContainerResources', () => {
   test('is rejected at once, and does not supersede a waiting request', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let release = (): void => undefined;
-    const held = runtime.context.lock.run(SANDBOX, () => new Promise<void>((resolve) => (release = resolve)));
+    const held = runtime.context.lock.run(
+      podConfig.metadata.uid,
+      () => new Promise<void>((resolve) => (release = resolve)),
+    );
     const good = asked({ cpu_quota: 20_000n });
     await expect(asked({ cpu_quota: 5n })).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     release();

@@ -5,10 +5,10 @@ import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+import { criMi } from '../../support/quantities/mebibytes.ts';
 
 /** Swap, cpusets and limits on huge pages of the pod's own cgroup. No kernel of the test nodes has cpusets or huge pages. */
 
-const mi = (count: number): bigint => BigInt(count * MiB);
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');
 const POD = '/kubepods/pod1';
@@ -47,13 +47,13 @@ const update = (
 };
 
 const everything: Resources = {
-  memory_limit_in_bytes: mi(400),
-  memory_swap_limit_in_bytes: mi(500),
+  memory_limit_in_bytes: criMi(400),
+  memory_swap_limit_in_bytes: criMi(500),
   cpuset_cpus: '0-3',
   cpuset_mems: '0-1',
   hugepage_limits: [
-    { page_size: '2MB', limit: mi(4) },
-    { page_size: '2MB', limit: mi(128) },
+    { page_size: '2MB', limit: criMi(4) },
+    { page_size: '2MB', limit: criMi(128) },
     { page_size: '1GB', limit: MAX_UINT64 },
   ],
 };
@@ -126,10 +126,10 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
 
   test('counts with the overhead: swap after memory and overhead, huge pages by their size', async () => {
     const overhead = {
-      memory_limit_in_bytes: mi(20),
+      memory_limit_in_bytes: criMi(20),
       hugepage_limits: [
-        { page_size: '2MB', limit: mi(2) },
-        { page_size: '64KB', limit: mi(2) },
+        { page_size: '2MB', limit: criMi(2) },
+        { page_size: '64KB', limit: criMi(2) },
       ],
     };
     await update(everything, overhead);
@@ -140,14 +140,14 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
       'hugetlb.2MB.rsvd.max': text(130),
     });
     // Without a memory limit, swap counts from the present one, which contains the overhead.
-    await update({ memory_swap_limit_in_bytes: mi(450) }, overhead);
+    await update({ memory_swap_limit_in_bytes: criMi(450) }, overhead);
     expect(found()['memory.swap.max']).toBe(text(50));
     await update({ memory_swap_limit_in_bytes: -1n }, overhead);
     expect(found()['memory.swap.max']).toBe('max');
   });
 
   test('keeps what it does not set, and a key of unified counts before a field', async () => {
-    await update({ memory_limit_in_bytes: mi(400) });
+    await update({ memory_limit_in_bytes: criMi(400) });
     expect(found()).toEqual({ ...AT_FIRST, 'memory.max': text(400) });
     const unified = { 'memory.swap.max': text(7), 'cpuset.cpus': '2' };
     await update({ ...everything, unified });
@@ -160,10 +160,10 @@ describe('A8: a field of UpdatePodSandboxResources that the kernel cannot apply'
     ['cpuset_cpus', { cpuset_cpus: '0' }, 'cpuset.cpus'],
     ['cpuset_mems', { cpuset_mems: '0' }, 'cpuset.mems'],
     ['hugepage_limits["2MB"]', { hugepage_limits: [{ page_size: '2MB', limit: 0n }] }, 'hugetlb.2MB.max'],
-    ['memory_swap_limit_in_bytes', { memory_swap_limit_in_bytes: mi(400) }, 'memory.swap.max'],
+    ['memory_swap_limit_in_bytes', { memory_swap_limit_in_bytes: criMi(400) }, 'memory.swap.max'],
   ])('%s is rejected with the missing file, and nothing changes', async (field, resources, file) => {
     runtime.removeFile(POD, file);
-    const rejected = update({ memory_limit_in_bytes: mi(400), ...resources });
+    const rejected = update({ memory_limit_in_bytes: criMi(400), ...resources });
     await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE', context: { pod: 'default/web' } });
     const [controller] = file.split('.');
     await expect(rejected).rejects.toThrow(`${field}: `);
@@ -176,22 +176,26 @@ describe('A8: a field of UpdatePodSandboxResources that the kernel cannot apply'
   test('no limit is no limit on a kernel without the controller', async () => {
     for (const file of ['memory.swap.max', 'hugetlb.2MB.max', 'hugetlb.2MB.rsvd.max']) runtime.removeFile(POD, file);
     const hugepage_limits = [{ page_size: '2MB', limit: MAX_UINT64 }];
-    const limits = { memory_limit_in_bytes: mi(400), memory_swap_limit_in_bytes: -1n };
+    const limits = { memory_limit_in_bytes: criMi(400), memory_swap_limit_in_bytes: -1n };
     expect(await update({ ...limits, hugepage_limits })).toBe(ANSWER);
     expect(runtime.read('memory.max')).toBe(text(400));
   });
 
   test('a kernel without limits on reserved huge pages (before 5.7) gets the others', async () => {
     runtime.removeFile(POD, 'hugetlb.2MB.rsvd.max');
-    await update({ hugepage_limits: [{ page_size: '2MB', limit: mi(8) }] });
+    await update({ hugepage_limits: [{ page_size: '2MB', limit: criMi(8) }] });
     expect(runtime.read('hugetlb.2MB.max')).toBe(text(8));
   });
 
   test.each<[string, Resources, string]>([
-    ['below the memory limit', { memory_limit_in_bytes: mi(400), memory_swap_limit_in_bytes: mi(399) }, 'below the'],
+    [
+      'below the memory limit',
+      { memory_limit_in_bytes: criMi(400), memory_swap_limit_in_bytes: criMi(399) },
+      'below the',
+    ],
     [
       'without a memory limit',
-      { memory_limit_in_bytes: -1n, memory_swap_limit_in_bytes: mi(399) },
+      { memory_limit_in_bytes: -1n, memory_swap_limit_in_bytes: criMi(399) },
       'requires a memory',
     ],
   ])('swap %s is rejected', async (_, resources, why) => {

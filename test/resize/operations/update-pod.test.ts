@@ -1,5 +1,6 @@
-import { Metadata, status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { status } from '@grpc/grpc-js';
+import { Metadata } from '../../../src/core/grpc/index.ts';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
@@ -44,6 +45,44 @@ describe('UpdatePodSandboxResources', () => {
     // 79 is by the old formula, by which 1024 shares are the pod's weight of 39.
     expect(atCall).toEqual([String(250 * MiB), '50000 100000', '79', '200000000']);
     expect(files.map((file) => runtime.read(file))).toEqual(before);
+  });
+
+  test('changes nothing when its deadline has passed while it waited for the lock of the pod', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const write = vi.spyOn(runtime.context.tree, 'write');
+    const ended = Promise.withResolvers<undefined>();
+    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => ended.promise);
+    const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) });
+    const forward = vi.fn(() => Promise.resolve(ANSWER));
+    const late = updatePod(runtime.context, request, forward, { deadline: performance.now() });
+    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), 30_000);
+    ended.resolve(undefined);
+    await holder;
+    await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+    expect([write.mock.calls, forward.mock.calls]).toEqual([[], []]);
+  });
+
+  test('waits for a request of an earlier sandbox of the pod, which still exists', async () => {
+    runtime.makePod(String(300 * MiB), [100 * MiB]);
+    const { registry } = runtime.context;
+    const pod = (await registry.pod(SANDBOX))!;
+    const next = 'b'.repeat(64);
+    registry.learnPod({ ...pod, sandboxId: next, metadata: { ...pod.metadata, attempt: 1 } });
+    const answer = Promise.withResolvers<Buffer>();
+    const called = Promise.withResolvers<undefined>();
+    const earlier = updatePod(runtime.context, podUpdate({ memory_limit_in_bytes: BigInt(350 * MiB) }), () => {
+      called.resolve(undefined);
+      return answer.promise;
+    });
+    await called.promise;
+    const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) }, { pod_sandbox_id: next });
+    const later = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    await expect.poll(() => runtime.context.lock.waiting(pod.metadata.uid)).toBe(1);
+    answer.reject(new Error('the runtime says no'));
+    await expect(earlier).rejects.toThrow('says no');
+    // Otherwise the rollback would find the limit of the later request, and leave it.
+    expect(await later).toEqual(ANSWER);
+    expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
 
   test('uses the new formula when the current weight was computed with it', async () => {

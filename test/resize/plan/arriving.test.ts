@@ -2,8 +2,9 @@ import { expect, test } from 'vitest';
 import type { ContainerStep, Step } from '../../../src/resize/model/index.ts';
 import { ifTheyArrive, podStepsLeft } from '../../../src/resize/plan/index.ts';
 import type { PodState } from '../../../src/sandbox/index.ts';
-import { cpu, mi } from '../../support/resize/resized-pod.ts';
+import { cpu } from '../../support/resize/resized-pod.ts';
 import { bytes } from '../../../src/core/quantities/index.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 const container = (id: string, memory: number, quota: number) => ({ id, memory: mi(memory), cpu: cpu(quota) });
 const podWith = (memory: number, quota: number): PodState => ({

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, microseconds } from '../../../src/core/quantities/index.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import type { ContainerLimits, DeclaredContainer, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
 import { cpu } from '../../support/resize/plan-pods.ts';
 import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
-const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
 const sizeOf = (mebibytes: number | 'max'): Limit<Bytes> => (mebibytes === 'max' ? 'max' : mi(mebibytes));
 
 /** A declared container; its id is its name if it runs. */
@@ -175,6 +175,14 @@ describe('an ephemeral container', () => {
     expect(podLimitAfter(state, 'web', 50)).toBeUndefined();
     expect(podLimitAfter(state, 'web', 'max')).toBe('max');
   });
+});
+
+test('A2: an ephemeral container that the spec does not list yet does not count, and the pod limit follows its containers', () => {
+  const state = pod(100, [one('a', 'app', 100)]);
+  const debug = { id: 'debug', memory: 'max', cpu: { quota: 'max', period: PERIOD } } as const;
+  const debugged = { ...state, containers: [...state.containers, debug] };
+  expect(podLimitAfter(debugged, 'a', 400)).toBe(400);
+  expect(podLimitAfter(debugged, 'a', 50)).toBe(50);
 });
 
 describe('a container that may be an init container', () => {

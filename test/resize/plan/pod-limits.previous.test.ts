@@ -1,7 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
-import { fitsPreviousLimit, fitsRolledBack, hasRaisedContainer } from '../../../src/resize/plan/pod-limits.ts';
+import {
+  fitsPreviousLimit,
+  fitsRolledBack,
+  hasRaisedContainer,
+  nextContainersExceed,
+} from '../../../src/resize/plan/pod-limits.ts';
 
 describe('the limits of the containers after an update', () => {
   const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
@@ -87,6 +92,28 @@ describe('the limits of the containers after an update', () => {
   test('fit any pod without limits', () => {
     const unlimited = { ...state, memory: 'max' as const, cpu: cpu('max') };
     expect(fitsRolledBack(unlimited, { ...memoryOf('a', 'max'), ...cpuOf('a', 'max') })).toBe(true);
+  });
+
+  test.each([
+    ['which they exceed', 299, 27_000, [true, true]],
+    ['which they exceed by rounding only', 300, 29_000, [false, false]],
+  ])('of the next sandbox are compared with the previous pod limits, %s', (_name, memory, quota, expected) => {
+    const earlier = [memoryOf('earlier', 100), cpuOf('earlier', 10_000)];
+    const steps = [
+      { kind: 'pod-memory', from: bytes(memory * MiB), to: bytes(900 * MiB) },
+      { kind: 'pod-cpu', from: cpu(quota), to: cpu(90_000) },
+    ] as const;
+    const next = { ...state, containers: [container('a', 100, 10_000), container('b', 200, 20_000)] };
+    expect(steps.map((step) => nextContainersExceed(next, earlier, step))).toEqual(expected);
+    expect(steps.map((step) => nextContainersExceed(next, [memoryOf('a', 1), cpuOf('b', 1000)], step))).toEqual([
+      false,
+      false,
+    ]);
+    const none = [container('a', 'max', 'max')];
+    expect(steps.map((step) => nextContainersExceed({ ...next, containers: none }, earlier, step))).toEqual([
+      false,
+      false,
+    ]);
   });
 
   test('are raised when a limit is removed, but not when there was none', () => {

@@ -25,7 +25,7 @@ describe('a pod limit that follows its containers', () => {
       : 3 * (countOf(state) + 1000 * state.containers.filter(({ cpu }) => cpu.quota === 1000).length);
 
   test('stays tight when it was tight', () => {
-    holds(15_000, fc.oneof(derived, called), ({ state, end }) => {
+    holds(4000, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         const slack = -excess(state, resource);
         if (slack < 0 || slack > rounding(state, resource)) continue;
@@ -36,7 +36,7 @@ describe('a pod limit that follows its containers', () => {
   });
 
   test('is raised as far as needed when it was loose and the sum exceeds it, and is never lowered', () => {
-    holds(15_000, fc.oneof(derived, called), ({ state, end }) => {
+    holds(4000, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         if (-excess(state, resource) <= rounding(state, resource)) continue;
         const [before, after] = [podLimitOf(state, resource), podLimitOf(end, resource)];
@@ -51,7 +51,7 @@ describe('a pod limit that follows its containers', () => {
   });
 
   test('stays when it was below the sum', () => {
-    holds(10_000, fc.oneof(derived, called), ({ state, end }) => {
+    holds(2500, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         if (excess(state, resource) <= least(state, resource)) continue;
         expect(podLimitOf(end, resource)).toBe(podLimitOf(state, resource));

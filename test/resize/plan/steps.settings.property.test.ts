@@ -50,7 +50,7 @@ const withSettings: fc.Arbitrary<Case> = fc
   });
 
 test('each container ends with the swap and the settings of its target, and with its own where that has none', () => {
-  holds(10_000, withSettings, ({ state, target, end }) => {
+  holds(2500, withSettings, ({ state, target, end }) => {
     for (const [index, { swap, settings: found }] of end.containers.entries()) {
       const [before, wanted] = [state.containers[index]!, target.containers?.[index]];
       const changes = { ...before.settings, ...wanted?.settings };
@@ -61,20 +61,20 @@ test('each container ends with the swap and the settings of its target, and with
 });
 
 test('rolled back from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
-  holds(10_000, withSettings, ({ state, states, steps }) => {
+  holds(2500, withSettings, ({ state, states, steps }) => {
     expectWithin(states, 'derived');
     expect(isDeepStrictEqual(undone(states.at(-1)!, steps).at(-1), state)).toBe(true);
   });
 });
 
 test('swap goes with memory only: CRI has it as their sum', () => {
-  holds(10_000, withSettings, ({ containerSteps }) => {
+  holds(2500, withSettings, ({ containerSteps }) => {
     for (const { swap, memory } of containerSteps) if (swap !== undefined) expect(memory).toBeDefined();
   });
 });
 
 test('what a target names goes along with an update of memory, changed or not: the runtime would write what it has stored', () => {
-  holds(10_000, withSettings, ({ state, target, containerSteps }) => {
+  holds(2500, withSettings, ({ state, target, containerSteps }) => {
     for (const [index, { id, swap, settings: wanted = {} }] of (target.containers ?? []).entries()) {
       const before = state.containers[index]!;
       const own = containerSteps.filter((step) => step.id === id);
@@ -88,7 +88,7 @@ test('what a target names goes along with an update of memory, changed or not: t
 });
 
 test('the same target again has no steps', () => {
-  holds(10_000, withSettings, ({ target, end }) => {
+  holds(2500, withSettings, ({ target, end }) => {
     expect(plan(end, target)).toEqual([]);
   });
 });
@@ -110,7 +110,7 @@ const setUpByKubelet: fc.Arbitrary<Case> = fc
   });
 
 test('what kubelet derives from a memory limit changes in the same update', () => {
-  holds(6000, setUpByKubelet, ({ states, state, end }) => {
+  holds(1500, setUpByKubelet, ({ states, state, end }) => {
     const textOf = ({ memory, settings }: LiveContainer): string => `${memory}, high ${settings?.['memory.high']}`;
     for (const [index, before] of state.containers.entries()) {
       const ends = [before, end.containers[index]!].map(textOf);

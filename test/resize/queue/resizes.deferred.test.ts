@@ -2,7 +2,18 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { retryDelay } from '../../../src/resize/queue/backoff.ts';
 import { db, outcome, reached, web } from '../../support/resize/fake-resizes.ts';
-import { ResizeQueue, memoryInUse, noBackend, noCgroup, noPod } from '../../support/resize/resize-queue.ts';
+import {
+  ResizeQueue,
+  diskFull,
+  memoryInUse,
+  noBackend,
+  noCgroup,
+  noPod,
+  notRecovered,
+  podEnded,
+  starting,
+  staysGuaranteed,
+} from '../../support/resize/resize-queue.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {
@@ -56,9 +67,52 @@ describe('a deferred resize', () => {
     expect(waits.at(-1)).toBe(3750);
   });
 
+  test('waits for the recovery of its pod, from the first try on', async () => {
+    const answer = queue.resize('64Mi', { defer: true });
+    (await queue.core.next()).fail(notRecovered);
+    const { id, state, reason } = await answer;
+    expect({ state, reason }).toEqual({ state: 'Deferred', reason: 'UNDO_FAILED' });
+    queue.clock.pass(queue.clock.next ?? 0);
+    (await queue.core.next()).fail(notRecovered);
+    await reached(queue.resizes, id, 'Deferred');
+    queue.clock.pass(queue.clock.next ?? 0);
+    (await queue.core.next()).succeed();
+    await reached(queue.resizes, id, 'Completed');
+    expect(queue.unfinished).toBe(0);
+  });
+
   test.each([
-    ['can never fit', noCgroup, 'Infeasible', 'CGROUP_UNAVAILABLE'],
+    ['containerd still starts', starting, 'BACKEND_UNAVAILABLE'],
+    ['the journal takes no record', diskFull, 'JOURNAL_UNAVAILABLE'],
+  ] as const)('stays deferred and stored while %s', async (_, error, reason) => {
+    const { id } = await queue.deferred();
+    queue.clock.pass(queue.clock.next ?? 0);
+    (await queue.core.next()).fail(error);
+    await expect.poll(() => queue.resizes.get(id)).toMatchObject({ state: 'Deferred', reason });
+    expect(queue.store.records.size).toBe(1);
+    queue.clock.pass(queue.clock.next ?? 0);
+    (await queue.core.next()).succeed();
+    await reached(queue.resizes, id, 'Completed');
+  });
+
+  test('is not begun for a pod that has ended', async () => {
+    const answer = queue.resize('64Mi', { defer: true });
+    (await queue.core.next()).fail(podEnded);
+    await expect(answer).rejects.toMatchObject({ reason: 'POD_ENDED' });
+    expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
+  });
+
+  test('ends if its pod is not recovered and it may not be deferred', async () => {
+    const answer = queue.resize('64Mi');
+    (await queue.core.next()).fail(notRecovered);
+    await expect(answer).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    expect(queue.unfinished).toBe(0);
+  });
+
+  test.each([
+    ['can never fit', staysGuaranteed, 'Infeasible', 'QOS_CLASS_CHANGES'],
     ['has lost its pod', noPod, 'Canceled', 'POD_GONE'],
+    ['is for a pod that has ended', podEnded, 'Canceled', 'POD_ENDED'],
     ['fails with an internal error', new TypeError('x'), 'Infeasible', 'INTERNAL'],
   ] as const)('that %s ends at its next try', async (_, error, state, reason) => {
     const { id } = await queue.deferred();

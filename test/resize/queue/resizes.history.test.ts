@@ -2,8 +2,19 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { criRequester } from '../../../src/resize/history/index.ts';
 import { ResizeHistory } from '../../../src/resize/history/history.ts';
 import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
-import { FakeClock, FakeCore, FakeStore, asked, createResizes, web } from '../../support/resize/fake-resizes.ts';
-import { ResizeQueue, memoryInUse } from '../../support/resize/resize-queue.ts';
+import {
+  type CoreCall,
+  FakeClock,
+  FakeCore,
+  FakeStore,
+  asked,
+  createResizes,
+  reached,
+  stepRecord,
+  web,
+} from '../../support/resize/fake-resizes.ts';
+import { ResizeQueue, memoryInUse, notRecovered } from '../../support/resize/resize-queue.ts';
+import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {
@@ -23,13 +34,14 @@ describe('a resize is found by the beginning of its id', () => {
     expect(await queue.resizes.cancel(id.slice(0, 8))).toMatchObject({ id, state: 'Canceled', reason: 'CANCELLED' });
   });
 
-  test('but not if it is empty, or several begin so', async () => {
-    // 17 ids begin with 16 hexadecimal digits.
-    const ids: string[] = [];
-    for (let count = 0; count < 17; count += 1) ids.push(await completed());
-    const digit = ids.map((id) => id.charAt(0)).find((one, index, all) => all.indexOf(one) !== index) ?? '';
-    expect(() => queue.resizes.get(digit)).toThrow(/^\d+ resizes have an id that begins with "[0-9a-f]": use more of/);
-    expect(() => queue.resizes.get('')).toThrow(expect.objectContaining({ reason: 'UNKNOWN_RESIZE' }));
+  test('but not by fewer than 8 characters, which a pod name may have too', async () => {
+    const { id } = await queue.deferred();
+    const unknown = {
+      reason: 'UNKNOWN_RESIZE',
+      message: expect.stringContaining('has at least 8 characters') as string,
+    };
+    for (const beginning of ['', id.slice(0, 1), id.slice(0, 7)])
+      expect(() => queue.resizes.get(beginning)).toThrow(expect.objectContaining(unknown));
   });
 });
 
@@ -92,5 +104,70 @@ describe('the history of a pod', () => {
     const again = queue.restart();
     await again.restore(() => Promise.resolve(true));
     expect(again.historyOf(web.sandboxId)).toMatchObject([{ requester: { kind: 'annotation' }, state: 'Deferred' }]);
+  });
+});
+
+describe('a resize whose second step fails', () => {
+  const late = new ShimError(Code.DEADLINE_EXCEEDED, Reason.RECLAIM_TIMEOUT, 'the second container needs more time');
+  const broken = new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'not written');
+  const fail = (call: CoreCall, error: unknown): void => {
+    call.options.onStep?.(stepRecord);
+    call.fail(error);
+  };
+  const latest = (): unknown => queue.resizes.historyOf(web.sandboxId)[0];
+
+  test.each([
+    ['Deferred, with defer', late, true, 'Deferred'],
+    ['Canceled, without defer', late, false, 'Canceled'],
+    ['Infeasible', broken, false, 'Infeasible'],
+  ])('and is %s says that the first one was rolled back', async (_, error, defer, state) => {
+    const watch = queue.resizes.watch(web);
+    const answer = queue.resize('64Mi', { defer });
+    fail(await queue.core.next(), error);
+    await answer.catch(() => undefined);
+    expect(latest()).toMatchObject({ state, reason: error.reason, isRolledBack: true });
+    const ended = async (): Promise<unknown> => {
+      for await (const { what } of watch as AsyncIterable<ResizeEvent>)
+        if (what.kind === 'state' && what.state === state) return what;
+      return undefined;
+    };
+    expect(await ended()).toMatchObject({ isRolledBack: true });
+  });
+
+  test('and is cancelled later says that the steps of its last try were rolled back', async () => {
+    const answer = queue.resize('64Mi', { defer: true });
+    fail(await queue.core.next(), late);
+    await queue.resizes.cancel((await answer).id);
+    expect(latest()).toMatchObject({ state: 'Canceled', reason: 'CANCELLED', isRolledBack: true });
+  });
+
+  test('and does not fit at the next try has nothing to roll back any more', async () => {
+    const answer = queue.resize('64Mi', { defer: true });
+    fail(await queue.core.next(), late);
+    const { id } = await answer;
+    queue.clock.pass(queue.clock.next ?? 0);
+    const retry = await queue.core.next();
+    expect(latest()).toMatchObject({ state: 'InProgress', isRolledBack: false });
+    retry.fail(memoryInUse);
+    await reached(queue.resizes, id, 'Deferred');
+    expect(latest()).toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE', isRolledBack: false });
+  });
+
+  test('and whose rollback fails is not rolled back, also if it is cancelled later', async () => {
+    const answer = queue.resize('64Mi', { defer: true });
+    fail(await queue.core.next(), notRecovered);
+    const { id } = await answer;
+    expect(latest()).toMatchObject({ reason: 'UNDO_FAILED', isRolledBack: false });
+    await queue.resizes.cancel(id);
+    expect(latest()).toMatchObject({ reason: 'CANCELLED', isRolledBack: false });
+  });
+
+  test('and of which the runtime has not answered an update is not rolled back', async () => {
+    const answer = queue.resize();
+    const call = await queue.core.next();
+    call.options.onLeftUnfinished?.();
+    fail(call, broken);
+    await expect(answer).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
+    expect(latest()).toMatchObject({ state: 'Infeasible', isRolledBack: false });
   });
 });

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.ts';
+import { MiB, bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
@@ -150,16 +150,31 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('high', 'middle', 'low');
   });
 
-  test('those before it in order that are not due soon are not tried again: nothing was freed since', async () => {
-    const { id } = await deferred('high', high);
-    // Each failed retry doubles the wait of the first in order.
+  /** Retries a deferred resize until it is due much later than others: each failed retry doubles its pause. */
+  async function dueLate(name: string, rank?: PodRank): Promise<void> {
+    const { id } = await deferred(name, rank);
     while (resizes.get(id).nextTryAt! - clock.wallTime() < 45_000) {
       clock.pass(resizes.get(id).nextTryAt! - clock.wallTime());
-      await triedInOrder('high');
+      await triedInOrder(name);
     }
+  }
+
+  test('an older one of the same rank that is not due soon is not tried again: nothing was freed since', async () => {
+    await dueLate('old');
+    const young = await deferred('young');
+    clock.pass(young.nextTryAt! - clock.wallTime());
+    await triedInOrder('young');
+    expect(core.waiting).toBe(0);
+  });
+
+  test.each([
+    ['of a higher priority', high],
+    ['of a Guaranteed pod', guaranteed],
+  ])('one %s is tried first, however late it is due: room may have become free without a notice', async (_, rank) => {
+    await dueLate('first', rank);
     const low = await deferred('low');
     clock.pass(low.nextTryAt! - clock.wallTime());
-    await triedInOrder('low');
+    await triedInOrder('first', 'low');
     expect(core.waiting).toBe(0);
   });
 
@@ -205,7 +220,7 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('b', 'a');
   });
 
-  test('one whose admission takes too long does not hold up the others', async () => {
+  test('one whose admission takes too long does not delay the others', async () => {
     await deferred('high', high);
     await deferred('low');
     resizes.roomFreed();
@@ -296,7 +311,7 @@ test.each<[string, Partial<ResizeOutcome['after']>, boolean]>([
   ['nothing', {}, false],
   ['a higher CPU request of the pod', { weight: cpuWeight(11) }, false],
   ['a lower CPU request of the pod', { weight: cpuWeight(9) }, true],
-  ['lower limits', { memory: bytes(1 << 20), containers: outcome.after.containers }, false],
+  ['lower limits', { memory: bytes(MiB), containers: outcome.after.containers }, false],
   ['a lower CPU request of a container', { containers: lowered.after.containers }, true],
 ])('a resize that changes %s, and whether this frees room', async (_, change, frees) => {
   await deferred('waiting');

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { asked, db, reached, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, noBackend } from '../../support/resize/resize-queue.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {
@@ -22,10 +23,7 @@ describe('after a restart', () => {
     });
     queue.clock.pass(1000);
     const call = await queue.core.next();
-    expect([call.sandboxId, [...call.desired.containers]]).toEqual([
-      web.sandboxId,
-      [['app', { memory: 128 * 1024 ** 2 }]],
-    ]);
+    expect([call.sandboxId, [...call.desired.containers]]).toEqual([web.sandboxId, [['app', { memory: 128 * MiB }]]]);
     call.succeed();
     await reached(queue.resizes, id, 'Completed');
     expect([queue.store.records.size, queue.unfinished]).toEqual([0, 0]);
@@ -83,7 +81,7 @@ describe('after a restart', () => {
     await answer;
     await queue.resizes.close();
     await queue.restart().restore(podExists);
-    expect(queue.resizes.memoryRequestsOf(web.sandboxId)).toEqual({ containers: { app: 256 * 1024 ** 2 } });
+    expect(queue.resizes.memoryRequestsOf(web.sandboxId)).toEqual({ containers: { app: 256 * MiB } });
     await expect(queue.resize('128Mi')).rejects.toMatchObject({
       reason: 'INVALID_VALUE',
       message: 'containers["app"].limits.memory: "128Mi": the limit is below the request, 256Mi',

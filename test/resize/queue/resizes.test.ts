@@ -4,6 +4,7 @@ import { Code, Reason } from '../../../src/core/errors/index.ts';
 import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
 import { asked, db, outcome, stepRecord, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, memoryInUse, noCgroup } from '../../support/resize/resize-queue.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {
@@ -16,7 +17,7 @@ describe('a resize', () => {
     const answer = queue.resize();
     const call = await queue.core.next();
     expect(call.sandboxId).toBe(web.sandboxId);
-    expect([...call.desired.containers]).toEqual([['app', { memory: 128 * 1024 ** 2 }]]);
+    expect([...call.desired.containers]).toEqual([['app', { memory: 128 * MiB }]]);
     expect(call.options).toMatchObject({ dryRun: false, deadline: queue.clock.now() + 5000 });
     call.succeed();
     expect(await answer).toMatchObject({ ...outcome, state: 'Completed', pod: web, tries: 1, reason: undefined });
@@ -92,9 +93,9 @@ describe('a resize', () => {
   });
 
   test('that is a dry run is neither stored nor counted', async () => {
-    const trial = queue.resizes.dryRun(web, asked('1Gi'), 7);
+    const trial = queue.resizes.dryRun(web, asked('1Gi'), { deadline: 7, defer: false });
     const call = await queue.core.next();
-    expect(call.options).toEqual({ dryRun: true, deadline: 7 });
+    expect(call.options).toEqual({ dryRun: true, deadline: 7, waits: false });
     call.succeed();
     const none = { containers: {} };
     expect(await trial).toEqual({ ...outcome, memoryRequests: { before: none, after: none } });

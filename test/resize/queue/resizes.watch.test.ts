@@ -13,7 +13,7 @@ describe('a watch of resizes', () => {
   test('begins with the unfinished resizes, and can be limited to one pod', async () => {
     const { id } = await queue.deferred();
     await queue.deferred('1Gi', db);
-    const watch = queue.resizes.watch(web.sandboxId);
+    const watch = queue.resizes.watch(web);
     const other = await queue.resizes.cancel(queue.resizes.newestOf(db.sandboxId)?.id ?? '');
     await queue.resizes.cancel(id);
     watch.push({

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Reason } from '../../../src/core/errors/index.ts';
 import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
-import { Retries } from '../../../src/resize/queue/retries.ts';
+import { MOST_ABOVE, Retries } from '../../../src/resize/queue/retries.ts';
 import { equalRanks } from '../../../src/resize/queue/retry-order.ts';
 
 // From the end of an attempt to the end of the turns, a few promises settle one after the other.
@@ -32,3 +32,22 @@ test.each(Array.from({ length: 12 }, (_, count) => count))(
     expect(tries).toBe(2);
   },
 );
+
+test('with one that is due, the first that rank above it are tried, and not all of many', async () => {
+  const waiting = Array.from({ length: 100 }, (_, order) => {
+    const resize = { state: 'Deferred', reason: Reason.NODE_FULL, pod: { order } };
+    return { resize, order, dueAt: 60_000, stopTimer: () => undefined } as unknown as ActiveResize;
+  });
+  const due = waiting.at(-1)!;
+  const tried: number[] = [];
+  const retries = new Retries({
+    table: { allActive: waiting },
+    clock: { now: () => 0, wallTime: () => 0, after: () => () => undefined },
+    rankOf: (pod) => ({ priority: pod === due.resize.pod ? 0 : 1, isGuaranteed: false }),
+    attempt: ({ order }) => Promise.resolve(void tried.push(order)),
+    isStopping: () => false,
+  });
+  retries.due(due);
+  await retries.idle();
+  expect(tried).toEqual([...Array(MOST_ABOVE).keys(), due.order]);
+});

@@ -1,7 +1,9 @@
-import { Metadata, status } from '@grpc/grpc-js';
+import { status } from '@grpc/grpc-js';
+import { Metadata } from '../../../src/core/grpc/index.ts';
 import { expect, test } from 'vitest';
 import { ResizeHistory, overviewOf, podDirectory } from '../../../src/resize/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
 
 const pod = (sandboxId: string): PodDescription => ({
   sandboxId,
@@ -18,14 +20,16 @@ test('a pod whose containers the runtime does not describe does not hide the oth
   const registry = {
     pods: [pod('a'), pod('b')],
     pod: () => Promise.resolve(undefined),
-    containersOf: () => [],
-    refresh: () => Promise.resolve(),
+    container: () => undefined,
+    refresh: () => Promise.resolve(new Map()),
+    refreshContainers: () => Promise.resolve(new Map()),
   };
   const described: string[] = [];
   const pods = podDirectory({
     registry,
+    volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
     isReady: () => Promise.resolve(true),
-    describePod: (sandboxId) => {
+    readPodView: (sandboxId) => {
       described.push(sandboxId);
       return Promise.reject(failure);
     },
@@ -34,5 +38,31 @@ test('a pod whose containers the runtime does not describe does not hide the oth
   expect(described).toEqual(['a', 'b']);
   expect(seen.map(({ view }) => view)).toEqual(
     described.map(() => ({ reason: 'BACKEND_FAILED', message: 'the backend: NOT_FOUND: no such container' })),
+  );
+});
+
+test('a backend that does not answer is asked for one pod only, and all pods have the error', async () => {
+  const details = 'no answer';
+  const failure = Object.assign(new Error(details), { code: status.UNAVAILABLE, details, metadata: new Metadata() });
+  const described: string[] = [];
+  const pods = podDirectory({
+    registry: {
+      pods: [pod('a'), pod('b'), pod('c')],
+      pod: () => Promise.resolve(undefined),
+      container: () => undefined,
+      refresh: () => Promise.resolve(new Map()),
+      refreshContainers: () => Promise.resolve(new Map()),
+    },
+    volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
+    isReady: () => Promise.resolve(true),
+    readPodView: (sandboxId) => {
+      described.push(sandboxId);
+      return Promise.reject(failure);
+    },
+  });
+  const { pods: seen } = await overviewOf({ history: new ResizeHistory() }, pods);
+  expect(described).toEqual(['a']);
+  expect(seen.map(({ pod: { name }, view }) => [name, 'reason' in view && view.reason])).toEqual(
+    ['a', 'b', 'c'].map((name) => [name, 'BACKEND_UNAVAILABLE']),
   );
 });

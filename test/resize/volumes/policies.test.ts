@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { VolumePolicies } from '../../../src/resize/volumes/policies.ts';
 import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
 
 const POD = 'sandbox';
-const mi = (count: number): Bytes => bytes(count * MiB);
 const cache = (size: number, device = '0:50') => ({ name: 'cache', size: mi(size), device });
 const absolute = (size: number) => ({ kind: 'absolute', size: mi(size) }) as const;
 
@@ -41,6 +41,32 @@ describe('the policy that is derived when a volume is first seen', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'fixed' });
     policies.observe(POD, [cache(128)], mi(128));
     expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
+  });
+});
+
+describe('a volume that follows the pod limit on a node with 256 MiB for pods', () => {
+  const sizeFor = (pod: number, size: number): Bytes | undefined =>
+    policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(pod), new Map()).get('cache');
+
+  test('does not grow above them, as kubelet would not mount it larger, and shrinks with the limit', () => {
+    policies = new VolumePolicies({ nodeMemory: () => mi(256) });
+    policies.observe(POD, [cache(128)], mi(128));
+    expect([sizeFor(192, 128), sizeFor(512, 128), sizeFor(64, 256)]).toEqual([mi(192), mi(256), mi(64)]);
+  });
+
+  test('stays as large as it is if it is larger', () => {
+    policies = new VolumePolicies({ nodeMemory: () => mi(256) });
+    policies.observe(POD, [cache(384)], mi(384));
+    expect([sizeFor(512, 384), sizeFor(320, 384)]).toEqual([undefined, mi(320)]);
+  });
+
+  test('keeps the size that kubelet has mounted it with, if its size limit and the pod limit are larger', () => {
+    policies = new VolumePolicies({
+      nodeMemory: () => mi(256),
+      declared: () => new Map([['cache', { sizeLimit: mi(512) }]]),
+    });
+    policies.observe(POD, [cache(256)], mi(1024));
+    expect([sizeFor(2048, 256), sizeFor(128, 256)]).toEqual([undefined, mi(128)]);
   });
 });
 

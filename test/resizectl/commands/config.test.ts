@@ -71,3 +71,15 @@ test('config show has the problems of an invalid file', async () => {
   expect(await showConfig(context('table'), file('zzz: 1\n'))).toBe(1);
   expect([printed, errors]).toEqual(['', [expect.stringMatching(/config\.yaml:1:1: zzz: unknown key/)]]);
 });
+
+test('config check and show without a file read the file that an installation would use', async () => {
+  const places = { flagsFile: join(folder, 'no-flags'), configFile: file('logLevel: loud\n') };
+  const problem = `${places.configFile}:1:1: logLevel: "loud" must be one of trace, debug, info, warn, error`;
+  expect(await checkConfig(context('table'), undefined, places)).toBe(1);
+  expect(printed).toBe(`${problem}\n`);
+  expect(await showConfig(context('table'), undefined, places)).toBe(1);
+  expect(errors).toEqual([problem]);
+  printed = '';
+  expect(await checkConfig(context('table'), undefined, { ...places, configFile: join(folder, 'no-file') })).toBe(0);
+  expect(printed).toBe('no configuration file: the defaults and the flags apply\n');
+});

@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest';
-import { afterInstall } from '../../../src/resizectl/commands/install.ts';
+import { describe, expect, test } from 'vitest';
+import { type Finding, worstOf } from '../../../src/install/node/index.ts';
+import { afterInstall, unrepaired } from '../../../src/resizectl/commands/install.ts';
 
 test('an upgrade ends with both versions, what to do next, and how to undo it', () => {
   expect(afterInstall({ versions: 'upgrade 0.1.0 to 0.2.0' })).toBe(
@@ -21,3 +22,28 @@ test.each([{}, { versions: 'install 0.2.0' }, { versions: 'another build of 0.2.
     );
   },
 );
+
+describe('an installation is not kept from repairing what the checks have found:', () => {
+  const failed = (check: string): Finding => ({ check, result: 'failed', found: '', remedy: 'x' });
+  const blocked = (checks: readonly string[], isConfigGiven = false): boolean =>
+    worstOf(unrepaired(checks.map(failed), { isConfigGiven })) === 'failed';
+
+  test('a kubelet that has no runtime, and ends again after each start for it', () => {
+    expect(blocked(['kubelet', 'kubelet runtime'])).toBe(false);
+    expect(blocked(['kubelet'])).toBe(true);
+    expect(blocked(['kubelet runtime', 'containerd'])).toBe(true);
+  });
+
+  test('a kubelet that uses the shim, and ends again after each start while the shim answers', () => {
+    const loop: Finding = { ...failed('kubelet'), isLoopAtShim: true };
+    const isBlocked = (...findings: Finding[]): boolean =>
+      worstOf(unrepaired(findings, { isConfigGiven: false })) === 'failed';
+    expect(isBlocked(loop)).toBe(false);
+    expect(isBlocked(loop, failed('containerd'))).toBe(true);
+  });
+
+  test('an invalid configuration, if another one is given', () => {
+    expect(blocked(['configuration'])).toBe(true);
+    expect(blocked(['configuration'], true)).toBe(false);
+  });
+});

@@ -20,10 +20,39 @@ describe('a resize of a pod that kubelet manages', () => {
     expect(notes).toHaveLength(2);
   });
 
+  test('puts sidecars and init containers into the list of the spec that has them', () => {
+    const kinds = { proxy: 'sidecar', setup: 'init', app: 'app' };
+    const containers = Object.entries(kinds).map(([name, kind]) => ({ name, kind, state: 'running' }));
+    const changes = parseChanges(['proxy.cpu=1', 'app.cpu=2', 'setup.cpu=3']);
+    const [, command] = kubeletNotes({ ...pod('spec'), declared: { source: 'spec', containers } }, changes);
+    expect(JSON.parse(/--patch '(.*)'$/.exec(command ?? '')?.[1] ?? '')).toEqual({
+      spec: {
+        containers: [{ name: 'app', resources: { limits: { cpu: '2' } } }],
+        initContainers: [
+          { name: 'proxy', resources: { limits: { cpu: '1' } } },
+          { name: 'setup', resources: { limits: { cpu: '3' } } },
+        ],
+      },
+    });
+    const only = kubeletNotes(
+      { ...pod('spec'), declared: { source: 'spec', containers } },
+      parseChanges(['proxy.cpu=1']),
+    );
+    expect(only[1]).toContain('{"spec":{"initContainers":[{"name":"proxy"');
+  });
+
+  test('names the manifest for a static pod, which the API server does not resize', () => {
+    const { identity, declared } = pod('kubelet-state');
+    const uid = '0123456789abcdef0123456789abcdef';
+    const notes = kubeletNotes({ identity: { ...identity, uid }, declared }, parseChanges(['app.memory=1Gi']));
+    expect(notes[1]).toBe('To make it last, change the manifest of this static pod on its node.');
+    expect(notes).toHaveLength(2);
+  });
+
   test('names what the API server has no value for', () => {
     const only = kubeletNotes(pod('spec'), parseChanges(['app.memory=max', 'volume.cache=50%', 'pod.cpu=1']));
     expect(only).toHaveLength(2);
-    expect(only[1]).toContain("a removed limit, the pod's own values and volumes");
+    expect(only[1]).toContain("a removed limit, the pod's own values and volumes; docs/volumes.md has the annotation");
     const both = kubeletNotes(pod('spec'), parseChanges(['app.memory=max', 'app.cpu=1']));
     expect(both[1]).toContain(`{"name":"app","resources":{"limits":{"cpu":"1"}}}`);
     expect(both).toHaveLength(3);
@@ -59,6 +88,8 @@ describe('a limit that the kernel rounds', () => {
       after('10m', 'max'),
       ['note: container app.cpu: 1m becomes 10m: the smallest CPU limit is 10m (1 ms of each 100 ms)'],
     ],
+    // Another program has set the limit, or systemd has rounded it.
+    [['app.cpu=125m'], after('130m', 'max'), ['note: container app.cpu: 125m becomes 130m']],
     [
       ['app.memory=66000'],
       after('max', '65536'),

@@ -42,6 +42,9 @@ describe('completionScript', () => {
       expect(fish).toContain(`-a '${name.split(' ').at(-1)!}'`);
       for (const { flags } of options) expect(fish).toContain(`-l ${/--([a-z-]+)/.exec(flags)![1]!}`);
     }
+    const groups = fish.split('\n').filter((line) => line.includes(`-n '__fish_use_subcommand' -a '`));
+    expect(groups.find((line) => line.includes("-a 'config'"))).toMatch(/-d 'config check, show'$/);
+    expect(groups.find((line) => line.includes("-a 'bypass'"))).toMatch(/-d 'bypass on, off, drain'$/);
     expect(fish.split('\n').filter((line) => line !== '' && !line.startsWith('complete -c resizectl '))).toEqual([]);
   });
 });

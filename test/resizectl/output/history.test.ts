@@ -62,11 +62,11 @@ describe('the history in views', () => {
     expect(line('INFEASIBLE')).toMatch(/ Infeasible {2}pod cpu \? -> 1\n$/);
   });
 
-  test('the line of an event has the date, unless it is of today', () => {
+  test('the line of an event has the time in UTC, with the date unless it is of today', () => {
     const event = { resize_id: deferred.id, pod: identity, time, requester: kubelet, state: deferred };
     const rest =
       '1f3c9a2b  default/web  Deferred (3 times)  by kubelet (812)  container app memory 256Mi -> 64Mi: MEMORY_NOT_RECLAIMABLE: 90Mi are in use\n';
-    expect(eventLine(event, time.seconds * 1000)).toBe(`08:00:00.123  ${rest}`);
-    expect(eventLine(event, time.seconds * 1000 + 86_400_000)).toBe(`2027-01-15 08:00:00.123  ${rest}`);
+    expect(eventLine(event, time.seconds * 1000)).toBe(`08:00:00.123Z  ${rest}`);
+    expect(eventLine(event, time.seconds * 1000 + 86_400_000)).toBe(`2027-01-15 08:00:00.123Z  ${rest}`);
   });
 });

@@ -1,7 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../../src/resizectl/output/failure.ts';
-import { chooseFrom } from '../../../src/resizectl/output/pods.ts';
+import { chooseFrom, findPod } from '../../../src/resizectl/output/pods.ts';
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
+
+test.each(['', 'default/', 'a/b/c'])('an invalid pod is named, with each form that is accepted: %j', async (text) => {
+  const client = { call: () => Promise.reject(new Error('called')) };
+  await expect(findPod({ client } as unknown as Parameters<typeof findPod>[0], text)).rejects.toThrow(
+    `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one`,
+  );
+});
 
 describe('chooseFrom', () => {
   const pods = [

@@ -1,5 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { durationText, limitText, messageText, table } from '../../../src/resizectl/output/text.ts';
+import {
+  durationText,
+  fullName,
+  limitText,
+  messageText,
+  printable,
+  table,
+} from '../../../src/resizectl/output/text.ts';
 
 describe('texts of resizectl', () => {
   test('a table has aligned columns, and replaces control characters in names', () => {
@@ -10,6 +17,17 @@ describe('texts of resizectl', () => {
         ['\u001b[2Jtwo', 'y\nz', 'c'],
       ]),
     ).toBe('A         LONGER   C\none       x\n?[2Jtwo   y?z      c\n');
+  });
+
+  test('marks that reorder text are replaced in names and messages, and no other letter is', () => {
+    const marks = [0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069];
+    for (const mark of marks) expect(printable(`a${String.fromCodePoint(mark)}b`), mark.toString(16)).toBe('a?b');
+    const all = Array.from({ length: 0xd800 }, (_, code) => String.fromCodePoint(code));
+    const reorders = all.filter((char) => /\p{Bidi_Control}/u.test(char));
+    expect(reorders.map((char) => char.codePointAt(0))).toEqual(marks);
+    expect(fullName({ namespace: 'shop', name: '\u202Ebew' })).toBe('shop/?bew');
+    expect(messageText('pod \u2067web\u2069 has ended')).toBe('pod ?web? has ended');
+    expect(printable('naïve עברית العربية 日本 \u{1F600}')).toBe('naïve עברית العربية 日本 \u{1F600}');
   });
 
   test.each([

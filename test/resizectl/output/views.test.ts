@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { exitOf } from '../../../src/resizectl/commands/resize.ts';
 import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
 import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/api/wire/messages.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 const span = { seconds: 0, nanos: 1_200_000 };
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
@@ -40,7 +41,7 @@ describe('views of resizectl', () => {
   test('the table of pods is sorted, and shows pods that cannot be read', () => {
     const web = {
       identity: resize.pod,
-      values: podValues('128974848', 2 ** 20),
+      values: podValues('128974848', MiB),
       last_resize: { id: 'f', state: 'DEFERRED', reason: '', message: '' },
     } as const;
     const gone = {
@@ -56,8 +57,20 @@ describe('views of resizectl', () => {
     expect(podText(gone)).toBe('default/db: CGROUP_UNAVAILABLE: no file\n');
   });
 
+  test('the table of pods has the error of a pod that is not recovered in place of its last resize', () => {
+    const pod = {
+      identity: resize.pod,
+      values: podValues('128Mi', MiB),
+      last_resize: { id: 'f', state: 'INFEASIBLE', reason: '', message: '' },
+    } as const;
+    const last_error = { reason: 'UNDO_FAILED', message: 'memory.max: EBUSY' };
+    const lastCell = (row: string | undefined): string | undefined => row?.trimEnd().split(/ {2,}/).at(-1);
+    expect(lastCell(podsTable([{ ...pod, last_error }]).split('\n')[1])).toBe('UNDO_FAILED');
+    expect(lastCell(podsTable([pod]).split('\n')[1])).toBe('Infeasible');
+  });
+
   test('the changes of a resize list changed values only', () => {
-    expect(changesTable({ before: podValues('128Mi', 2 ** 20), after: podValues('256Mi', 2 ** 21) })).toBe(
+    expect(changesTable({ before: podValues('128Mi', MiB), after: podValues('256Mi', 2 ** 21) })).toBe(
       '               BEFORE   AFTER\npod memory     128Mi    256Mi\nvolume cache   1Mi      2Mi\n',
     );
     expect(changesTable({ before: podValues('1Mi', 1), after: podValues('1Mi', 1) })).toMatch(/^nothing changes/);
@@ -104,6 +117,8 @@ describe('views of resizectl', () => {
     expect(endText(deferred)).toBe(
       'resize f00 of default/web: Deferred: VOLUME_IN_USE: full; tried 2 times, next at 1970-01-01T00:00:01.000Z\n',
     );
+    const rolledBack = { ...resize, state: 'CANCELED', reason: 'RECLAIM_TIMEOUT', rolled_back: true } as const;
+    expect(endText(rolledBack)).toBe('resize f00 of default/web: Canceled (rolled back): RECLAIM_TIMEOUT\n');
     const states = ['COMPLETED', 'INFEASIBLE', 'DEFERRED', 'CANCELED', 'IN_PROGRESS'] as const;
     expect(states.map((state) => exitOf({ state, reason: '' }))).toEqual([0, 3, 4, 5, 1]);
     expect(exitOf({ state: 'INFEASIBLE', reason: 'UNDO_FAILED' })).toBe(6);

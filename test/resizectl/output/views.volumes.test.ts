@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { podText } from '../../../src/resizectl/output/views.ts';
+import { changesTable, podText } from '../../../src/resizectl/output/views.ts';
 import type { WirePodValues, WireValues } from '../../../src/api/wire/messages.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 const nothing = { cpu: '', memory: '' };
 const values: WireValues = {
@@ -18,9 +19,20 @@ const withVolume = (more: Partial<WirePodValues['volumes'][number]>): string =>
     values: {
       pod: values,
       containers: [],
-      volumes: [{ name: 'cache', size_bytes: 160 * 1024 ** 2, used_bytes: 0, policy: '160Mi', ...more }],
+      volumes: [{ name: 'cache', size_bytes: 160 * MiB, used_bytes: 0, policy: '160Mi', ...more }],
     },
   });
+
+interface Parts {
+  readonly size: number;
+  readonly request: string;
+}
+
+const podWith = ({ size = 160 * MiB, request = '' }: Partial<Parts>): WirePodValues => ({
+  pod: { ...values, requests: { cpu: '', memory: request } },
+  containers: [],
+  volumes: [{ name: 'cache', size_bytes: size, used_bytes: 0, policy: '' }],
+});
 
 describe('a volume in the text of a pod', () => {
   test('is one row if it has neither warning nor error', () => {
@@ -34,5 +46,25 @@ describe('a volume in the text of a pod', () => {
     expect(warning).toBe('volume cache has 160Mi, more than 128Mi');
     expect(error).toMatch(/^volume cache: VOLUME_IN_USE: stores .*\[31m24$/);
     expect(error).not.toContain('\u001b');
+  });
+});
+
+describe('the changes of a resize', () => {
+  const changes = (before: Partial<Parts>, after: Partial<Parts>): string =>
+    changesTable({ before: podWith(before), after: podWith(after) });
+
+  test.each([
+    ['1500Mi', '1530Mi', 1500, 1530],
+    ['10241Mi', '10280Mi', 10_241, 10_280],
+  ])('show a volume that grows by less than a tenth of its unit: %s -> %s', (before, after, from, to) => {
+    expect(changes({ size: from * MiB }, { size: to * MiB })).toBe(
+      `               BEFORE${' '.repeat(Math.max(0, before.length - 6))}   AFTER\nvolume cache   ${before}   ${after}\n`,
+    );
+  });
+
+  test('show a memory request that is no whole number of kibibytes', () => {
+    expect(changes({ request: '129000000' }, { request: '129010000' })).toMatch(
+      /^pod memory request +129000000 +129010000$/m,
+    );
   });
 });

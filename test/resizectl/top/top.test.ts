@@ -1,5 +1,9 @@
+import { status } from '@grpc/grpc-js';
+import { Metadata } from '../../../src/core/grpc/index.ts';
 import { describe, expect, test } from 'vitest';
+import { Reason } from '../../../src/core/errors/index.ts';
 import { MiB } from '../../../src/core/quantities/index.ts';
+import { encodeStatusDetails } from '../../../src/grpc/error-details.ts';
 import type { WirePod, WireValues } from '../../../src/api/wire/index.ts';
 import { figuresOf } from '../../../src/resizectl/top/figures.ts';
 import { top } from '../../../src/resizectl/top/top.ts';
@@ -38,6 +42,15 @@ const podsAt = (cpuMs: number): WirePod[] => [
     unreadable: { reason: 'CGROUP_UNAVAILABLE', message: 'gone' },
   },
 ];
+
+/** The error of the shim for a pod that has ended. */
+function unknownPod(): Error {
+  const details = 'no pod on this node has uid x';
+  const info = { reason: Reason.UNKNOWN_POD, metadata: {} };
+  const metadata = new Metadata();
+  metadata.add('grpc-status-details-bin', encodeStatusDetails(status.NOT_FOUND, details, info).toString('base64'));
+  return Object.assign(new Error(details), { code: status.NOT_FOUND, details, metadata });
+}
 
 const before = { pods: podsAt(1000), at: 5000 };
 const now = { pods: podsAt(1500), at: 7000 };
@@ -109,6 +122,7 @@ describe('the command', () => {
       client: client as never,
       output,
       namespace: undefined,
+      say: () => undefined,
       print: (text: string) => {
         printed.push(text);
         // What the reader of a closed pipe does to the process.
@@ -140,6 +154,35 @@ describe('the command', () => {
     await expect(top(screen.context, [], { watch: true, interval: '100ms' })).rejects.toThrow('EPIPE');
     expect(screen.printed[0]?.startsWith('\u001b[H\u001b[2JNAMESPACE')).toBe(true);
     expect(screen.printed[0]?.split('\n')).toHaveLength(4);
+  });
+
+  test('with --watch says which of the named pods has ended, and ends after the last of them', async () => {
+    const said: string[] = [];
+    const printed: string[] = [];
+    const lives = new Map([
+      ['uid-quiet', 2],
+      ['uid-full', 4],
+    ]);
+    let finds = 0;
+    const call = (method: string, { pod }: { readonly pod?: { readonly uid: string } }): Promise<unknown> => {
+      if (method === 'ListPods') return Promise.resolve((finds += 1) && { pods: podsAt(1000) });
+      const { uid = '' } = pod ?? {};
+      const left = lives.get(uid) ?? 0;
+      lives.set(uid, left - 1);
+      const found = podsAt(1000).find(({ identity }) => identity.uid === uid);
+      return left > 0 ? Promise.resolve({ pod: found }) : Promise.reject(unknownPod());
+    };
+    const context = {
+      ...({ client: { call } as never, output: 'name', namespace: undefined, screenRows: () => undefined } as const),
+      print: (text: string) => void printed.push(text),
+      say: (line: string) => void said.push(line),
+    };
+    await top(context, ['quiet', 'full'], { watch: true, interval: '100ms' });
+    expect(printed).toEqual(['default/full\ndefault/quiet\n', 'default/full\n', 'default/full\n']);
+    expect(said).toEqual(['pod quiet has ended', 'pod full has ended']);
+    // Names are found once, each by one list.
+    expect(finds).toBe(2);
+    await expect(top(context, ['uid'.padEnd(8, '0')], { watch: true })).rejects.toThrow('no pod on this node matches');
   });
 
   test('rejects an interval below 100 ms', async () => {

@@ -41,7 +41,12 @@ class BlockedPod {
   } as unknown as UsageParts;
 }
 
-const callOf = (request: Uint8Array, timeoutMs = Infinity): DelayedCall => ({ path: '/stats', request, timeoutMs });
+const callOf = (request: Uint8Array, timeoutMs = Infinity): DelayedCall => ({
+  path: '/stats',
+  request,
+  timeoutMs,
+  onEnd: () => undefined,
+});
 const ofPod = encode('ListContainerStatsRequest', { filter: { pod_sandbox_id: 's' } });
 const ofSandbox = encode('PodSandboxStatsRequest', { pod_sandbox_id: 's' });
 
@@ -61,6 +66,7 @@ test.each([
 
 test.each([
   ['of all pods', encode('ListContainerStatsRequest', {}), []],
+  ['of one container', Buffer.from([0x0a, 3, 0x0a, 1, 0x63]), []],
   ['of an unknown pod', encode('ListContainerStatsRequest', { filter: { pod_sandbox_id: 'x' } }), []],
   ['that cannot be decoded', Buffer.from([0x0a, 0xff]), ['undecodable']],
   ['that is too long to be read', Buffer.alloc(64 * 1024 + 1, 0xff), []],

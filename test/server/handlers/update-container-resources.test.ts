@@ -1,15 +1,16 @@
-import { createServer } from 'node:net';
+import { type Socket, connect, createServer } from 'node:net';
 import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client, Metadata, type ServiceError, credentials, status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { noCounters, noLog } from '../../../src/observe/index.ts';
 import { encode, runtimePath } from '../../../src/runtime/index.ts';
 import { createInterceptors, localHandlers } from '../../../src/server/handlers/index.ts';
 import { type LocalServer, createLocalServer } from '../../../src/server/handlers/serving/local-server.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { serveConnection } from '../../../src/server/proxy/index.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
 
 // A caller may go away in the middle, such as a kubelet that restarts. Its resize is completed or rolled back.
 const identity = (bytes: Buffer): Buffer => bytes;
@@ -18,6 +19,26 @@ let runtime: FakeRuntime;
 let local: LocalServer;
 let client: Client;
 const closing: (() => unknown)[] = [];
+
+/** What serves the call: the proxy itself, or the grpc-js server behind it. */
+let served: 'the proxy' | 'grpc-js' = 'the proxy';
+
+function throughProxy(socket: Socket): void {
+  const connection = serveConnection(socket, {
+    connectBackend: (onread) => connect({ path: runtime.backend.address.replace('unix://', ''), onread }),
+    connectLocal: () => local.connect(process.pid),
+    handle: (call, respond) => local.handle(call, respond, process.pid),
+    interception: { route: () => 'handle', amend: () => undefined, amendMessage: () => undefined },
+  });
+  closing.push(() => connection.destroy());
+}
+
+function throughJs(socket: Socket): void {
+  const connection = local.connect(process.pid);
+  socket.pipe(connection).pipe(socket);
+  socket.on('error', () => connection.destroy());
+  closing.push(() => socket.destroy());
+}
 
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
@@ -31,12 +52,7 @@ beforeEach(async () => {
   local = createLocalServer(localHandlers(interceptors, runtime.backend), { log: noLog, counters: noCounters });
   const folder = mkdtempSync(join(tmpdir(), 'cancelled-'));
   const path = join(folder, 'front.sock');
-  const bridge = createServer((socket) => {
-    const connection = local.connect(process.pid);
-    socket.pipe(connection).pipe(socket);
-    socket.on('error', () => connection.destroy());
-    closing.push(() => socket.destroy());
-  });
+  const bridge = createServer((socket) => (served === 'the proxy' ? throughProxy(socket) : throughJs(socket)));
   await new Promise<void>((resolve) => bridge.listen(path, resolve));
   client = new Client(`unix:${path}`, credentials.createInsecure());
   closing.push(
@@ -85,32 +101,41 @@ const found = (): string[] => [
   ...readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json')),
 ];
 
-test.each([
-  ['completed', 'done', [String(350 * MiB), String(150 * MiB), '30000 100000', '20000 100000']],
-  ['rolled back', 'failed', [String(300 * MiB), String(100 * MiB), '20000 100000', '10000 100000']],
-] as const)('a resize whose caller has cancelled is %s', async (_how, outcome, values) => {
-  let release = (): void => undefined;
-  await callAndCancel(new Promise<void>((resolve) => (release = resolve)), outcome);
-  release();
-  // The resize holds the lock of its pod.
-  await runtime.context.lock.run(SANDBOX, () => Promise.resolve());
-  expect(found()).toEqual(values);
-});
+describe.each(['the proxy', 'grpc-js'] as const)('through %s', (way) => {
+  beforeAll(() => void (served = way));
 
-test('the history has the process of the caller, and not what a header of the caller says', async () => {
-  const metadata = new Metadata();
-  metadata.set('x-cri-resize-shim-peer', '1');
-  const request = encode('UpdateContainerResourcesRequest', {
-    container_id: containerId(0),
-    linux: { memory_limit_in_bytes: BigInt(150 * MiB) },
+  test.each([
+    ['completed', 'done', [String(350 * MiB), String(150 * MiB), '30000 100000', '20000 100000']],
+    ['rolled back', 'failed', [String(300 * MiB), String(100 * MiB), '20000 100000', '10000 100000']],
+  ] as const)('a resize whose caller has cancelled is %s', async (_how, outcome, values) => {
+    let release = (): void => undefined;
+    await callAndCancel(new Promise<void>((resolve) => (release = resolve)), outcome);
+    release();
+    // The resize holds the lock of its pod.
+    await runtime.context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+    expect(found()).toEqual(values);
   });
-  await new Promise<void>((resolve, reject) => {
-    client.makeUnaryRequest(runtimePath('UpdateContainerResources'), identity, identity, request, metadata, (error) =>
-      error === null ? resolve() : reject(error),
-    );
+
+  test('the history has the process of the caller, and not what a header of the caller says', async () => {
+    const metadata = new Metadata();
+    metadata.set('x-cri-resize-shim-peer', '1');
+    const request = encode('UpdateContainerResourcesRequest', {
+      container_id: containerId(0),
+      linux: { memory_limit_in_bytes: BigInt(150 * MiB) },
+    });
+    await new Promise<void>((resolve, reject) => {
+      client.makeUnaryRequest(
+        runtimePath('UpdateContainerResources'),
+        identity,
+        identity,
+        request,
+        metadata,
+        (error) => (error === null ? resolve() : reject(error)),
+      );
+    });
+    const name = readFileSync('/proc/self/comm', 'utf8').trim();
+    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+      { requester: { kind: 'cri-client', process: { pid: process.pid, name } }, state: 'Completed' },
+    ]);
   });
-  const name = readFileSync('/proc/self/comm', 'utf8').trim();
-  expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
-    { requester: { kind: 'cri-client', process: { pid: process.pid, name } }, state: 'Completed' },
-  ]);
 });

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { chmodSync, lstatSync, mkdirSync, readdirSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { dirname, join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
@@ -122,5 +123,16 @@ describe('listen', () => {
     await connected;
     await vi.waitFor(() => expect(shim.accepted).toHaveLength(1));
     socket.destroy();
+  });
+
+  test.each([1, 20])('accepts %i clients that connect in the turn of the event loop that closes', async (count) => {
+    const listener = await shim.start();
+    // In a read, after which setImmediate runs with nothing accepted between.
+    await readFile(import.meta.filename);
+    const sockets = Array.from({ length: count }, () => createConnection(shim.path));
+    for (const socket of sockets) socket.on('error', () => undefined);
+    await listener.close();
+    expect(shim.accepted).toHaveLength(count);
+    for (const socket of sockets) socket.destroy();
   });
 });

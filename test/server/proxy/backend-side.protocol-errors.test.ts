@@ -9,6 +9,8 @@ import {
   frame,
   goawayOf,
   headers,
+  openProxy,
+  request,
   u32,
   withStream,
 } from '../../support/http2/wire.ts';
@@ -33,5 +35,17 @@ describe('a protocol violation of the backend ends its connection, and its calls
     expect(goawayOf(proxy.client.take())).toEqual({ last: 1, code: ErrorCode.NO_ERROR });
     expect(proxy.events).toContain('/pass/A pass unavailable 14');
     expect(proxy.client.ended).toBe(true);
+  });
+
+  test.each(['pass', 'amend', 'each'])('more DATA than the window of a stream (%s)', (route) => {
+    const proxy = openProxy({}, [4, 1000]);
+    proxy.client.send(headers(1, request(`/${route}/A`)));
+    proxy.backend.send(headers(1, RESPONSE), data(1, Buffer.alloc(1000)));
+    expect(goawayOf(proxy.backend.take())).toBeUndefined();
+    proxy.client.send(headers(3, request(`/${route}/B`)));
+    proxy.backend.take();
+    proxy.backend.send(headers(3, RESPONSE), data(3, Buffer.alloc(1001)));
+    expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.FLOW_CONTROL_ERROR);
+    expect(proxy.events).toContain(`/${route}/B ${route === 'each' ? 'amend-each' : route} unavailable 14`);
   });
 });

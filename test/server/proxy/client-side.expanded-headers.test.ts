@@ -1,12 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
+import { HEADERS_LIMIT } from '../../../src/server/proxy/client-side.ts';
 import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
 import {
   END_HEADERS,
   END_STREAM,
   HEADERS,
+  data,
   frame,
   headers,
+  message,
   openProxy,
   parseFrames,
   request,
@@ -69,4 +72,29 @@ describe('header blocks that refer to a large field again and again', () => {
     proxy.backend.events.closed(undefined);
     expect(proxy.client.paused).toBe(false);
   });
+});
+
+test('headers of calls that turn out to be compressed wait until the local server has taken earlier ones', () => {
+  const proxy = openProxy({ handle: () => undefined });
+  // Of these headers, a client sends some bytes only.
+  const encoder = new ReferenceEncoder(4096);
+  const large = ['a', 'b'].map((name) => ({ name, value: name.repeat(1700), index: true }));
+  for (let at = 0; at < STREAMS; at += 1)
+    proxy.client.send(frame(HEADERS, END_HEADERS, 2 * at + 1, encoder.encode(request('/handle/A', large))));
+  const ends = Array.from({ length: STREAMS }, (_, at) => data(2 * at + 1, message(Buffer.of(7), true), true));
+  proxy.client.send(...ends.slice(0, 1));
+  const local = proxy.locals[0]!;
+  local.takeBytes();
+  local.backlog = 1;
+  proxy.client.send(...ends.slice(1));
+  expect([proxy.core.client.waits, proxy.client.paused]).toEqual([true, true]);
+  const first = local.takeBytes().length;
+  expect([first > HEADERS_LIMIT, first < HEADERS_LIMIT + 16_384]).toEqual([true, true]);
+  let seen = first;
+  for (let round = 0; round < STREAMS && proxy.core.client.waits; round += 1) {
+    local.backlog = 0;
+    local.events.drained();
+    seen += local.takeBytes().length;
+  }
+  expect(seen).toBeGreaterThan((STREAMS - 1) * 3400);
 });

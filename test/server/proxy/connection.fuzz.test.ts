@@ -13,6 +13,7 @@ test('20,000 mutated conversations cause no crash and leak nothing', async () =>
   expect(tally.inputs).toBe(20_000);
   expect(tally.survived).toBeGreaterThan(2000);
   expect(tally.amended).toBeGreaterThan(5000);
+  expect(tally.handled).toBeGreaterThan(1000);
   expect(tally.delayed).toBeGreaterThan(4500);
   for (const count of [tally.clientErrors, tally.backendErrors, tally.localErrors]) expect(count).toBeGreaterThan(500);
 });

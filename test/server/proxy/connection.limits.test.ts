@@ -118,4 +118,38 @@ describe('connections whose peers close slowly', () => {
     expect(proxies.map(({ backend }) => backend.destroyed)).toEqual([true, true, true, true, true]);
     expect(shared.lingering.count).toBe(0);
   });
+
+  test('are limited: those whose clients have answers to read are the last to be destroyed', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 2 });
+    const proxies = Array.from({ length: 4 }, () => openProxy({ shared }));
+    const destroyed = (): boolean[] => proxies.map(({ client }) => client.destroyed);
+    for (const proxy of [proxies[0]!, proxies[2]!, proxies[3]!]) proxy.client.backlog = 1;
+    for (const proxy of proxies.slice(0, 3)) proxy.core.end('too many connections');
+    expect(destroyed()).toEqual([false, true, false, false]);
+    proxies[3]!.core.end('too many connections');
+    expect(destroyed()).toEqual([true, true, false, false]);
+  });
+});
+
+describe('a connection that is closed while its client has answers to read', () => {
+  test('stays until the client has read them', () => {
+    const { client, core } = openProxy();
+    client.backlog = 70_000;
+    core.end('too many connections');
+    vi.advanceTimersByTime(20 * LIMITS.lingerTimeout);
+    expect(client.destroyed).toBe(false);
+    client.backlog = 0;
+    vi.advanceTimersByTime(LIMITS.lingerTimeout);
+    expect(client.destroyed).toBe(true);
+  });
+
+  test('is destroyed after a time if the client reads nothing', () => {
+    const { client, core } = openProxy();
+    client.backlog = 70_000;
+    core.end('too many connections');
+    vi.advanceTimersByTime(LIMITS.deliveryTimeout - 1);
+    expect(client.destroyed).toBe(false);
+    vi.advanceTimersByTime(1);
+    expect(client.destroyed).toBe(true);
+  });
 });

@@ -48,6 +48,15 @@ describe('connection setup', () => {
     expect(proxy.backend.take()[0]!.payload).toEqual(settings([4, 1]).subarray(9));
   });
 
+  test("the client's largest frame size is not forwarded: the proxy reads frames of the default size from the backend", () => {
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings([5, 65_536], [6, 1000]));
+    expect(proxy.backend.take()[0]!.payload).toEqual(settings([1, 0], [2, 0], [6, 1000]).subarray(9));
+    proxy.backend.send(settings(), SETTINGS_ACK);
+    proxy.client.send(settings([5, 32_768]));
+    expect(proxy.backend.take()[0]!.payload).toEqual(settings().subarray(9));
+  });
+
   test("what the client sends waits for the backend's SETTINGS", () => {
     const proxy = startProxy();
     proxy.client.send(

@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { TURN_COST } from '../../../src/server/proxy/dispatch.ts';
 import type { SeenFrame } from '../../support/http2/wire.ts';
 import {
+  END_STREAM,
   GOAWAY,
   HEADERS,
   OK,
@@ -8,16 +10,21 @@ import {
   PREFACE,
   RESPONSE,
   SETTINGS,
+  SETTINGS_ACK,
   data,
   fieldsOf,
   frame,
+  goaway,
   headers,
   startProxy,
   message,
   openProxy,
   request,
   settings,
+  settled,
   typesOf,
+  windowUpdate,
+  withStream,
 } from '../../support/http2/wire.ts';
 
 afterEach(() => void vi.useRealTimers());
@@ -27,6 +34,12 @@ describe('graceful shutdown', () => {
   const shutdownPing = frame(PING, 1, 0, Buffer.from('shutdown'));
   const numbersOf = (frames: readonly SeenFrame[]) =>
     frames.filter(({ type }) => type === GOAWAY).map(({ payload }) => payload.readUInt32BE(0));
+
+  /** Runs what is due after this time, and the turn of the event loop that follows. */
+  const elapse = (milliseconds: number): void => {
+    vi.advanceTimersByTime(milliseconds);
+    vi.advanceTimersToNextTimer();
+  };
 
   test('sends GOAWAY, serves the streams that the client has opened before it received that, then closes both ends', () => {
     const proxy = openProxy();
@@ -72,7 +85,7 @@ describe('graceful shutdown', () => {
     proxy.client.send(headers(1, request('/pass/A')));
     proxy.core.shutdown();
     proxy.client.take();
-    vi.advanceTimersByTime(1000);
+    elapse(1000);
     expect(numbersOf(proxy.client.take())).toEqual([1]);
     proxy.backend.send(headers(1, RESPONSE), headers(1, OK, true));
     expect(proxy.client.ended).toBe(true);
@@ -84,12 +97,97 @@ describe('graceful shutdown', () => {
     proxy.core.shutdown();
     expect(proxy.client.ended).toBe(false);
     proxy.backend.send(settings());
-    expect(typesOf(proxy.client.take())).toEqual([SETTINGS, GOAWAY, PING]);
+    // GOAWAY in the same read would make grpc-js refuse its waiting calls.
+    expect(typesOf(proxy.client.take())).toEqual([SETTINGS]);
+    proxy.client.send(SETTINGS_ACK, headers(3, request('/pass/B'), true));
+    expect(typesOf(proxy.client.take())).toEqual([GOAWAY, PING]);
     proxy.client.send(shutdownPing);
-    expect(numbersOf(proxy.client.take())).toEqual([1]);
+    expect(numbersOf(proxy.client.take())).toEqual([3]);
+    proxy.backend.send(headers(3, RESPONSE), headers(3, OK, true));
+    proxy.client.take();
     proxy.backend.send(headers(1, RESPONSE), headers(1, OK, true));
     expect(typesOf(proxy.client.take())).toEqual([HEADERS, HEADERS]);
     expect(proxy.client.ended).toBe(true);
+  });
+
+  test('closes a connection whose backend does not answer, so that its client makes its calls on another one', () => {
+    vi.useFakeTimers();
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
+    proxy.core.shutdown();
+    elapse(2999);
+    expect(proxy.client.ended).toBe(false);
+    elapse(1);
+    const sent = proxy.client.take();
+    expect(typesOf(sent)).toEqual([SETTINGS, GOAWAY]);
+    expect(numbersOf(sent)).toEqual([0]);
+    expect([proxy.client.ended, proxy.backend.ended]).toEqual([true, true]);
+  });
+
+  test('sends GOAWAY after a timeout if the client does not acknowledge the SETTINGS', () => {
+    vi.useFakeTimers();
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings());
+    proxy.backend.send(settings());
+    proxy.core.shutdown();
+    expect(typesOf(proxy.client.take())).toEqual([SETTINGS]);
+    vi.advanceTimersByTime(999);
+    expect(proxy.client.take()).toEqual([]);
+    elapse(1);
+    expect(typesOf(proxy.client.take())).toEqual([GOAWAY, PING]);
+    proxy.client.send(SETTINGS_ACK);
+    expect(proxy.client.take()).toEqual([]);
+    proxy.client.send(shutdownPing);
+    expect(numbersOf(proxy.client.take())).toEqual([0]);
+  });
+
+  test('announces no higher stream than a GOAWAY that was sent while it waited for the client', () => {
+    vi.useFakeTimers();
+    const proxy = startProxy();
+    proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
+    proxy.backend.send(settings());
+    proxy.core.shutdown();
+    proxy.backend.send(goaway(1, 0));
+    elapse(1000);
+    expect(numbersOf(proxy.client.take())).toEqual([1, 1]);
+  });
+
+  test('serves calls that arrived in time and are read after the timeout, because the event loop was busy', () => {
+    vi.useFakeTimers();
+    const proxy = openProxy();
+    proxy.core.shutdown();
+    proxy.client.take();
+    // In a turn of the event loop, timers run before reads, and setImmediate after them.
+    vi.advanceTimersToNextTimer();
+    expect(proxy.client.take()).toEqual([]);
+    proxy.client.send(headers(1, request('/pass/A'), true));
+    vi.advanceTimersToNextTimer();
+    expect(numbersOf(proxy.client.take())).toEqual([1]);
+    proxy.backend.send(headers(1, RESPONSE), headers(1, OK, true));
+    expect(typesOf(proxy.client.take())).toEqual([HEADERS, HEADERS]);
+  });
+
+  test('ends the connection of a client that sends without pause, so that its frames always wait for a later turn', () => {
+    vi.useFakeTimers();
+    const proxy = withStream('/pass/A');
+    const frames = Buffer.concat(Array.from({ length: TURN_COST + 1 }, () => windowUpdate(0, 1)));
+    const goaways: number[] = [];
+    // Once in each turn of the event loop, what the client has sent meanwhile is read.
+    const read = (): void => {
+      if (!proxy.client.paused) proxy.client.send(frames);
+      setImmediate(read);
+    };
+    proxy.core.shutdown();
+    proxy.client.take();
+    read();
+    for (; proxy.clock < 3000 && goaways.length === 0; proxy.clock += 1) {
+      vi.advanceTimersByTime(1);
+      goaways.push(...numbersOf(proxy.client.take()));
+    }
+    expect(goaways).toEqual([1]);
+    expect(proxy.clock).toBeGreaterThanOrEqual(2000);
+    proxy.backend.send(headers(1, RESPONSE), headers(1, OK, true));
+    expect([proxy.client.ended, proxy.backend.ended]).toEqual([true, true]);
   });
 
   test('ends a watch with UNAVAILABLE when no other stream runs', () => {
@@ -109,5 +207,44 @@ describe('graceful shutdown', () => {
     });
     expect(proxy.client.ended).toBe(true);
     expect(proxy.events).toContain('/pass/Watch pass unavailable 14');
+  });
+
+  test.each(['/pass/Watch', '/each/Watch'])('ends the watch %s of a client that does not read', (path) => {
+    const proxy = openProxy({ amendMessage: (_, bytes) => bytes, readAhead: 1000 }, [4, 10]);
+    proxy.client.send(
+      headers(1, request(path), true),
+      headers(3, request(path), true),
+      headers(5, request(path), true),
+    );
+    const event = message(Buffer.alloc(20, 'e'));
+    for (const id of [1, 3, 5])
+      proxy.backend.send(headers(id, RESPONSE), data(id, event.subarray(0, 10)), data(id, event.subarray(10)));
+    // This one has ended, behind DATA that the client does not read; the next one ends in the middle of a message.
+    proxy.backend.send(headers(3, OK, true), data(5, event.subarray(0, 12)));
+    proxy.client.take();
+    proxy.core.shutdown();
+    proxy.client.send(shutdownPing);
+    const ends = proxy.client.take().filter(({ type }) => type === HEADERS);
+    expect(ends.map((seen) => [seen.id, seen.flags & END_STREAM, fieldsOf(seen)['grpc-status']])).toEqual([
+      [1, END_STREAM, '14'],
+      [3, END_STREAM, '14'],
+      [5, END_STREAM, '14'],
+    ]);
+    expect([proxy.client.ended, proxy.backend.ended]).toEqual([true, true]);
+    expect(proxy.events.filter((line) => line.includes('unavailable 14'))).toHaveLength(3);
+  });
+
+  test('ends a watch of a client that does not read once the amendment of its message has timed out', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    const proxy = openProxy({ amendMessage: () => new Promise(() => undefined) }, [4, 10]);
+    proxy.client.send(headers(1, request('/each/Watch'), true));
+    proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.from('event'))));
+    proxy.core.shutdown();
+    proxy.client.send(shutdownPing);
+    expect(proxy.client.ended).toBe(false);
+    vi.advanceTimersByTime(2000);
+    await settled();
+    expect(fieldsOf(proxy.client.take().at(-1)!)).toMatchObject({ 'grpc-status': '14' });
+    expect(proxy.client.ended).toBe(true);
   });
 });

@@ -4,24 +4,29 @@ import * as http2 from 'node:http2';
 import * as net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { duplexPair } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { setImmediate as turn } from 'node:timers/promises';
-import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import type { ServedConnection } from '../../../src/server/proxy/index.ts';
-import { serveConnection } from '../../../src/server/proxy/index.ts';
+import { localPair, serveConnection } from '../../../src/server/proxy/index.ts';
 import {
+  DATA,
+  END_STREAM,
+  HEADERS,
+  OK,
   PREFACE,
   RESPONSE,
   SETTINGS_ACK,
   data,
   headers,
   message,
+  parseFrames,
   request,
   routeOf,
   settings,
   windowUpdate,
 } from '../../support/http2/wire.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** Tests the proxy on real sockets, between peers that are not gRPC libraries. */
 
@@ -37,9 +42,9 @@ async function front(local: http2.Http2Server): Promise<void> {
       serveConnection(socket, {
         connectBackend: (onread) => net.connect({ path: paths.backend, onread }),
         connectLocal: () => {
-          const [ours, theirs] = duplexPair();
-          local.emit('connection', theirs);
-          return ours;
+          const [server, client] = localPair();
+          local.emit('connection', server);
+          return client;
         },
         interception: {
           route: routeOf,
@@ -178,7 +183,7 @@ test('a connection counts as used when it opens, so that it does not end for ano
 
 describe('a client that does not read', () => {
   test('pauses the backend without using memory, and receives everything when it reads again', async () => {
-    const TOTAL = 64 * 1024 * 1024;
+    const TOTAL = 64 * MiB;
     let sent = 0;
     const backend = net.createServer((socket) => {
       socket.on('error', () => undefined);
@@ -220,11 +225,55 @@ describe('a client that does not read', () => {
       before = sent;
     }
     // Sent bytes are in socket buffers and in a few chunks of the proxy.
-    expect(sent).toBeLessThan(4 * 1024 * 1024);
+    expect(sent).toBeLessThan(4 * MiB);
     let received = 0;
     client.on('data', (bytes) => (received += bytes.length));
     client.resume();
     while (received < TOTAL) await once(client, 'data');
     expect(sent).toBe(TOTAL);
+  });
+
+  test('receives the whole answer of a connection that has closed meanwhile, when it reads again', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+    cleanUps.push(() => {
+      vi.useRealTimers();
+    });
+    let sent = 0;
+    const backend = net.createServer((socket) => {
+      socket.on('error', () => undefined);
+      socket.write(Buffer.concat([settings(), SETTINGS_ACK]));
+      /** Answers with what the sockets take and a little more. */
+      const answer = async (): Promise<void> => {
+        socket.write(headers(1, RESPONSE));
+        while (connections[0]?.unsent === 0) {
+          socket.write(data(1, Buffer.alloc(4096, 'd')));
+          sent += 1;
+          await turn();
+        }
+        socket.write(headers(1, OK, true));
+      };
+      let received = 0;
+      socket.on('data', (bytes) => {
+        const before = received;
+        received += bytes.length;
+        if (before < 100 && received >= 100) void answer();
+      });
+    });
+    backend.listen(paths.backend);
+    cleanUps.push(() => backend.close());
+    await once(backend, 'listening');
+    await front(http2.createServer());
+    const client = net.connect(paths.front);
+    cleanUps.push(() => client.destroy());
+    await once(client, 'connect');
+    client.pause();
+    const windows = [settings([4, 2 ** 31 - 1]), windowUpdate(0, 2 ** 31 - 1 - 65_535)];
+    client.write(Buffer.concat([PREFACE, ...windows, headers(1, request('/pass/a'), true)]));
+    while (connections[0]?.calls !== 1) await turn();
+    connections[0].end();
+    vi.advanceTimersByTime(20_000);
+    const { frames } = parseFrames(await buffer(client));
+    expect(frames.filter(({ type }) => type === DATA).length).toBe(sent);
+    expect(frames.filter(({ type, flags }) => type === HEADERS && (flags & END_STREAM) !== 0).length).toBe(1);
   });
 });

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** Resources in CRI's form. int64 values are numbers, which are large enough for these tests. */
 export interface Resources {
@@ -58,7 +59,7 @@ export class CriClient {
   /** @param address `unix:///run/containerd/containerd.sock` */
   constructor(readonly address: string) {
     this.#client = new Client(address, credentials.createInsecure(), {
-      'grpc.max_receive_message_length': 16 * 1024 * 1024,
+      'grpc.max_receive_message_length': 16 * MiB,
       'grpc.default_authority': 'localhost',
       'grpc.initial_reconnect_backoff_ms': 100,
       'grpc.max_reconnect_backoff_ms': 1000,

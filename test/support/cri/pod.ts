@@ -21,6 +21,8 @@ export interface PodSpec {
   readonly name: string;
   /** Default: a new uid. The pod's cgroup may already exist, as for another sandbox of the same pod. */
   readonly uid?: string;
+  /** How many sandboxes the pod has had before. */
+  readonly attempt?: number;
   readonly containers: readonly ContainerSpec[];
   readonly volumes?: readonly VolumeSpec[];
   readonly annotations?: Readonly<Record<string, string>>;
@@ -139,7 +141,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
   makePodCgroup(podCgroupFolder(uid, qos), podFiles(spec));
   await mountVolumes(uid, spec.volumes ?? []);
   const config = {
-    metadata: { name: spec.name, uid, namespace: 'default', attempt: 0 },
+    metadata: { name: spec.name, uid, namespace: 'default', attempt: spec.attempt ?? 0 },
     log_directory: `/tmp/pod-logs/${uid}`,
     annotations: spec.annotations ?? {},
     linux: {

@@ -28,6 +28,9 @@ if (mode.startsWith('serve')) {
 /** For expect.poll. */
 export const LONG = { timeout: 20_000, interval: 20 };
 
+/** Constants with which the bypass serves at once, and the next start of the shim comes after a second. */
+export const AT_ONCE = { UNSERVED: 0, PAUSE: 1 };
+
 export interface RunOptions {
   /** New values of constants of the entry point, in seconds. */
   readonly constants?: Readonly<Record<string, number>>;

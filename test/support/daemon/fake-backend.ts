@@ -19,18 +19,20 @@ export class FakeBackend {
   readonly events = new EventEmitter();
   readonly #hanging: (() => void)[] = [];
 
-  private constructor() {
+  private constructor(others: readonly string[]) {
     this.#server.register('/s/Echo', echo, identity, identity, 'unary');
     this.#server.register('/s/Hang', this.#hang, identity, identity, 'unary');
     // Calls of the shim itself are answered for an empty node.
-    for (const method of ['ListPodSandbox', 'ListContainers', 'Status', 'RuntimeConfig']) {
+    const methods = ['ListPodSandbox', 'ListContainers', 'Status', 'RuntimeConfig', 'ContainerStatus'];
+    for (const method of [...methods, ...others]) {
       this.#server.register(`/runtime.v1.RuntimeService/${method}`, empty, identity, identity, 'unary');
     }
     this.#server.register('/s/Stream', this.#stream, identity, identity, 'serverStream');
   }
 
-  static async listen(path: string): Promise<FakeBackend> {
-    const backend = new FakeBackend();
+  /** @param others methods of the runtime service to answer, too */
+  static async listen(path: string, others: readonly string[] = []): Promise<FakeBackend> {
+    const backend = new FakeBackend(others);
     await new Promise<void>((resolve, reject) => {
       backend.#server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
         error === null ? resolve() : reject(error),

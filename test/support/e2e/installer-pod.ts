@@ -6,6 +6,7 @@ import { parseAllDocuments } from 'yaml';
 import type { CriClient } from '../cri/client.ts';
 import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
 import type { FakeClusterApi } from '../kubernetes/fake-cluster-api.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** The part of the DaemonSet that the test reads. */
 interface Template {
@@ -90,7 +91,8 @@ export class InstallerPod {
       metadata: { name: 'installer', attempt: 0 },
       image: { image },
       command: container.command,
-      args: [...container.args, ...(settings.flags ?? [])].map((word) => expanded(word, settings)),
+      // A single pod does not have to wait for a random time.
+      args: [...container.args, '--spread=0s', ...(settings.flags ?? [])].map((word) => expanded(word, settings)),
       envs: environment(settings),
       mounts: mounts(folder, settings),
       log_path: 'installer.log',
@@ -143,7 +145,7 @@ export class InstallerPod {
   }
 }
 
-const parseMi = (text: string): number => Number(/^(\d+)Mi$/.exec(text)![1]) * 2 ** 20;
+const parseMi = (text: string): number => Number(/^(\d+)Mi$/.exec(text)![1]) * MiB;
 
 function environment({ api, nodeName }: PodSettings): readonly { key: string; value: string }[] {
   const fields: Readonly<Record<string, string>> = {

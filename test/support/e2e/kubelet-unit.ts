@@ -1,16 +1,18 @@
-import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { expect } from 'vitest';
 
-/** A stand-in for kubelet under systemd, and the units of the shim: what an installation changes on a node. */
+/** A fake kubelet under systemd, and the units of the shim: what an installation changes on a node. */
 
 export const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 export const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 export const CONFIG = '/var/lib/kubelet/config.yaml';
-const LOG = '/run/stand-in-kubelet.log';
-/** Holds the endpoint with which the stand-in does not start. */
-export const REFUSES = '/run/stand-in-kubelet-refuses';
+/** A link to Node: what starts kubelet is called so. */
+const PROGRAM = '/opt/fake-kubelet/kubelet';
+const LOG = '/run/fake-kubelet.log';
+/** Holds the endpoint with which the fake kubelet does not start. */
+export const REFUSES = '/run/fake-kubelet-refuses';
 export const SETTINGS = '/etc/cri-resize-shim/config.yaml';
 export const FLAGS = '/etc/default/cri-resize-shim';
 export const UNIT = '/etc/systemd/system/kubelet.service';
@@ -27,7 +29,10 @@ maxPods: 110
 
 export async function startKubelet(...flags: readonly string[]): Promise<void> {
   writeFileSync(CONFIG, kubeletConfig);
-  const command = [process.execPath, resolve('dist/tools/stand-in-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
+  mkdirSync(dirname(PROGRAM), { recursive: true });
+  rmSync(PROGRAM, { force: true });
+  symlinkSync(process.execPath, PROGRAM);
+  const command = [PROGRAM, resolve('dist/tools/fake-kubelet.js'), LOG, REFUSES, ...flags].join(' ');
   writeFileSync(
     UNIT,
     `[Unit]\nStartLimitIntervalSec=0\n[Service]\nExecStart=${command}\nRestart=always\nRestartSec=1\n`,
@@ -49,7 +54,7 @@ export const calls = (): readonly Call[] =>
     .split('\n')
     .flatMap((line) => (line === '' ? [] : [JSON.parse(line) as Call]));
 
-/** Waits for the next successful call of the stand-in, which has to go to this endpoint. */
+/** Waits for the next successful call of the fake kubelet, which has to go to this endpoint. */
 export async function calledThrough(endpoint: string): Promise<void> {
   const before = calls().length;
   const isThere = (): boolean =>
@@ -77,7 +82,7 @@ export async function removePackage(): Promise<void> {
   await execa('systemctl', ['daemon-reload']);
 }
 
-/** Stops the stand-in and removes everything that an installation may have left. */
+/** Stops the fake kubelet and removes everything that an installation may have left. */
 export async function stopKubelet(): Promise<void> {
   await execa('systemctl', ['stop', 'kubelet.service']);
   for (const path of [UNIT, `${UNIT}.d`, dirname(SETTINGS), FLAGS, REFUSES])

@@ -48,10 +48,22 @@ export class Kubelet {
     this.write();
   }
 
-  /** Admits other limits. They are written before any call. */
-  admit({ uid }: RunningPod, memory: PodMemory): void {
+  /**
+   * Admits other limits. They are written before any call. If the limit of a container is lowered, the first try asks for the usage, and
+   * ends there: {@link sync} is the next one.
+   */
+  admit(pod: RunningPod, memory: PodMemory): void {
+    const { uid } = pod;
     this.#allocated.set(uid, memory);
     this.write('allocated_pods_state');
+    const from = this.#actuated.get(uid);
+    if (from !== undefined && containersToUpdate(from, memory).some(({ isLower }) => isLower)) this.ask(pod);
+  }
+
+  /** Asks for the usage, as 1.34 and later do in each try to compare it with the limits. */
+  ask({ sandboxId }: RunningPod): void {
+    // The answer may come after the end of the shim or the test.
+    this.cri.call('ListContainerStats', { filter: { pod_sandbox_id: sandboxId } }).catch(() => undefined);
   }
 
   forget({ uid }: RunningPod): void {

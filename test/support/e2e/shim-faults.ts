@@ -43,13 +43,18 @@ export const invalidFlag: Fault = {
   ...replaced(FLAGS, 'CRI_RESIZE_SHIM_FLAGS=--no-such-flag\n'),
 };
 
+/** No installation repairs this, and no check of an installation finds it. */
+export const unreadableState: Fault = { title: 'an unreadable state folder', ...replaced(STATE, 'not a folder') };
+
 export const faults: readonly Fault[] = [
   invalidFlag,
   { title: 'a missing Node', ...replaced(NODE, undefined) },
+  // env runs it as an empty script, which succeeds.
+  { title: 'an empty Node', ...replaced(NODE, '') },
   { title: 'a broken Node', ...replaced(NODE, '\x7fELF broken') },
   { title: 'a corrupt program file', ...replaced(PROGRAM, 'import {') },
   { title: 'M1: koffi gone', ...replaced(`${FOLDER}/node_modules/koffi`, undefined) },
   { title: 'a crash at the start', ...replaced(PROGRAM, 'process.abort();\n') },
   { title: 'a start that hangs', ...replaced(PROGRAM, 'setInterval(() => undefined, 1e9);\n') },
-  { title: 'an unreadable state folder', ...replaced(STATE, 'not a folder') },
+  unreadableState,
 ];

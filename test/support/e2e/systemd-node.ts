@@ -3,6 +3,7 @@ import { CriClient } from '../cri/client.ts';
 import { isSystemdNode } from '../cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
 import { CONTAINERD, removePackage } from './kubelet-unit.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** A node with systemd and without the shim, and a pod on it that runs during all tests of a file. */
 export interface SystemdNode {
@@ -17,7 +18,7 @@ export async function startSystemdNode(containers: readonly string[]): Promise<S
   await removePackage();
   const direct = new CriClient(CONTAINERD);
   const resources = {
-    memory_limit_in_bytes: 64 * 1024 * 1024,
+    memory_limit_in_bytes: 64 * MiB,
     cpu_quota: 10_000,
     cpu_period: 100_000,
     cpu_shares: 102,

@@ -1,12 +1,13 @@
 import { ConnectionError } from '../../../src/server/http2/errors.ts';
 import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
 import type { HeaderField } from '../../../src/server/http2/hpack/field.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 export type Pairs = [name: string, value: string][];
 
 export const hex = (text: string): Buffer => Buffer.from(text.replaceAll(/\s/g, ''), 'hex');
 export const pairs = (fields: readonly HeaderField[]): Pairs => fields.map(({ name, value }) => [name, value]);
-export const decoderOf = (table = 4096): HpackDecoder => new HpackDecoder(table, 1_048_576);
+export const decoderOf = (table = 4096): HpackDecoder => new HpackDecoder(table, MiB);
 
 /** Returns the entries of a decoder's dynamic table, newest first. Reads them by index, as a peer would. */
 export function tableOf(decoder: HpackDecoder): Pairs {

@@ -3,16 +3,16 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import * as net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { duplexPair } from 'node:stream';
 import * as grpc from '@grpc/grpc-js';
 import type { Interception } from '../../../src/server/proxy/interception.ts';
 import type { ServedConnection } from '../../../src/server/proxy/index.ts';
-import { serveConnection } from '../../../src/server/proxy/index.ts';
+import { localPair, serveConnection } from '../../../src/server/proxy/index.ts';
 import { routeOf } from './wire.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** The proxy between real gRPC peers, over unix sockets. Messages are raw bytes. */
 
-const MAX = 20 * 1024 * 1024;
+const MAX = 20 * MiB;
 export const OPTIONS = {
   'grpc.max_receive_message_length': MAX,
   'grpc.max_send_message_length': MAX,
@@ -54,9 +54,9 @@ export class Scene {
       const connection = serveConnection(socket, {
         connectBackend: (onread) => net.connect({ path: this.backendPath, onread }),
         connectLocal: () => {
-          const [ours, theirs] = duplexPair();
-          injector.injectConnection(theirs);
-          return ours;
+          const [server, client] = localPair();
+          injector.injectConnection(server);
+          return client;
         },
         interception: this.#interception,
       });

@@ -56,7 +56,8 @@ export class AnnotatedPod {
   #begin(): void {
     const { core, clock, store, events } = this;
     this.#stop = new AbortController();
-    const resizes = createResizes({ core, clock, store });
+    const newestSandbox = (uid: string): PodIdentity | undefined => this.running.get(uid)?.identity;
+    const resizes = createResizes({ core, clock, store, newestSandbox });
     const pods = {
       find: (uid: string) => Promise.resolve(this.running.get(uid)),
       policy: (_: string, volume: string) => this.policies.get(volume) ?? ({ kind: 'fixed' } as const),
@@ -81,6 +82,13 @@ export class AnnotatedPod {
     await this.resizes.close();
     this.#begin();
     await this.resizes.restore(() => Promise.resolve(true));
+  }
+
+  /** kubelet replaces the sandbox of the pod, and removes the ended one. */
+  replaceSandbox(): void {
+    this.running.set(web.uid, { identity: { ...web, sandboxId: 'd'.repeat(64) }, annotations: {} });
+    this.resizes.sandboxAdded(web.uid);
+    this.resizes.podRemoved(web.sandboxId);
   }
 
   /** The API server has the pod with these annotations of volumes. */

@@ -64,7 +64,8 @@ export class FakeApiServer {
   #port = 0;
   /** Started lists: the remaining items of each, by its token. */
   readonly #pages = new Map<string, readonly ServedPod[]>();
-  #refusals: { kind: Kind; status: number; left: number; headers: Record<string, string> }[] = [];
+  #refusals: { kind: Kind; status: number; left: number; headers: Record<string, string>; inPath: string }[] = [];
+  #lostEvents = 0;
   #expiresBy: 'status' | 'event' = 'status';
 
   constructor(readonly tls?: { server: TestCertificate; client?: TestCertificate }) {
@@ -167,6 +168,12 @@ export class FakeApiServer {
     }
   }
 
+  /** A restored backup: the server has forgotten its last versions, and all watches end. */
+  goBack(version: number): void {
+    this.#version = version;
+    this.endWatches();
+  }
+
   /** Sends a text to all watches. */
   write(text: string): void {
     for (const { response } of this.#watches) response.write(text);
@@ -185,9 +192,15 @@ export class FakeApiServer {
     this.#pages.clear();
   }
 
-  /** Answers the next requests of a kind with this status. */
-  refuse(kind: Kind, status: number, times = Infinity, headers: Record<string, string> = {}): void {
-    this.#refusals = [...this.#refusals.filter((other) => other.kind !== kind), { kind, status, left: times, headers }];
+  /** Answers the next requests of a kind, or only those with a text in their path, with this status. */
+  refuse(kind: Kind, status: number, times = Infinity, headers: Record<string, string> = {}, inPath = ''): void {
+    const others = this.#refusals.filter((other) => other.kind !== kind);
+    this.#refusals = [...others, { kind, status, left: times, headers, inPath }];
+  }
+
+  /** Creates the next events, and cuts their connections in place of an answer. */
+  loseNextEvents(count: number): void {
+    this.#lostEvents = count;
   }
 
   accept(kind: Kind): void {
@@ -225,7 +238,9 @@ export class FakeApiServer {
     const asked = { method: request.method!, path: url.pathname, query, accept: request.headers.accept };
     this.asked.push(asked);
     const kind = kindOf(asked);
-    const refusal = this.#refusals.find((other) => other.kind === kind && other.left > 0);
+    const refusal = this.#refusals.find(
+      (other) => other.kind === kind && other.left > 0 && url.pathname.includes(other.inPath),
+    );
     const isKnown = request.headers.authorization === `Bearer ${this.token}` || this.tls?.client !== undefined;
     const right = rightFor(asked, kind);
     if (!isKnown) sendStatus(response, 401, 'Unauthorized');
@@ -247,7 +262,11 @@ export class FakeApiServer {
       sendStatus(response, 410, 'the provided continue parameter is too old');
       return;
     }
-    const limit = Number(query['limit']);
+    if (Number(query['resourceVersion'] ?? 0) > this.#version) {
+      sendStatus(response, 504, 'Timeout: Too large resource version: 1, current: 0');
+      return;
+    }
+    const limit = Number(query['limit'] ?? Infinity);
     const next = rest.length > limit ? `page-${this.#pages.size}-${this.#version}` : '';
     if (next !== '') this.#pages.set(next, rest.slice(limit));
     const metadata = { resourceVersion: String(this.#version), continue: next };
@@ -288,8 +307,17 @@ export class FakeApiServer {
   async #take(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let text = '';
     for await (const chunk of request.setEncoding('utf8') as AsyncIterable<string>) text += chunk;
-    this.events.push(JSON.parse(text) as PostedEvent);
-    sendJson(response, 201, JSON.parse(text));
+    const event = JSON.parse(text) as PostedEvent;
+    if (this.events.some(({ metadata }) => metadata.name === event.metadata.name)) {
+      sendStatus(response, 409, `events.events.k8s.io "${event.metadata.name}" already exists`);
+      return;
+    }
+    this.events.push(event);
+    if (this.#lostEvents === 0) sendJson(response, 201, event);
+    else {
+      this.#lostEvents -= 1;
+      response.destroy();
+    }
   }
 }
 
@@ -314,10 +342,17 @@ function rightFor({ path }: Asked, kind: Kind): string {
 const nodeOf = (query: Readonly<Record<string, string>>): string =>
   /^spec\.nodeName=(.*)$/.exec(query['fieldSelector'] ?? '')?.[1] ?? '';
 
-const objectOf = ({ nodeName, spec, status, ...metadata }: ServedPod, version: number): object => ({
+/** An object in the order of the API server's fields. */
+const objectOf = (
+  { nodeName, spec, status, name, namespace, uid, ...metadata }: ServedPod,
+  version: number,
+): object => ({
   metadata: {
-    ...metadata,
+    name,
+    namespace,
+    uid,
     resourceVersion: String(version),
+    ...metadata,
     managedFields: [{ manager: 'kubelet', operation: 'Update' }],
   },
   spec: { nodeName, containers: [], ...spec },
@@ -326,7 +361,7 @@ const objectOf = ({ nodeName, spec, status, ...metadata }: ServedPod, version: n
 
 function writeChange(response: ServerResponse, { type, pod, version }: Change): void {
   const object = { kind: 'Pod', apiVersion: 'v1', ...objectOf(pod, version) };
-  const line = Buffer.from(`${JSON.stringify({ type, object })}\n`);
+  const line = Buffer.from(`${goJson({ type, object })}\n`);
   // Sends two pieces, because a line may arrive in parts.
   response.write(line.subarray(0, 20));
   response.write(line.subarray(20));
@@ -334,8 +369,12 @@ function writeChange(response: ServerResponse, { type, pod, version }: Change): 
 
 function sendJson(response: ServerResponse, status: number, body: unknown, headers: Record<string, string> = {}): void {
   response.writeHead(status, { 'content-type': 'application/json', ...headers });
-  response.end(JSON.stringify(body));
+  response.end(goJson(body));
 }
+
+/** Encodes as Go does, which escapes the characters of HTML. */
+const goJson = (value: unknown): string =>
+  JSON.stringify(value).replaceAll('<', '\\u003c').replaceAll('>', '\\u003e').replaceAll('&', '\\u0026');
 
 function sendStatus(response: ServerResponse, code: number, message: string, headers?: Record<string, string>): void {
   sendJson(response, code, { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message }, headers);

@@ -52,6 +52,8 @@ export class FakeClusterApi {
   readonly nodes = new Map<string, ServedNode>();
   /** The installer's pods, each with the name of its node. */
   readonly pods = new Set<string>();
+  /** The rights that are missing: `VERB RESOURCE`. */
+  readonly forbidden = new Set<string>();
   /** All holders of the Lease, in order. */
   readonly holders: (string | undefined)[] = [];
   readonly #leases = new Map<string, ServedLease>();
@@ -162,6 +164,7 @@ export class FakeClusterApi {
     const { group = '', namespace, resource = '', name } = PATH.exec(pathname)?.groups ?? {};
     const verb = method === 'GET' && name === undefined ? 'list' : (VERBS[method] ?? 'unknown');
     this.calls.push({ verb, group, resource, ...(namespace && { namespace }), ...(name && { name }) });
+    if (this.forbidden.has(`${verb} ${resource}`)) return refusal(403, forbidding(verb, resource, group));
     const body = text === '' ? undefined : (JSON.parse(text) as Body);
     if (verb === 'list') return this.#list(resource, searchParams);
     if (resource === 'nodes') return this.#node(verb, name ?? '', body);
@@ -182,7 +185,12 @@ export class FakeClusterApi {
     const from = Number(query.get('continue') ?? 0);
     const to = from + Number(query.get('limit'));
     const items = all.slice(from, to).map((name) => ({ metadata: { name }, spec: { nodeName: name } }));
-    return { status: 200, body: { metadata: to < all.length ? { continue: String(to) } : {}, items } };
+    // Nodes are listed as metadata alone, and then the API server has no array for none.
+    const isNull = resource === 'nodes' && items.length === 0;
+    return {
+      status: 200,
+      body: { metadata: to < all.length ? { continue: String(to) } : {}, items: isNull ? null : items },
+    };
   }
 
   #node(verb: string, name: string, body: Body | undefined): Answer {
@@ -220,3 +228,7 @@ const refusal = (code: number, message: string): Answer => ({
   status: code,
   body: { kind: 'Status', apiVersion: 'v1', status: 'Failure', code, message },
 });
+
+/** The words of the API server. */
+const forbidding = (verb: string, resource: string, group: string): string =>
+  `${resource} is forbidden: User "system:serviceaccount:cri-resize-shim:x" cannot ${verb} resource "${resource}" in API group "${group}"`;

@@ -3,11 +3,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Site } from '../../../src/install/host/site.ts';
 import type { Node } from '../../../src/install/node/index.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 export interface Unit {
   /** The command line of kubelet's process; absent if it does not run. */
   readonly commandLine?: readonly string[];
   readonly state?: string;
+  /** What `systemctl show` prints about its command, its restarts and its files. */
+  readonly properties?: readonly string[];
+  /** Entries of the journal, as `journalctl --output=json` prints them. */
+  readonly journal?: readonly object[];
+  /** What `systemctl show` prints about the shim. */
+  readonly shim?: readonly string[];
 }
 
 /**
@@ -23,7 +30,7 @@ export class FakeInstallNode {
     resizeListen: join(this.folder, 'resize.sock'),
     stateFolder: join(this.folder, 'state'),
     programFolder: this.folder,
-    programSpace: 1024 * 1024,
+    programSpace: MiB,
     flagsFile: join(this.folder, 'etc/flags'),
     configFile: join(this.folder, 'etc/config.yaml'),
     kubeletUnit: 'kubelet.service',
@@ -41,6 +48,8 @@ export class FakeInstallNode {
     for (const name of ['cgroup', 'proc', 'systemd', 'bin']) mkdirSync(join(this.folder, name));
     process.env['PATH'] = `${join(this.folder, 'bin')}:${this.#path}`;
     this.process(42, 'kubelet');
+    this.put('units/cri-resize-shim.socket.d/x.conf', `[Socket]\nListenStream=\nListenStream=${this.node.listen}\n`);
+    this.put('units/cri-resize-shim.service.d/x.conf', `[Service]\nReadWritePaths=${this.node.stateFolder}\n`);
   }
 
   /** Puts a process into the fake procfs. Its root is a folder of its own. */
@@ -65,6 +74,7 @@ export class FakeInstallNode {
       configText: '# all defaults\n',
       isConfigGiven: false,
       flagsFile: this.at('etc/flags'),
+      kubeconfig: { path: this.at('provided/kubeconfig'), isUsed: false },
       commandFile: this.at('bin/resizectl'),
       wait: { timeoutMs: 1000, signal: new AbortController().signal },
       ...change,
@@ -77,15 +87,28 @@ export class FakeInstallNode {
       unit === undefined
         ? ['LoadState=not-found', 'ActiveState=inactive', 'MainPID=0']
         : ['LoadState=loaded', `ActiveState=${unit.state ?? 'active'}`, `MainPID=${unit.commandLine ? 42 : 0}`];
-    this.systemctl(`[ "$*" = "show --property=LoadState,ActiveState,MainPID -- kubelet.service" ] || exit 9
-printf '%s\\n' ${lines.join(' ')}`);
+    this.put('properties', [...lines, ...(unit?.properties ?? []), ''].join('\n'));
+    this.systemctl(`case "$*" in
+"show --property="*" -- kubelet.service") cat ${this.at('properties')};;
+"show --property="*" -- cri-resize-shim.service") cat ${this.at('shim-properties')};;
+show-environment) printf 'LANG=C.UTF-8\\nFROM_MANAGER=--v=7\\n';;
+*) exit 9;;
+esac`);
+    this.put('shim-properties', [...(unit?.shim ?? ['ActiveState=inactive']), ''].join('\n'));
+    this.put('journal', (unit?.journal ?? []).map((entry) => `${JSON.stringify(entry)}\n`).join(''));
+    this.program('journalctl', `cat ${this.at('journal')}`);
     if (unit?.commandLine !== undefined)
       this.put('proc/42/cmdline', unit.commandLine.map((word) => `${word}\0`).join(''));
   }
 
   systemctl(script: string): void {
-    this.put('bin/systemctl', `#!/bin/sh\n${script}\n`);
-    chmodSync(join(this.folder, 'bin/systemctl'), 0o755);
+    this.program('systemctl', script);
+  }
+
+  /** Puts a shell script into PATH. */
+  program(name: string, script: string): void {
+    this.put(`bin/${name}`, `#!/bin/sh\n${script}\n`);
+    chmodSync(join(this.folder, 'bin', name), 0o755);
   }
 
   put(file: string, text: string): void {

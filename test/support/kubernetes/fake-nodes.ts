@@ -12,8 +12,12 @@ import { FakeClusterApi } from './fake-cluster-api.ts';
 /** The results of the work on a fake node. */
 export interface Behaviour {
   readonly install?: () => CommandResult | Promise<CommandResult>;
-  readonly uninstall?: () => CommandResult;
+  readonly uninstall?: () => CommandResult | Promise<CommandResult>;
   readonly look?: CommandResult;
+  /** Copies the program to the host. */
+  readonly stage?: () => void;
+  /** Waits for another resizectl on the host. */
+  readonly idle?: () => Promise<void>;
   readonly kubeletStart?: () => number;
   /** Whether kubelet uses the shim. */
   readonly drift?: () => Drift;
@@ -33,7 +37,7 @@ interface ClusterSettings {
   readonly random: () => number;
   /** Replaces the requests by HTTP and the clock of this machine. */
   readonly outside?: (api: FakeClusterApi) => Outside;
-  readonly times?: RolloutContext['times'];
+  readonly times?: Omit<RolloutContext['times'], 'spread'>;
 }
 
 /** A cluster whose nodes are objects. The installer's requests to the API server use HTTP, and the hosts are fakes. */
@@ -77,6 +81,7 @@ export class FakeNode {
   readonly #stop = new AbortController();
   readonly #end = new AbortController();
   readonly #parts: RolloutContext;
+  #isGone = false;
   #running: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -94,12 +99,19 @@ export class FakeNode {
       readOptions(all),
       undefined,
       (line) => void this.messages.push(line),
-      outside?.(cluster.api),
+      outside === undefined ? undefined : this.#mortal(outside(cluster.api)),
     );
+    // In real time no test waits for it.
+    const spread = outside === undefined ? 0 : parts.times.spread;
     this.#parts = {
       ...parts,
       ...{ host: this.#host(), random },
-      stage: () => Promise.resolve(void (this.isStaged = true)),
+      stage: () =>
+        new Promise((resolve) => {
+          behaviour.stage?.();
+          this.isStaged = true;
+          resolve();
+        }),
       unstage: () => Promise.resolve(void (this.isStaged = false)),
       turns: { ...parts.turns, random },
       markReady: (isReady) => Promise.resolve(void (this.isReady = isReady)),
@@ -109,7 +121,7 @@ export class FakeNode {
           resolve(behaviour.drift?.() ?? { state: 'shim', note: '' });
         }),
       repairsDrift: behaviour.repairsDrift ?? false,
-      times: { ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, soak: 200, ...others, ...times },
+      times: { spread, ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, soak: 200, ...others, ...times },
     };
   }
 
@@ -132,6 +144,25 @@ export class FakeNode {
   /** The grace period of the pod ends. */
   timeUp(): void {
     this.#end.abort(new Error('the grace period is over'));
+  }
+
+  /** Ends the process in virtual time: it does and writes nothing more. What runs on the host continues. */
+  vanish(): void {
+    this.#isGone = true;
+  }
+
+  #mortal({ api, clock }: Outside): Outside {
+    return {
+      api: (request) => (this.#isGone ? new Promise(() => undefined) : api(request)),
+      clock: {
+        now: () => clock.now(),
+        wallTime: () => clock.wallTime(),
+        after: (ms, action) =>
+          clock.after(ms, () => {
+            if (!this.#isGone) action();
+          }),
+      },
+    };
   }
 
   async kill(): Promise<void> {
@@ -163,7 +194,7 @@ export class FakeNode {
         if (after === 'unstage') this.isStaged = false;
         return ended;
       },
-      idle: () => Promise.resolve(),
+      idle: () => behaviour.idle?.() ?? Promise.resolve(),
       kubeletStart: () => Promise.resolve(behaviour.kubeletStart?.() ?? 0),
       shim: () => Promise.resolve(behaviour.shim?.() ?? { isActive: true, run: '1' }),
     };

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
-import { ApiRefusal } from '../../../src/kubernetes/client/index.ts';
+import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/index.ts';
 import type { Outside } from '../../../src/install/rollout/context.ts';
+import { Random } from '../../chaos/random.ts';
 import { VirtualClock } from '../virtual-clock.ts';
 import type { FakeClusterApi } from './fake-cluster-api.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from './fake-nodes.ts';
@@ -13,26 +14,19 @@ const INSTALL_MS = 20_000;
 const LEASE = '--lease-duration=5m';
 const times = { ready: 300_000, retry: 600_000, answer: 60_000, poll: 2000, look: 20_000, soak: 300_000 };
 
-/** A small generator of random numbers from 0 to 1, so that a run can be repeated (mulberry32, public domain). */
-function randomFrom(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let value = Math.imul(state ^ (state >>> 15), 1 | state);
-    value = (value + Math.imul(value ^ (value >>> 7), 61 | value)) ^ value;
-    return ((value ^ (value >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 /** A cluster in virtual time: the pods of all nodes in one process, with the pauses that they have in reality. */
 export class SimulatedFleet {
   readonly clock = new VirtualClock();
   readonly cluster: FakeCluster;
+  /** Whether the API server is unreachable. */
+  isAway = false;
   /** Virtual time of each request to the API server. */
   readonly requests: number[] = [];
 
-  constructor() {
-    this.cluster = new FakeCluster({ random: randomFrom(1), outside: (api) => this.#outside(api), times });
+  /** @param seed of all random numbers: the same one repeats a run */
+  constructor(seed = 1) {
+    const source = new Random(seed);
+    this.cluster = new FakeCluster({ random: () => source.next(), outside: (api) => this.#outside(api), times });
   }
 
   get nodes(): readonly FakeNode[] {
@@ -43,12 +37,13 @@ export class SimulatedFleet {
     return this.cluster.api;
   }
 
-  node(name: string, { flags = [], install, ...behaviour }: Behaviour = {}): FakeNode {
-    const slowly = async (): Promise<CommandResult> => {
+  node(name: string, { flags = [], install, uninstall, ...behaviour }: Behaviour = {}): FakeNode {
+    const slowly = (work?: () => CommandResult | Promise<CommandResult>) => async (): Promise<CommandResult> => {
       await this.clock.sleep(INSTALL_MS);
-      return install === undefined ? done : install();
+      return work === undefined ? done : work();
     };
-    return this.cluster.node(name, { ...behaviour, install: slowly, flags: [LEASE, ...flags] });
+    const works = { install: slowly(install), uninstall: slowly(uninstall) };
+    return this.cluster.node(name, { ...behaviour, ...works, flags: [LEASE, ...flags] });
   }
 
   /** Lets time pass until the pods of all nodes are ready. Rejects after `limitMs`. */
@@ -61,6 +56,14 @@ export class SimulatedFleet {
     let [now, most] = [0, 0];
     for (const line of this.cluster.work) most = Math.max(most, (now += line.endsWith('install') ? 1 : -1));
     return most;
+  }
+
+  /** The most requests within a time, counted from a moment on. In milliseconds. */
+  busiest(within: number, from: number): number {
+    const counts = new Map<number, number>();
+    for (const at of this.requests)
+      if (at >= from) counts.set(Math.floor(at / within), (counts.get(Math.floor(at / within)) ?? 0) + 1);
+    return Math.max(0, ...counts.values());
   }
 
   /** The API server and the clock, for a program that is no pod of a node. */
@@ -76,6 +79,7 @@ export class SimulatedFleet {
         requests.push(clock.passed);
         await clock.sleep(ANSWER_MS);
         signal.throwIfAborted();
+        if (this.isAway) throw new ApiUnreached('connection refused');
         const { status, body } = api.answer(
           method,
           `${path}?${new URLSearchParams(query).toString()}`,

@@ -22,7 +22,10 @@ test('containerd 1.x gets configuration format 2 and containerd 2.x format 3, bo
   expect(old).toContain('sandbox_image = "localhost/pause:1"');
   expect(current).toMatch(/^version = 3$/m);
   expect(current).toContain('sandbox = "localhost/pause:1"');
-  for (const config of [old, current]) expect(config).toContain('BinaryName = "/parts/crun"');
+  for (const config of [old, current]) {
+    expect(config).toContain('BinaryName = "/parts/crun"');
+    expect(config).toMatch(/^\[timeouts\]$/m);
+  }
 });
 
 test('the runtime creates its cgroups itself or through systemd', () => {

@@ -36,8 +36,6 @@ export interface RunOptions extends NodeChoice {
   readonly outDir?: string;
   /** Default: what the kernel's strategy says. */
   readonly memoryBytes?: number;
-  /** The node is not bound to one processor: other nodes leave none idle. */
-  readonly isUnbound?: boolean;
   /** False boots without containerd. `node-containerd start` starts it then. */
   readonly startContainerd?: boolean;
   readonly progress?: Progress;
@@ -100,8 +98,8 @@ async function bootAndRun(
       containerd: options.startContainerd ?? true,
     });
     const kernel = kernelOf(parts);
-    const { memoryBytes = kernel.memoryBytes, isUnbound = false } = options;
-    const running = await kernel.start({ parts, folder, outDir, memoryBytes, terminal, isUnbound });
+    const { memoryBytes = kernel.memoryBytes } = options;
+    const running = await kernel.start({ parts, folder, outDir, memoryBytes, terminal });
     const copied = typeof stdio === 'object' || stdio === 'inherit' ? copyStreams(running, stdio) : Promise.resolve();
     const end = await follow(running, kernel, options);
     await copied;

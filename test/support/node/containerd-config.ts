@@ -22,6 +22,12 @@ const disabled = [
   'tracing.processor.v1.otlp',
 ];
 
+/**
+ * What containerd waits 2 to 5 s for by default. Next to other nodes on a slow machine, its own processes take longer to answer, and a pod
+ * cannot be stopped then.
+ */
+const patience = ['shim.cleanup', 'shim.load', 'shim.shutdown', 'task.state'];
+
 /** containerd's configuration file: format 2 for 1.x, format 3 for 2.x. */
 export function containerdConfig(settings: ContainerdSettings): string {
   const common = [
@@ -32,6 +38,8 @@ export function containerdConfig(settings: ContainerdSettings): string {
     `disabled_plugins = [${disabled.map((name) => `"io.containerd.${name}"`).join(', ')}]`,
     '[grpc]',
     `address = "${containerdSocket}"`,
+    '[timeouts]',
+    ...patience.map((name) => `"io.containerd.timeout.${name}" = "60s"`),
   ];
   const cri = settings.release.startsWith('1.') ? criOfFormat2(settings) : criOfFormat3(settings);
   return `${[...common, ...cri].join('\n')}\n`;

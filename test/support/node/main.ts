@@ -42,7 +42,9 @@ const program = new Command('node')
   .addOption(new Option('--runtime <name>', 'OCI runtime').choices(runtimes).default('runc'))
   .addOption(new Option('--init <name>', 'first process of the node').choices(inits).default('plain'))
   .addOption(
-    new Option('--kernel <name>', "User Mode Linux, or Debian's kernel in qemu").choices(kernels).default('uml'),
+    new Option('--kernel <name>', "User Mode Linux, or one of Debian's kernels in qemu")
+      .choices(kernels)
+      .default('uml'),
   )
   .option('--host', 'boot no node: run on the cgroup v2 and containerd of this machine')
   .option('--shell', 'start a shell on the terminal, after the command if there is one')

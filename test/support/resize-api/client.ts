@@ -39,6 +39,16 @@ export class ResizeClient {
     });
   }
 
+  /** Starts a call that can be cancelled. The answer rejects as {@link call} does. */
+  cancellable(method: string, request: object): { readonly answer: Promise<Answer>; readonly cancel: () => void } {
+    const { path, requestSerialize, responseDeserialize } = definition(method);
+    const { promise: answer, resolve, reject } = Promise.withResolvers<Answer>();
+    const done = (error: ServiceError | null, response?: object): void =>
+      error === null ? resolve(response as Answer) : reject(error);
+    const call = this.#client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, done);
+    return { answer, cancel: () => call.cancel() };
+  }
+
   /** Sends bytes unchanged. */
   raw(method: string, bytes: Buffer): Promise<Buffer> {
     const same = (value: Buffer): Buffer => value;

@@ -14,8 +14,9 @@ import { podDirectory } from '../../../src/resize/report/pod-directory.ts';
 import type { PodView } from '../../../src/resize/report/pod-view.ts';
 import { Backend } from '../../../src/runtime/index.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
-import { Registry } from '../../../src/sandbox/registry.ts';
+import { type ListedContainers, Registry } from '../../../src/sandbox/registry.ts';
 import { listen } from '../../../src/server/index.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
 import { type Answer, ResizeClient } from './client.ts';
 import { FakeClock, FakeCore, FakeStore, createResizes, web } from '../resize/fake-resizes.ts';
 
@@ -44,7 +45,11 @@ export class TestApi {
   /** What the API reads of each pod: by sandbox id. */
   views = new Map<string, PodView | ShimError>();
   /** Lists the pods of the backend, as the registry does before a pod is reported as unknown. */
-  refresh: () => Promise<void> = () => Promise.resolve();
+  refresh: (signal?: AbortSignal) => Promise<void> = () => Promise.resolve();
+  /** The containers that the backend lists after all pods are read. */
+  containersAtEnd = new Map<string, ListedContainers>();
+  /** Called when a pod is read, which waits for it. */
+  onDescribe: (sandboxId: string, signal?: AbortSignal) => unknown = () => undefined;
   /** Returns the process of a client. */
   peerOf: (socket: Socket) => number | undefined = () => undefined;
   readonly #cleanUps: (() => unknown)[] = [];
@@ -108,6 +113,8 @@ export class TestApi {
     this.core = new FakeCore();
     this.clock = new FakeClock();
     this.lines = [];
+    this.onDescribe = () => undefined;
+    this.containersAtEnd = new Map();
     this.peerOf = () => undefined;
     this.ready = new Set();
     this.refresh = () => Promise.resolve();
@@ -118,9 +125,7 @@ export class TestApi {
     const bounds = { watchers: 3, unreadEvents: 50 };
     this.resizes = createResizes({ core: this.core, clock: this.clock, store: new FakeStore(), bounds });
     this.registry.watch({
-      podAdded: () => undefined,
       podRemoved: ({ sandboxId }) => this.resizes.podRemoved(sandboxId),
-      containerRemoved: () => undefined,
     });
     this.api = await this.open(0o600);
     this.client = new ResizeClient(this.path);
@@ -138,15 +143,20 @@ export class TestApi {
         get pods() {
           return registry.pods;
         },
-        containersOf: (sandboxId) => registry.containersOf(sandboxId),
-        refresh: () => this.refresh(),
+        container: (containerId) => registry.container(containerId),
+        refresh: async (options) => {
+          await this.refresh(options?.signal);
+          return new Map();
+        },
+        refreshContainers: () => Promise.resolve(this.containersAtEnd),
       },
+      volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
       isReady: (sandboxId) => Promise.resolve(this.ready.has(sandboxId)),
-      describePod: (sandboxId) => {
+      readPodView: async (sandboxId, _, signal) => {
+        await this.onDescribe(sandboxId, signal);
         const found = this.views.get(sandboxId);
-        return found === undefined || found instanceof ShimError
-          ? Promise.reject(found ?? new Error('not described'))
-          : Promise.resolve(found);
+        if (found === undefined || found instanceof ShimError) throw found ?? new Error('not described');
+        return found;
       },
     });
   }

@@ -34,7 +34,9 @@ export const view: PodView = {
   outcome: {
     desired: {
       pod: { cpu: { quota: 'max', period: microseconds(100_000) } },
-      containers: new Map([[app, { memory: bytes(512 * MiB), shares: cpuShares(1024) }]]),
+      containers: new Map([
+        [app, { memory: bytes(512 * MiB), shares: cpuShares(1024), memoryRequest: bytes(64 * MiB) }],
+      ]),
       volumes: new Map([['cache', { kind: 'share', hundredths: 5000 }]]),
     },
     allocated: { containers: new Map([[app, { memory: bytes(256 * MiB) }]]) },

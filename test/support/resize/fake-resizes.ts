@@ -4,6 +4,7 @@ import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import type { ResizeHistory } from '../../../src/resize/history/history.ts';
 import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
 import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/requests/request.ts';
+import type { KubeletRequests } from '../../../src/resize/queue/stored-memory-requests.ts';
 import type { RankOf } from '../../../src/resize/queue/retry-order.ts';
 import type { Clock } from '../../../src/core/concurrency/clock.ts';
 import { START } from '../fake-clock.ts';
@@ -160,6 +161,8 @@ export function createResizes(parts: {
   newest?: NewestValues;
   history?: ResizeHistory;
   rankOf?: RankOf;
+  newestSandbox?: (podUid: string) => PodIdentity | undefined;
+  kubeletRequests?: KubeletRequests;
 }): Resizes {
   const { core, bounds = {}, ...others } = parts;
   return new Resizes({ ...others, resizePod: core.resizePod, random: () => 0.5, log: noLog, bounds });

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import type { LiveContainer, Settings } from '../../../src/sandbox/index.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
 
 /** What kubelet derives from requests and limits, by its configuration: its formulas line by line, with the integers of Go. */
 
@@ -63,7 +64,7 @@ export const setup: fc.Arbitrary<Setup> = fc.record({
 });
 
 /** A request without a limit is a part of this size. */
-const WITHOUT_LIMIT = 256 * 2 ** 20;
+const WITHOUT_LIMIT = 256 * MiB;
 
 /** Returns the containers with what kubelet derives for them. */
 export const setUp = (containers: readonly LiveContainer[], { feature, parts }: Setup): readonly LiveContainer[] =>

@@ -1,12 +1,11 @@
-import { type Bytes, type Limit, MiB, bytes, cpuWeight } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, MiB, cpuWeight } from '../../../src/core/quantities/index.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { derivePendingResize } from '../../../src/resize/foresight/pending/pending-resize.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { NO_OVERHEAD, PERIOD } from './pods.ts';
+import { mi } from '../quantities/mebibytes.ts';
 
 /** Pods in the middle of a resize: kubelet's entries and the kernel's values. */
-
-export const mi = (mebibytes: number): Bytes => bytes(mebibytes * MiB);
 
 /** An entry of kubelet for containers with these limits in mebibytes. */
 export const entry = (

@@ -1,4 +1,5 @@
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import type { EntryRequests } from '../../../src/kubelet/index.ts';
 import { NewestValues } from '../../../src/resize/history/newest-values.ts';
 import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
 import type { ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
@@ -9,7 +10,17 @@ export const memoryInUse = new ShimError(Code.FAILED_PRECONDITION, Reason.MEMORY
   found: '100',
 });
 export const noCgroup = new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'no cgroup');
+export const staysGuaranteed = new ShimError(Code.FAILED_PRECONDITION, Reason.QOS_CLASS_CHANGES, 'Guaranteed');
 export const noBackend = new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, 'no containerd');
+/** The answer of a containerd that accepts connections before it serves calls. */
+export const starting = Object.assign(new Error('2 UNKNOWN'), {
+  code: Code.UNKNOWN,
+  details: 'server is not initialized yet',
+  metadata: {},
+});
+export const diskFull = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, 'ENOSPC');
+export const notRecovered = new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, 'an update is not answered');
+export const podEnded = new ShimError(Code.FAILED_PRECONDITION, Reason.POD_ENDED, 'it has ended');
 export const noPod = new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, 'no such pod');
 
 /** A queue of resizes with fakes for its parts. */
@@ -17,18 +28,25 @@ export class ResizeQueue {
   core = new FakeCore();
   clock = new FakeClock();
   readonly store = new FakeStore();
+  /** What kubelet has admitted, by pod uid. */
+  readonly kubelet = new Map<string, EntryRequests>();
   resizes: Resizes;
 
   constructor(bounds: Partial<ResizeBounds> = {}, newest = new NewestValues()) {
-    this.resizes = createResizes({ core: this.core, clock: this.clock, store: this.store, bounds, newest });
+    this.resizes = createResizes({ ...this.#parts, bounds, newest });
   }
 
   /** Starts another queue with the records of this one. */
   restart(): Resizes {
     this.clock = new FakeClock();
     this.core = new FakeCore();
-    this.resizes = createResizes({ core: this.core, clock: this.clock, store: this.store });
+    this.resizes = createResizes(this.#parts);
     return this.resizes;
+  }
+
+  get #parts() {
+    const { core, clock, store, kubelet } = this;
+    return { core, clock, store, kubeletRequests: (uid: string) => kubelet.get(uid) };
   }
 
   resize(memory = '128Mi', options: { defer?: boolean; pod?: PodIdentity; request?: string } = {}): Promise<Resize> {

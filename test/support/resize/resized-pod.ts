@@ -1,10 +1,8 @@
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import type { Bytes } from '../../../src/core/quantities/index.ts';
+import { microseconds } from '../../../src/core/quantities/index.ts';
 import type { DesiredPod, ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
 
-export const mi = (count: number): Bytes => bytes(count * MiB);
 export const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });
 
 /** A request for containers by name. */

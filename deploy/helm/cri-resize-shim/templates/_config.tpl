@@ -1,5 +1,8 @@
 {{/* The shim's settings: those of the value "config", and those that other values of the chart need. */}}
 {{- define "cri-resize-shim.settings" -}}
+{{- if .Values.config.nodeName }}
+{{- fail "config.nodeName has to be empty: each node has its own name, which the installer sets" }}
+{{- end }}
 {{- $settings := deepCopy .Values.config }}
 {{- if .Values.annotations.enabled }}
 {{- $settings = merge $settings (dict "kubeconfig" "/var/lib/cri-resize-shim-installer/kubeconfig") }}

@@ -4,6 +4,9 @@
 {{- end }}
 
 {{- define "cri-resize-shim.serviceAccountName" -}}
+{{- if has .Values.serviceAccount.name (list "cri-resize-shim" "cri-resize-shim-restore" "cri-resize-shim-viewer") }}
+{{- fail (printf "serviceAccount.name is %s, which is another service account of the chart" .Values.serviceAccount.name) }}
+{{- end }}
 {{- default "cri-resize-shim-installer" .Values.serviceAccount.name | quote }}
 {{- end }}
 

@@ -1,17 +1,13 @@
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMap, parseDocument } from 'yaml';
 
 /**
  * Writes the kubeconfig of the shim for the host, with the token and the certificate of a mounted secret: the shim is no pod, so it has
- * no token of its own. Only root may read it. Without credentials, removes an earlier one. Rejects if a file cannot be read or written.
- * @param from folder with `token` and `ca.crt`; empty: none
+ * no token of its own. Only root may read it. Rejects if a file cannot be read or written.
+ * @param from folder with `token` and `ca.crt`
  */
 export async function provideKubeconfig(from: string, to: string, environment = process.env): Promise<void> {
-  if (from === '') {
-    await rm(to, { force: true });
-    return;
-  }
   const { KUBERNETES_SERVICE_HOST: host = '', KUBERNETES_SERVICE_PORT: port = '443' } = environment;
   if (host === '') throw new Error('KUBERNETES_SERVICE_HOST is not set: the address of the API server is unknown');
   const [token, ca] = [await readFile(join(from, 'token'), 'utf8'), await readFile(join(from, 'ca.crt'))];
@@ -32,10 +28,8 @@ export async function provideKubeconfig(from: string, to: string, environment = 
     ],
     users: [{ name, user: { token: token.trim() } }],
   };
-  const fresh = `${to}.new`;
-  await rm(fresh, { force: true });
-  await writeFile(fresh, `${JSON.stringify(config, undefined, 2)}\n`, { mode: 0o600 });
-  await rename(fresh, to);
+  await rm(to, { force: true });
+  await writeFile(to, `${JSON.stringify(config, undefined, 2)}\n`, { mode: 0o600, flag: 'wx' });
 }
 
 /**

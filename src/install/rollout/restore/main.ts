@@ -1,12 +1,13 @@
 import { Command } from 'commander';
 import { patientClock } from '../context.ts';
-import { type Label, label } from '../options.ts';
+import { type Label, count, label } from '../options.ts';
 import { restore } from './restore.ts';
 import { IN_CLUSTER, apiOf, openConnection } from '../../../kubernetes/client/index.ts';
 
 interface RestoreOptions {
   readonly namespace: string;
   readonly label: Label;
+  readonly portion: number;
   readonly kubeconfig: string;
 }
 
@@ -18,6 +19,7 @@ export async function restoreNodes(argv: readonly string[], say: (line: string) 
     .allowExcessArguments(false)
     .requiredOption('--namespace <NAME>', "Namespace of the installer's pods.")
     .requiredOption('--label <KEY=VALUE>', 'Label of the nodes that have the shim.', label)
+    .option('--portion <COUNT>', 'From how many nodes the label is removed at once.', count(1, 5000), 20)
     .option('--kubeconfig <FILE>', 'Kubeconfig for the Kubernetes API.', IN_CLUSTER)
     .parse(argv, { from: 'user' });
   const { kubeconfig, ...options } = program.opts<RestoreOptions>();

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { type Api, ApiRefusal, readText } from '../../../kubernetes/client/index.ts';
+import { type Api, ApiRefusal, parsedResponse, readText } from '../../../kubernetes/client/index.ts';
 
 /** The Lease of the API server. Updates send back all fields, known or not. */
 const leaseSchema = z.looseObject({
@@ -40,7 +40,7 @@ export function leaseStore(api: Api, namespace: string, name: string): LeaseStor
     body?: object,
   ): Promise<Lease> => {
     const response = await api({ method, path, idleMs: IDLE_MS, signal, ...(body !== undefined && { body }) });
-    return leaseSchema.parse(JSON.parse(await readText(response, LONGEST)));
+    return parsedResponse(leaseSchema, await readText(response, LONGEST), 'a Lease');
   };
   const fresh = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata: { namespace, name }, spec: {} };
   return {

@@ -39,14 +39,17 @@ export interface RetryOptions {
 }
 
 /**
- * Retries until the attempt succeeds. Logs an error once until it changes. Rejects only with the reason of the signal.
+ * Retries until the attempt succeeds. Logs an error once until it changes. Rejects only with the reason of the signal, or with an error
+ * that is final.
  * @param what prefix of the log line
+ * @param isFinal whether a retry is useless after an error. Such an error is not logged
  */
 export async function retry<Value>(
   what: string,
   { random, say, clock }: RetryOptions,
   signal: AbortSignal,
   attempt: (signal: AbortSignal) => Promise<Value>,
+  isFinal: (error: unknown) => boolean = () => false,
 ): Promise<Value> {
   let logged = '';
   for (let tries = 1; ; tries += 1) {
@@ -55,6 +58,7 @@ export async function retry<Value>(
       return await attempt(signal);
     } catch (error) {
       signal.throwIfAborted();
+      if (isFinal(error)) throw error;
       const words = wordsOf(error);
       if (words !== logged) say(`${what}: ${words}; trying again`);
       logged = words;

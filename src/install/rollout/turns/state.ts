@@ -13,10 +13,23 @@ export const HALTED = 'cri-resize-shim.io/halted';
 export const FAILED = 'cri-resize-shim.io/failed';
 /** Pauses all installations, with any text. Only an operator sets and removes it. */
 export const PAUSED = 'cri-resize-shim.io/paused';
-/** Nodes whose turn it is, each with the time of its last renewal: a JSON object. */
+/**
+ * Nodes that are being changed: a JSON object. Each has the time of its last renewal, the revision of its pod (` revision=<text>`), and
+ * ` removal` if the shim is being removed.
+ */
 const TURNS = 'cri-resize-shim.io/turns';
 /** Canary nodes that vouch for a revision: a JSON object, the latest revision last. */
 export const VOUCHED = 'cri-resize-shim.io/vouched';
+
+/** What a turn is for. */
+export type Work = 'install' | 'uninstall';
+/** The end of the entry of a turn in which the shim is removed. Nothing reads the time: it only has to change with each renewal. */
+const REMOVAL = ' removal';
+/** Whether the entry of a turn is that of a removal. */
+export const isRemoval = (entry: string): boolean => entry.endsWith(REMOVAL);
+
+/** Returns the revision in the entry of a turn; undefined if it has none, as with an older installer. */
+export const revisionOf = (entry: string): string | undefined => /^\S* revision=(.+?)(?: removal)?$/.exec(entry)?.[1];
 
 /** How many revisions are remembered: those that have failed, and those that canaries vouch for. */
 const REVISIONS = 5;
@@ -41,8 +54,8 @@ function parsed<Value>(lease: Lease, name: string, schema: z.ZodMiniType<Value>)
 }
 
 /**
- * Returns the nodes whose turn it is, with the time of their last renewal. Without the annotation, as an installer before 0.2 writes it,
- * the holder is one node. Throws ApiUnreached.
+ * Returns the nodes that are being changed, with the time of their last renewal. Without the annotation, as with an
+ * installer before 0.2, the holder is one node. Throws ApiUnreached.
  */
 export function turnsOf(lease: Lease): Turns {
   const { holderIdentity: holder, renewTime = '' } = lease.spec ?? {};
@@ -51,6 +64,7 @@ export function turnsOf(lease: Lease): Turns {
   return turns !== undefined && Object.keys(turns).join(',') === holder ? turns : { [holder]: renewTime };
 }
 
+/** Returns the reason why an operator has paused the rollout; undefined if it is not paused. */
 export const pauseOf = (lease: Lease): string | undefined => annotation(lease, PAUSED);
 
 /**
@@ -87,10 +101,18 @@ function withTurns(lease: Lease, turns: Turns, at: number): Lease {
 /**
  * Begins or renews the turn of a node.
  * @param durationMs after this time without a renewal the turn is over
+ * @param revision of the pod that has the turn; empty if unknown
  * @param at milliseconds since the epoch
  */
-export function takenBy(lease: Lease, node: string, durationMs: number, at: number): Lease {
-  const next = withTurns(lease, { ...turnsOf(lease), [node]: microTime(at) }, at);
+export function takenBy(
+  lease: Lease,
+  node: string,
+  { durationMs, work, revision }: { readonly durationMs: number; readonly work: Work; readonly revision: string },
+  at: number,
+): Lease {
+  const known = revision === '' ? '' : ` revision=${revision}`;
+  const entry = `${microTime(at)}${known}${work === 'uninstall' ? REMOVAL : ''}`;
+  const next = withTurns(lease, { ...turnsOf(lease), [node]: entry }, at);
   // The API server takes whole seconds, and at least one.
   return { ...next, spec: { ...next.spec, leaseDurationSeconds: Math.max(1, Math.ceil(durationMs / 1000)) } };
 }
@@ -101,7 +123,10 @@ export function releasedBy(lease: Lease, node: string, at: number): Lease {
   return withTurns(lease, Object.fromEntries(others), at);
 }
 
-/** Halts a revision, or all of them if it is empty. The failures of other revisions, and the text of an operator, stay. Throws ApiUnreached. */
+/**
+ * Halts a revision, or all of them if it is empty. The failures of other revisions, and the text of an operator, stay.
+ * Throws ApiUnreached.
+ */
 export function halted(lease: Lease, reason: string, revision: string): Lease {
   const why = reason.slice(0, LONGEST_WHY);
   if (revision === '') return annotated(lease, { [HALTED]: annotation(lease, HALTED) ?? why });

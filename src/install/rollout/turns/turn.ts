@@ -1,7 +1,18 @@
 import type { Lease, LeaseStore } from './lease.ts';
 import { type Asking, type Obstacle, type TurnRules, obstacle } from './obstacle.ts';
 import { type RetryOptions, loggingChanges, pause, retry, sleep } from './retry.ts';
-import { haltOf, halted, releasedBy, takenBy, turnsOf, vouchedFor, vouchedOf } from './state.ts';
+import {
+  type Work,
+  haltOf,
+  halted,
+  isRemoval,
+  releasedBy,
+  revisionOf,
+  takenBy,
+  turnsOf,
+  vouchedFor,
+  vouchedOf,
+} from './state.ts';
 import { wordsOf } from '../../../kubernetes/client/index.ts';
 
 /**
@@ -23,62 +34,110 @@ export interface Turn {
   end(signal: AbortSignal, why?: string): Promise<void>;
 }
 
-/** Measures how long nodes have not renewed their turns, by our own clock: clocks of nodes may differ. */
-export class RenewalWatch {
-  #seen = new Map<string, { readonly mark: string; readonly since: number }>();
+/**
+ * The kubelet that a removal restarts ends the pod, so that nobody ends the turn. After this time without a renewal other nodes look
+ * whether the node is Ready. By then the API has no status of the kubelet before: a node that does not report is not Ready after 40 s, or
+ * 50 s from Kubernetes 1.32 on (node-monitor-grace-period).
+ */
+const REMOVAL_MS = 60_000;
 
-  /** Notes the turns of a Lease. @param now from a monotonic clock */
-  look(lease: Lease, now: number): void {
+/** Returns the time without a renewal after which a turn may be over. */
+const shortened = (durationMs: number, isOfRemoval: boolean): number =>
+  isOfRemoval ? Math.min(REMOVAL_MS, durationMs) : durationMs;
+
+/** Measures how long nodes have not renewed their turns, by our own clock: clocks of nodes may differ. */
+class RenewalWatch {
+  #seen = new Map<string, { readonly mark: string; readonly since: number }>();
+  #last = Infinity;
+
+  /** @param durationMs the time without a renewal after which a turn is over, in milliseconds */
+  constructor(readonly durationMs: number) {}
+
+  /**
+   * Notes the turns of a Lease. If the Lease could not be read for a third of the duration, in which each turn is renewed once, the time
+   * without a renewal begins again: the nodes that have a turn may not have reached the API server either.
+   * @param now from a monotonic clock
+   * @param slept the pause before this look, in milliseconds
+   */
+  look(lease: Lease, now: number, slept: number): void {
+    const gap = now - this.#last - slept;
     const turns = Object.entries(turnsOf(lease));
     this.#seen = new Map(
       turns.map(([node, mark]) => {
-        const before = this.#seen.get(node);
+        const isKept = gap <= shortened(this.durationMs, isRemoval(mark)) / 3;
+        const before = isKept ? this.#seen.get(node) : undefined;
         return [node, before?.mark === mark ? before : { mark, since: now }];
       }),
     );
+    this.#last = now;
+  }
+
+  /** Whether the turn of a node is over. */
+  isSilent(node: string, now: number): boolean {
+    return this.#silence(node, now) > this.durationMs;
+  }
+
+  /** Whether the pod of a node from which the shim is removed seems to have ended. */
+  hasLeft(node: string, now: number): boolean {
+    return isRemoval(this.#seen.get(node)?.mark ?? '') && this.#silence(node, now) > shortened(this.durationMs, true);
   }
 
   /** Time since the last renewal of a node in milliseconds. */
-  silence(node: string, now: number): number {
+  #silence(node: string, now: number): number {
     return now - (this.#seen.get(node)?.since ?? now);
   }
 }
 
+/** A turn lasts for 10 s and more: the first pause is one of 2 to 4 s. */
+const FIRST_TRY = 2;
+/**
+ * The longest pause of a removal is one of 8 to 16 s: each turn of a removal ends because others look at it. Few pods
+ * wait for one at a time.
+ */
+const LAST_TRY = { install: Infinity, uninstall: 5 } as const;
+
 /** Waits for the turn of this node. Rejects only with the reason of the signal. */
 export async function takeTurn(context: TurnContext, work: Asking['work'], signal: AbortSignal): Promise<Turn> {
   const { holder, random, clock } = context;
-  const [watched, say] = [new RenewalWatch(), loggingChanges(context.say)];
-  for (let tries = 1; ; tries += 1) {
+  const [watched, say] = [new RenewalWatch(context.durationMs), loggingChanges(context.say)];
+  for (let [tries, slept] = [1, 0]; ; tries += 1) {
     const lease = await read(context, signal);
-    watched.look(lease, clock.now());
-    const isSilent = (node: string): boolean => watched.silence(node, clock.now()) > context.durationMs;
-    const found = await obstacleNow(context, lease, { work, isSilent }, signal);
+    watched.look(lease, clock.now(), slept);
+    const isSilent = (node: string): boolean => watched.isSilent(node, clock.now());
+    const hasLeft = (node: string): boolean => watched.hasLeft(node, clock.now());
+    const found = await obstacleNow(context, lease, { work, isSilent, hasLeft }, signal);
     if (found.kind === 'wait' || found.kind === 'canaries') say(`waiting: ${found.why}`);
     else if (await write(context, await nextLease(context, lease, found, work, signal), signal)) {
       const taken = await read(context, signal);
-      if (turnsOf(taken)[holder] !== undefined) return renewedTurn(context);
+      if (turnsOf(taken)[holder] !== undefined) return renewedTurn(context, work);
     }
-    await sleep(clock, pause(tries, random()), signal);
+    slept = pause(Math.min(tries + FIRST_TRY, LAST_TRY[work]), random());
+    await sleep(clock, slept, signal);
   }
 }
 
-/** Asks whether this node is a canary only if that makes a difference: it takes one more request. */
+/** Asks whether this node is a canary, and whether other nodes are Ready, only if that makes a difference: each takes one more request. */
 async function obstacleNow(
   context: TurnContext,
   lease: Lease,
   asking: Omit<Asking, 'isCanary'>,
   signal: AbortSignal,
 ): Promise<Obstacle> {
-  const found = obstacle(lease, context, { ...asking, isCanary: false });
-  if (found.kind !== 'canaries') return found;
-  const isCanary = await retry('this node cannot be read', context, signal, context.isCanary);
-  return isCanary ? obstacle(lease, context, { ...asking, isCanary }) : found;
+  let found = obstacle(lease, context, { ...asking, isCanary: false });
+  if (found.kind === 'canaries' && (await retry('this node cannot be read', context, signal, context.isCanary)))
+    found = obstacle(lease, context, { ...asking, isCanary: true });
+  if (found.kind !== 'wait') return found;
+  for (const node of found.left) if (await isHealthy(context, node, signal)) return { kind: 'left', node };
+  return found;
 }
+
+const isHealthy = (context: TurnContext, node: string, signal: AbortSignal): Promise<boolean> =>
+  retry(`${node} cannot be read`, context, signal, (at) => context.isHealthy(node, at));
 
 /** Returns the unfinished turn of an earlier pod of this node, if the Lease has one. Rejects only with the reason of the signal. */
 export async function unfinishedTurn(context: TurnContext, signal: AbortSignal): Promise<Turn | undefined> {
   const lease = await read(context, signal);
-  return turnsOf(lease)[context.holder] === undefined ? undefined : renewedTurn(context);
+  return turnsOf(lease)[context.holder] === undefined ? undefined : renewedTurn(context, 'install');
 }
 
 /** Returns the Lease to write: with the turn of this node, or halted if a node was lost during its turn. */
@@ -89,16 +148,17 @@ async function nextLease(
   work: Asking['work'],
   signal: AbortSignal,
 ): Promise<Lease> {
-  const taken = (free: Lease): Lease => takenBy(free, context.holder, context.durationMs, context.clock.wallTime());
-  if (found.kind !== 'lost') return taken(lease);
+  const taken = (free: Lease): Lease => takenBy(free, context.holder, { ...context, work }, context.clock.wallTime());
+  if (found.kind !== 'lost' && found.kind !== 'left') return taken(lease);
   const { node } = found;
-  const isHealthy = await retry(`${node} cannot be read`, context, signal, (at) => context.isHealthy(node, at));
   const free = releasedBy(lease, node, context.clock.wallTime());
-  // Only its pod was killed: the next one continues its work.
-  if (isHealthy) return isFull(context, free) ? free : taken(free);
+  // Only its pod was killed: the next one continues its work, or the host does.
+  if (found.kind === 'left' || (await isHealthy(context, node, signal)))
+    return isFull(context, free) ? free : taken(free);
   const why = `${node}: lost during its turn, and not Ready`;
   context.say(`halting: ${why}`);
-  const stopped = halted(free, why, context.revision);
+  // The pod that has changed the node may be of another revision than this one, which may be the remedy.
+  const stopped = halted(free, why, revisionOf(turnsOf(lease)[node] ?? '') ?? context.revision);
   return work === 'install' || isFull(context, free) ? stopped : taken(stopped);
 }
 
@@ -119,15 +179,15 @@ const write = (context: TurnContext, lease: Lease, signal: AbortSignal): Promise
   retry('the Lease cannot be written', context, signal, (at) => context.store.write(lease, at));
 
 /** Renews the turn until it ends. */
-function renewedTurn(context: TurnContext): Turn {
+function renewedTurn(context: TurnContext, work: Work): Turn {
   const { holder, durationMs, say, clock, revision } = context;
   const over = new AbortController();
   const renewing = (async (): Promise<void> => {
     for (;;) {
-      await sleep(clock, durationMs / 3, over.signal);
+      await sleep(clock, shortened(durationMs, work === 'uninstall') / 3, over.signal);
       const still = await changing(
         context,
-        (lease) => takenBy(lease, holder, durationMs, clock.wallTime()),
+        (lease) => takenBy(lease, holder, { durationMs, work, revision }, clock.wallTime()),
         over.signal,
       );
       if (still) continue;
@@ -176,7 +236,7 @@ async function changing(context: TurnContext, to: (lease: Lease) => Lease, signa
     const next = to(lease);
     if (!isOurs && turnsOf(next)[holder] !== undefined) return false;
     if (await write(context, next, signal)) return isOurs;
-    // Many nodes that write at the same time draw apart.
+    // Random, so that nodes that have written at the same time do not do so again.
     await sleep(clock, pause(tries, random()) / 10, signal);
   }
 }

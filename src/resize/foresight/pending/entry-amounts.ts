@@ -1,6 +1,6 @@
 import type { EntryLimits, PodEntry } from '../../../kubelet/index.ts';
 import type { DeclaredContainer, DeclaredPod, LiveContainer, PodState } from '../../../sandbox/index.ts';
-import { type Resource, declaredSum, readingsOf } from '../../plan/index.ts';
+import { type CountedResource, declaredSum, readingsOf } from '../../plan/index.ts';
 
 /** What is needed to interpret an entry: the pod as it is declared, and the names of containers by id. */
 export interface EntryContext {
@@ -31,7 +31,7 @@ function amountsOf(
   entry: PodEntry,
   context: EntryContext,
   containers: readonly LiveContainer[],
-  resource: Resource,
+  resource: CountedResource,
 ): readonly number[] {
   if (!entry.isComplete || entry.containers.size === 0) return [];
   const pod = { containers, declared: declaredIn(entry, context) };

@@ -5,6 +5,7 @@ export {
   pendingResizeForPod,
   pendingResizeOf,
   volumeChanges,
+  withoutWritten,
 } from './pending-kubelet-resize.ts';
 export { pendingSwapOf } from './pending-swap.ts';
 export { hasPendingMemory } from './pending-resize.ts';

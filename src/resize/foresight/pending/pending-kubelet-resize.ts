@@ -10,6 +10,8 @@ import {
   stateAfterPending,
   isMemoryComplete,
   boundDecrease,
+  boundIncrease,
+  writtenLimits,
 } from './pending-resize.ts';
 import {
   type ContainerLimits,
@@ -41,13 +43,7 @@ export function pendingResizeOf(
   const allocated = context.kubelet.allocated(metadata.uid);
   if (allocated === undefined) return undefined;
   const actuated = context.kubelet.actuated(metadata.uid);
-  // From all sandboxes of the pod: containers of an ended sandbox may still run.
-  const names = new Map(
-    registry.pods
-      .filter((other) => other.metadata.uid === metadata.uid)
-      .flatMap((other) => registry.containersOf(other.sandboxId))
-      .map(({ containerId, name }) => [containerId, name]),
-  );
+  const names = containerNames(registry, metadata.uid);
   const pending = derivePendingResize(state, {
     allocated,
     actuated,
@@ -57,6 +53,38 @@ export function pendingResizeOf(
   if (pending === undefined) context.pendingPodLimits.delete(sandboxId);
   else context.pendingPodLimits.set(sandboxId, { allocated, limits: pending.pod });
   return pending;
+}
+
+/** Returns names by id, from all sandboxes of the pod: containers of an ended sandbox may still run. */
+const containerNames = (registry: Registry, uid: string): ReadonlyMap<string, string> =>
+  new Map(
+    registry.pods
+      .filter((other) => other.metadata.uid === uid)
+      .flatMap((other) => registry.containersOf(other.sandboxId))
+      .map(({ containerId, name }) => [containerId, name]),
+  );
+
+/**
+ * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so before it starts a
+ * container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also have written for the previous resize
+ * is raised: a container without room in its pod would be worse.
+ */
+export function withoutWritten(
+  context: Pick<PendingResizeParts, 'registry' | 'kubelet'>,
+  { metadata }: PodDescription,
+  state: PodState,
+  raised: Limits,
+): Limits {
+  const allocated = context.kubelet.allocated(metadata.uid);
+  const actuated = context.kubelet.actuated(metadata.uid);
+  if (allocated === undefined || actuated === undefined) return raised;
+  const entries = { state, names: containerNames(context.registry, metadata.uid) };
+  const [wanted, done] = [writtenLimits(entries, allocated), writtenLimits(entries, actuated)];
+  const { memory, cpu } = raised;
+  return {
+    ...(memory !== undefined && (!wanted.memory || done.memory) && { memory }),
+    ...(cpu !== undefined && (!wanted.cpu || done.cpu) && { cpu }),
+  };
 }
 
 /** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
@@ -84,9 +112,27 @@ export function pendingResizeForPod(
   return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
 }
 
-/** Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits. */
-export const boundByPending = (pending: PendingResize | undefined, state: PodState, limits: Limits): Limits =>
-  pending === undefined ? limits : boundDecrease(limits, state, pending);
+interface BoundOptions {
+  /** The limits of the container's update that the pod limits go with. */
+  readonly asked: ContainerLimits;
+  /** Whether earlier updates without an answer may need more than kubelet knows of. */
+  readonly needsRoom: boolean;
+}
+
+/**
+ * Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits, and for the limits that
+ * kubelet has admitted not raised above them or above what kubelet has written.
+ */
+export function boundByPending(
+  pending: PendingResize | undefined,
+  state: PodState,
+  limits: Limits,
+  { asked, needsRoom }: BoundOptions,
+): Limits {
+  if (pending === undefined) return limits;
+  const bounded = boundDecrease(limits, state, pending);
+  return needsRoom ? bounded : boundIncrease(bounded, state, pending, asked);
+}
 
 /** The volume sizes to set with one call. */
 export interface VolumeChanges {

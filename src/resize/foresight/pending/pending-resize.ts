@@ -1,6 +1,6 @@
 import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../../core/quantities/index.ts';
 import { type EntryLimits, type PodEntry, milliCpuToQuota, overheadQuota } from '../../../kubelet/index.ts';
-import type { DeclaredPod, Limits, LiveContainer, PodState } from '../../../sandbox/index.ts';
+import type { ContainerLimits, DeclaredPod, Limits, LiveContainer, PodState } from '../../../sandbox/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../../model/index.ts';
 import { type EntryContext, podAmounts, presentAmounts } from './entry-amounts.ts';
 
@@ -9,6 +9,14 @@ export interface PendingResize {
   readonly pod: Limits;
   /** By id of running containers: only limits that kubelet has admitted and not actuated. */
   readonly containers: ReadonlyMap<string, Limits>;
+  /** The present pod limits that may be those kubelet has written for the resize already. Absent: none. */
+  readonly written?: WrittenLimits;
+}
+
+/** Whether the present limit of a pod is the one that an entry leads to, by some way to count containers of unknown kind. */
+export interface WrittenLimits {
+  readonly memory: boolean;
+  readonly cpu: boolean;
 }
 
 /** kubelet's entries for one pod, and what is needed to interpret them. */
@@ -52,7 +60,32 @@ export function derivePendingResize(
   const found = podLimits(context, { allocated, actuated, isMidResize });
   if (containers.size === 0) return changes(state, found) ? { pod: found, containers } : undefined;
   const isSame = before !== undefined && hasSameAmounts(before.allocated, allocated, context);
-  return { pod: { ...(isSame && before.limits), ...found }, containers };
+  const written = writtenLimits(context, allocated);
+  return { pod: { ...(isSame && before.limits), ...found }, containers, written };
+}
+
+/** Returns which present limits of the pod this entry may have led to. */
+export function writtenLimits(context: EntryContext, entry: PodEntry): WrittenLimits {
+  const { state } = context;
+  const memory = podAmounts(entry, context, memoryIn).some((amount) => {
+    const limit = memoryOf(amount, state);
+    return limit !== undefined && state.memory !== 'max' && sameMemory(state.memory, limit);
+  });
+  const cpu = podAmounts(entry, context, milliCpuIn).some(
+    (amount) => amount !== Infinity && hasCpu(state, plusOverhead(cpuOf(amount, state.cpu.period), state)),
+  );
+  return { memory, cpu };
+}
+
+/** Whether the pod has this CPU limit. systemd rounds up. */
+function hasCpu({ cpu, inPercents }: PodState, wanted: CpuMax): boolean {
+  if (cpu.quota === 'max' || wanted.quota === 'max') return false;
+  return cpu.quota >= wanted.quota && cpu.quota - wanted.quota < (inPercents === true ? cpu.period / 100 : 1);
+}
+
+function memoryOf(amount: number, { overhead }: PodState): Bytes | undefined {
+  const total = amount + overhead.memory;
+  return Number.isSafeInteger(total) ? bytes(total) : undefined;
 }
 
 /** Whether it is known how each running container counts: the checkpoint lists it, or a source tells its kind. */
@@ -95,12 +128,9 @@ const memoryIn = ({ memory }: EntryLimits): number | undefined => memory;
 const milliCpuIn = ({ milliCpu }: EntryLimits): number | undefined => milliCpu;
 
 function podMemory(context: EntryContext, { allocated, actuated, isMidResize }: PodEntries): Bytes | undefined {
-  const { memory: now, overhead } = context.state;
+  const { memory: now } = context.state;
   if (now === 'max') return undefined;
-  const limitOf = (amount: number): Bytes | undefined => {
-    const total = amount + overhead.memory;
-    return Number.isSafeInteger(total) ? bytes(total) : undefined;
-  };
+  const limitOf = (amount: number): Bytes | undefined => memoryOf(amount, context.state);
   const makesPresent = (amount: number): boolean => {
     const limit = limitOf(amount);
     return limit !== undefined && sameMemory(now, limit);
@@ -234,3 +264,31 @@ export function boundDecrease(limits: Limits, { memory, cpu }: PodState, { pod }
   }
   return bounded;
 }
+
+/**
+ * Bounds increases of the pod's limits that go with a container's update to what kubelet has admitted. kubelet writes the pod limit
+ * before it raises a container, so a limit that it may have written stays: the ways to count that fit the raised limit are not those that
+ * fitted the previous one. Others are raised to the pending limit at most. An update to another limit needs all of its room.
+ *
+ * @param asked the limits of the update
+ */
+export function boundIncrease(limits: Limits, now: PodState, pending: PendingResize, asked: ContainerLimits): Limits {
+  const { pod, containers, written } = pending;
+  const admitted = containers.get(asked.id) ?? {};
+  const bounded: { -readonly [Key in keyof Limits]: Limits[Key] } = { ...limits };
+  if (limits.memory !== undefined && compareLimits(limits.memory, now.memory) > 0 && hasSameMemory(asked, admitted)) {
+    if (pod.memory !== undefined && compareLimits(limits.memory, pod.memory) > 0) bounded.memory = pod.memory;
+    if (written?.memory === true || compareLimits(bounded.memory ?? now.memory, now.memory) <= 0) delete bounded.memory;
+  }
+  if (limits.cpu !== undefined && compareCpu(limits.cpu, now.cpu) > 0 && hasSameCpu(asked, admitted)) {
+    if (pod.cpu !== undefined && compareCpu(limits.cpu, pod.cpu) > 0) bounded.cpu = pod.cpu;
+    if (written?.cpu === true || compareCpu(bounded.cpu ?? now.cpu, now.cpu) <= 0) delete bounded.cpu;
+  }
+  return bounded;
+}
+
+const hasSameMemory = (asked: Limits, { memory }: Limits): boolean =>
+  asked.memory !== undefined && memory !== undefined && sameMemory(asked.memory, memory);
+
+const hasSameCpu = (asked: Limits, { cpu }: Limits): boolean =>
+  asked.cpu !== undefined && cpu !== undefined && sameCpu(asked.cpu, cpu);

@@ -131,7 +131,11 @@ function assertNotEmpty({ pod, containers, volumes }: RequestedPod): void {
     requests.memory,
   ]);
   if (Object.keys(volumes).length > 0 || texts.some((text) => text !== '')) return;
-  throw invalid('resources, containers, volumes', '', 'the request asks for nothing');
+  throw invalid(
+    'resources, containers, volumes',
+    '',
+    'the request changes nothing: name a limit, a request or a volume',
+  );
 }
 
 const quoted = (name: string): string => JSON.stringify(name.length > 64 ? `${name.slice(0, 64)}...` : name);

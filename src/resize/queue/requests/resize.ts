@@ -1,6 +1,5 @@
 import type { RequestedPod, MemoryRequests } from './request.ts';
 import type { PodIdentity, PodState } from '../../../sandbox/index.ts';
-import { Reason } from '../../../core/errors/index.ts';
 import type { HistoryEntry, Requester } from '../../history/index.ts';
 import type { ResizeState, StepRecord, ValueChange } from '../../model/index.ts';
 
@@ -29,6 +28,8 @@ export interface Resize {
   readonly message: string | undefined;
   /** The steps of the last attempt; of a failed one, the steps that were applied before the rollback. */
   readonly steps: readonly StepRecord[];
+  /** Whether the steps of the last attempt were rolled back. */
+  readonly isRolledBack: boolean;
   /** What it changes; of one that was rejected, what it would change. Without present values until an attempt has read the pod. */
   readonly changes: readonly ValueChange[];
   /** Set once Completed. */
@@ -78,14 +79,14 @@ export interface ResizeEvent {
     | { readonly kind: 'step'; readonly record: StepRecord };
 }
 
+/** Whether a resize with this state does not change any more. */
 export function hasEnded(state: ResizeState): boolean {
   return state === 'Infeasible' || state === 'Completed' || state === 'Canceled';
 }
 
 /** Returns a resize in its present state, as the history stores it. */
 export function historyEntry(resize: Resize): HistoryEntry {
-  const { id, pod, requester, state, reason, message, changes, steps, createdAt, changedAt } = resize;
-  const isRolledBack = state === 'Infeasible' && steps.length > 0 && reason !== Reason.UNDO_FAILED;
+  const { id, pod, requester, state, reason, message, changes, isRolledBack, createdAt, changedAt } = resize;
   return { id, pod, requester, state, reason, message, changes, isRolledBack, createdAt, changedAt, count: 1 };
 }
 

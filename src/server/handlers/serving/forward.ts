@@ -1,13 +1,12 @@
 import { once } from 'node:events';
-import type { ServerUnaryCall } from '@grpc/grpc-js';
 import { steadyNow } from '../../../core/concurrency/index.ts';
 import type { Backend } from '../../../runtime/index.ts';
 import type { Amendment, MessageAmendment } from './interceptors.ts';
 import {
   type CallTrace,
+  type HandlerCall,
   type RawStreamHandler,
   type RawUnaryHandler,
-  deadlineOf,
   inBackend,
   onBehalfOf,
 } from '../../../grpc/index.ts';
@@ -16,8 +15,8 @@ import {
  * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller
  * cancels.
  */
-export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>, trace: CallTrace): Promise<Buffer> {
-  return inBackend(trace, () => backend.call(call.getPath(), call.request, onBehalfOf(call)));
+export function forward(backend: Backend, call: HandlerCall, trace: CallTrace): Promise<Buffer> {
+  return inBackend(trace, () => backend.call(call.path, call.request, onBehalfOf(call)));
 }
 
 /**
@@ -27,14 +26,10 @@ export function forward(backend: Backend, call: ServerUnaryCall<Buffer, Buffer>,
 const LONGEST_UPDATE_MS = 120_000;
 
 /** Forwards a call that changes a pod. The caller's cancellation does not end it: it is completed or rolled back. */
-export function forwardToTheEnd(
-  backend: Backend,
-  call: ServerUnaryCall<Buffer, Buffer>,
-  trace: CallTrace,
-): Promise<Buffer> {
-  const deadline = Math.min(deadlineOf(call), steadyNow() + LONGEST_UPDATE_MS);
+export function forwardToTheEnd(backend: Backend, call: HandlerCall, trace: CallTrace): Promise<Buffer> {
+  const deadline = Math.min(call.deadline, steadyNow() + LONGEST_UPDATE_MS);
   const options = { metadata: call.metadata, deadline };
-  return inBackend(trace, () => backend.call(call.getPath(), call.request, options));
+  return inBackend(trace, () => backend.call(call.path, call.request, options));
 }
 
 /**
@@ -44,19 +39,19 @@ export function forwardToTheEnd(
 export function amendedHandler(backend: Backend, amendment: Amendment): RawUnaryHandler {
   return async (call, trace) => {
     const response = await forward(backend, call, trace);
-    const exchange = { path: call.getPath(), request: call.request, response, backendMs: trace.backendMs };
+    const exchange = { path: call.path, request: call.request, response, backendMs: trace.backendMs };
     return Buffer.from((await amendment(exchange, trace)) ?? response);
   };
 }
 
 /** Handles a stream whose messages are amended but compressed, which the proxy cannot read. */
 export function amendedStreamHandler(backend: Backend, amendment: MessageAmendment): RawStreamHandler {
-  return async (call) => {
+  return async (call, responses) => {
     const options = onBehalfOf(call);
-    for await (const message of backend.stream(call.getPath(), call.request, options) as AsyncIterable<Buffer>) {
-      const isWritable = call.write(Buffer.from((await amendment(message)) ?? message));
+    for await (const message of backend.stream(call.path, call.request, options)) {
+      const isWritable = responses.write(Buffer.from((await amendment(message)) ?? message));
       // A client that does not read stops the backend: nothing gathers here.
-      if (!isWritable) await once(call, 'drain', { signal: options.signal });
+      if (!isWritable) await once(responses, 'drain', { signal: options.signal });
     }
   };
 }

@@ -5,4 +5,4 @@ export { amendedHandler, amendedStreamHandler, forward, forwardToTheEnd } from '
 export { interceptionOf, noInterceptors } from './interceptors.ts';
 export type { AmendedCall, Amendment, Delay, Interceptors, MessageAmendment } from './interceptors.ts';
 export { createLocalServer } from './local-server.ts';
-export type { LocalHandlers } from './local-server.ts';
+export type { LocalHandlers } from './local-handlers.ts';

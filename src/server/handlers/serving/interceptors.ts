@@ -1,4 +1,4 @@
-import { status } from '@grpc/grpc-js';
+import { Code } from '../../../core/grpc/index.ts';
 import type { Counters, Log } from '../../../observe/index.ts';
 import { type CallTrace, type RawUnaryHandler, callFields } from '../../../grpc/index.ts';
 import type { DelayedCall, Exchange, Interception, MaybePromise } from '../../proxy/index.ts';
@@ -68,9 +68,9 @@ export function interceptionOf(
 ): Interception {
   const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
     const shimMs = performance.now() - start;
-    counters.interceptedCall(path, status.OK, backendMs + shimMs, backendMs);
+    counters.interceptedCall(path, Code.OK, backendMs + shimMs, backendMs);
     if (debug || call.logLevel !== 'debug')
-      log[call.logLevel](callFields(trace, path, status.OK, shimMs), 'intercepted call');
+      log[call.logLevel](callFields(trace, path, Code.OK, shimMs), 'intercepted call');
   };
   return {
     route(path) {

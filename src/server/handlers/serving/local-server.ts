@@ -1,83 +1,113 @@
-import { type Duplex, duplexPair } from 'node:stream';
-import {
-  ServerCredentials,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  type sendUnaryData,
-  status,
-} from '@grpc/grpc-js';
-import type { Counters, Log } from '../../../observe/index.ts';
-import {
-  type EndedCall,
-  type RawStreamHandler,
-  type RawUnaryHandler,
-  callFields,
-  CRI_LIMITS,
-  SessionPeers,
-  createRawServer,
-  rawMessage,
-  serveStream,
-  serveUnary,
-} from '../../../grpc/index.ts';
+import type { Duplex } from 'node:stream';
+import { Lazy } from '../../../core/concurrency/index.ts';
+import { Code } from '../../../core/grpc/index.ts';
+import { FailureLog, type Log } from '../../../observe/index.ts';
+import { CRI_LIMITS, ServerBudget, serveReceived } from '../../../grpc/index.ts';
+import { type HandledAnswer, type HandledCall, localPair } from '../../proxy/index.ts';
+import type { JsServer } from './js-server.ts';
+import { type LocalHandlers, type LocalServerOptions, unaryEnded } from './local-handlers.ts';
+import { ProxiedCall } from './proxied-call.ts';
 
-const CANCELLED: number = status.CANCELLED;
-
-/** The gRPC server in this process that handles intercepted calls. */
+/** Serves the intercepted calls of all connections in this process. */
 export interface LocalServer {
   /**
-   * Opens a connection to it: an HTTP/2 byte stream, like a socket to any gRPC server.
+   * Serves a plain unary call that the proxy has received.
+   * @param peer the process of the client, if it is known
+   */
+  handle(call: HandledCall, respond: (answer: HandledAnswer) => void, peer?: number): void;
+  /**
+   * Opens a connection for all other calls to a gRPC server: an HTTP/2 byte stream, like a socket to any gRPC server. That server is
+   * loaded for the first connection, which most nodes never have: it takes 14 MB. The connection ends if the server cannot be loaded.
    * @param peer the process of the client that the connection is for, if it is known
    */
   connect(peer?: number): Duplex;
-  /** Closes all its connections at once. */
+  /** Closes all connections at once. */
   close(): void;
 }
 
-export interface LocalServerOptions {
-  readonly log: Log;
-  readonly counters: Counters;
-}
-
-/** The handlers of the local server, by path. */
-export interface LocalHandlers {
-  readonly unary: ReadonlyMap<string, RawUnaryHandler>;
-  /** Calls with a stream of responses. */
-  readonly streams: ReadonlyMap<string, RawStreamHandler>;
-}
-
 /** Serves these handlers. Each unary call is counted and logged; streams count as forwarded calls. */
-export function createLocalServer(
-  { unary, streams }: LocalHandlers,
-  { log, counters }: LocalServerOptions,
-): LocalServer {
-  const { server, budget } = createRawServer(counters, CRI_LIMITS);
-  for (const [path, handler] of streams) {
-    const serve = (call: ServerWritableStream<Buffer, Buffer>): void =>
-      void serveStream(path, handler, call, { log, budget }).then((code) =>
-        counters.passedCall(path, code === CANCELLED ? 'cancelled' : 'answered'),
-      );
-    server.register(path, serve, rawMessage, rawMessage, 'serverStream');
-  }
-  for (const [path, handler] of unary) {
-    const ended = (call: EndedCall): void => {
-      counters.interceptedCall(path, call.code, call.elapsedMs, call.trace.backendMs);
-      log.info(callFields(call.trace, path, call.code, call.elapsedMs - call.trace.backendMs), 'intercepted call');
-    };
-    const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
-      void serveUnary(path, handler, call, respond, { log, budget, ended });
-    server.register(path, serve, rawMessage, rawMessage, 'unary');
-  }
-  const peers = new SessionPeers(server);
-  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+export function createLocalServer(handlers: LocalHandlers, options: LocalServerOptions): LocalServer {
+  const { log, counters } = options;
+  const budget = new ServerBudget(CRI_LIMITS, (what) => counters.refused(what));
+  const unary = new Map(
+    [...handlers.unary].map(([path, handler]) => [path, { handler, ended: unaryEnded(path, options) }] as const),
+  );
+  const js = new LazyJsServer(log, async () => {
+    const { createJsServer } = await import('./js-server.ts');
+    return createJsServer(handlers, options, budget);
+  });
   return {
+    handle(call, respond, peer) {
+      const found = unary.get(call.path);
+      if (found === undefined) {
+        const details = `The server does not implement the method ${call.path}`;
+        queueMicrotask(() => respond({ code: Code.UNIMPLEMENTED, details, trailers: [] }));
+        return;
+      }
+      const { handler, ended } = found;
+      void serveReceived(handler, new ProxiedCall(call, peer), respond, { log, budget, ended });
+    },
     connect(peer) {
-      const [ours, theirs] = duplexPair();
-      peers.accept(peer, () => injector.injectConnection(ours));
+      const [ours, theirs] = localPair();
+      void js.accept(ours, peer);
       return theirs;
     },
-    close() {
-      injector.destroy();
-      server.forceShutdown();
-    },
+    close: () => js.close(),
   };
 }
+
+/** A grpc-js server that is loaded for its first connection. */
+class LazyJsServer {
+  readonly #server: Lazy<JsServer>;
+  #isClosed = false;
+  readonly #loads: FailureLog;
+  readonly #accepts: FailureLog;
+
+  constructor(log: Log, load: () => Promise<JsServer>) {
+    this.#loads = new FailureLog(log, {
+      failed: 'server for compressed calls failed to load; its calls end',
+      over: 'server for compressed calls loaded after failures',
+    });
+    this.#accepts = new FailureLog(log, {
+      failed: 'server for compressed calls does not accept a connection; its calls end',
+      over: 'server for compressed calls accepts connections again',
+    });
+    this.#server = new Lazy(load);
+  }
+
+  /** Never rejects. A connection ends if the server cannot be loaded. The next one tries again. */
+  async accept(connection: Duplex, peer: number | undefined): Promise<void> {
+    const server = await this.#loaded();
+    if (server === undefined || this.#isClosed || connection.destroyed) {
+      end(connection);
+      return;
+    }
+    try {
+      server.accept(connection, peer);
+      this.#accepts.succeeded();
+    } catch (error) {
+      this.#accepts.failed(error);
+      end(connection);
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    void this.#server.ifUsed().then((server) => server?.close());
+  }
+
+  /** Returns undefined if the server cannot be loaded. The next call tries again. */
+  async #loaded(): Promise<JsServer | undefined> {
+    try {
+      const server = await this.#server.get();
+      this.#loads.succeeded();
+      return server;
+    } catch (error) {
+      this.#loads.failed(error);
+      return undefined;
+    }
+  }
+}
+
+/** Ends one half of a pair. The other half sees an end, but not that this one is destroyed. */
+const end = (connection: Duplex): unknown => connection.end(() => connection.destroy());

@@ -10,12 +10,14 @@ const INDEXED = 0x80;
  */
 export class HeaderField {
   #wire: Buffer | undefined;
+  readonly #isReceived: boolean;
 
   /**
    * @param nameIndex the static table's index of the name, 0 when it has none
    * @param staticIndex the static table's index of name and value together, 0 when there is none
    * @param sensitive received as a never-indexed literal, and to be forwarded as one (RFC 7541 7.1.3)
-   * @param wire the field as received, if that form neither uses nor changes a dynamic table
+   * @param wire the field as received, if that form neither uses nor changes a dynamic table. It has to be valid as
+   * long as the field is used
    */
   constructor(
     readonly name: string,
@@ -26,6 +28,13 @@ export class HeaderField {
     wire?: Buffer,
   ) {
     this.#wire = wire;
+    this.#isReceived = wire !== undefined;
+  }
+
+  /** Returns the field for use after the read that it came in, whose memory is reused: without the bytes as received. */
+  owned(): HeaderField {
+    if (!this.#isReceived) return this;
+    return new HeaderField(this.name, this.value, this.nameIndex, this.staticIndex, this.sensitive);
   }
 
   /** Size in the header list and the dynamic table (RFC 7541 4.1, RFC 9113 6.5.2). */

@@ -2,4 +2,4 @@
 export { DEFAULT_TABLE_SIZE, HpackDecoder } from './decoder.ts';
 export { HpackEncoder } from './encoder.ts';
 export { HeaderField } from './field.ts';
-export { staticField } from './static-table.ts';
+export { StaticIndex, staticField } from './static-table.ts';

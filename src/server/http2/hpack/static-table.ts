@@ -65,6 +65,17 @@ const FIELDS: readonly (readonly [name: string, value?: string])[] = [
   ['www-authenticate'],
 ];
 
+/** Indices of fields that the shim writes itself (RFC 7541 Appendix A). Those without a value are indices of names. */
+export const StaticIndex = {
+  AUTHORITY: 1,
+  METHOD_POST: 3,
+  PATH: 4,
+  SCHEME_HTTP: 6,
+  STATUS_200: 8,
+  CONTENT_TYPE: 31,
+  USER_AGENT: 58,
+} as const;
+
 export const STATIC_TABLE_SIZE = FIELDS.length;
 
 const TABLE: readonly HeaderField[] = FIELDS.map(([name, value], index) => {

@@ -15,6 +15,8 @@ export interface AmendedStream {
   readonly forwardedAt: number;
   readonly down: Lane;
   readonly serverEnded: boolean;
+  /** Read-ahead that the backend has been granted for it. */
+  readonly reserved: number;
   answered: boolean;
   readonly amendment: Amendment;
 }

@@ -1,4 +1,4 @@
-import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../grpc.ts';
+import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../../core/grpc/index.ts';
 import { MessageCollector } from './message-collector.ts';
 
 /** Up to this many bytes, joining a message with its prefix costs less than a gathered write. */

@@ -1,5 +1,5 @@
 import { type Frame, windowUpdate } from '../../http2/index.ts';
-import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../grpc.ts';
+import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../../core/grpc/index.ts';
 import type { BackendFlow, FlowControl, Lane } from '../flow-control/index.ts';
 import type { SkipReason } from '../observer.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
@@ -14,6 +14,8 @@ export interface MessageStream {
   readonly path: string;
   readonly down: Lane;
   readonly serverEnded: boolean;
+  /** Read-ahead that the backend has been granted for it. */
+  readonly reserved: number;
   readonly amendment: MessageAmendment;
 }
 

@@ -1,4 +1,4 @@
-import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../../core/grpc/index.ts';
 
 /** The smallest memory for bytes that wait: most events fit. */
 const SMALLEST_CAPACITY = 4096;

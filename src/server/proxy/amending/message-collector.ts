@@ -1,4 +1,4 @@
-import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../../core/grpc/index.ts';
 
 /** The smallest memory for a message that comes in several parts. */
 const SMALLEST_CAPACITY = 1024;

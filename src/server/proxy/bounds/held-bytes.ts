@@ -20,6 +20,10 @@ export class AllHeldBytes {
     return this.#total;
   }
 
+  get isFull(): boolean {
+    return this.#shared > this.#limits.all;
+  }
+
   /**
    * Whether a connection may hold this many further bytes. Beyond the reserved ones, a connection holds no more than it leaves to the
    * others: one client gets half of what all may hold, and those that do not read leave room for those that do.

@@ -1,3 +1,4 @@
+import { CallStarts } from './call-starts.ts';
 import { CollectedRequests } from './collected-requests.ts';
 import { AllHeldBytes, type HeldLimits } from './held-bytes.ts';
 import { OpenStreams, type StreamLimits } from './open-streams.ts';
@@ -30,6 +31,7 @@ export class SharedBudget {
   readonly calls: RunningCalls;
   readonly requests: CollectedRequests;
   readonly turns = new Turns();
+  readonly starts = new CallStarts();
 
   constructor(limits: SharedLimits) {
     this.held = new AllHeldBytes(limits.held);

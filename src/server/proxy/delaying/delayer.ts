@@ -71,6 +71,7 @@ export class Delayer {
   /** The stream ends. An answered request still has to end at the backend; a reset stream gets nothing. */
   finish(stream: DelayedStream): void {
     const { delay } = stream;
+    delay?.onEnd?.();
     if (delay === undefined || delay.isOver) return;
     if (stream.outcome === 'answered') this.release(stream);
     else this.#ports.client.refund(this.#end(delay).size);
@@ -85,7 +86,10 @@ export class Delayer {
   #ask(stream: DelayedStream, delay: RequestDelay): void {
     delay.isAsked = true;
     const { interception } = this.#ports.options;
-    const call = { path: stream.path, request: delay.request.message(), timeoutMs: delay.timeoutMs };
+    const onEnd = (action: () => void): void => {
+      delay.onEnd = action;
+    };
+    const call = { path: stream.path, request: delay.request.message(), timeoutMs: delay.timeoutMs, onEnd };
     const waiting = interception.delay?.(call);
     if (waiting === undefined) {
       this.release(stream);

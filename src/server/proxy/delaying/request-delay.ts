@@ -1,5 +1,5 @@
 import { MessageCollector } from '../amending/index.ts';
-import { MESSAGE_PREFIX_SIZE } from '../grpc.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../../core/grpc/index.ts';
 
 /** Most DATA frames of a request that is held back. Clients send a short one in one frame. */
 const MOST_FRAMES = 16;
@@ -12,6 +12,8 @@ export class RequestDelay {
   /** Whether the interceptor has been asked. */
   isAsked = false;
   isOver = false;
+  /** Called when the call ends. */
+  onEnd: (() => void) | undefined;
   #frames: Buffer[] = [];
   #size = 0;
   readonly #limit: number;

@@ -46,7 +46,8 @@ export class Lane {
   charged = 0;
   queue = NO_ITEMS;
   readonly id: number;
-  readonly source: LaneSource;
+  /** Changes only before the first frame. */
+  source: LaneSource;
 
   constructor(id: number, window: number, source: LaneSource) {
     this.id = id;

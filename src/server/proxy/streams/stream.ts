@@ -1,26 +1,23 @@
 import type { HeaderField, Frame } from '../../http2/index.ts';
 import type { Amendment, MessageAmendment } from '../amending/index.ts';
 import type { RequestDelay } from '../delaying/index.ts';
-import type { FlowControl, Lane, LaneSource } from '../flow-control/index.ts';
+import type { Lane, LaneSource } from '../flow-control/index.ts';
 import type { Outcome } from '../observer.ts';
 import type { CollectedRequest } from '../bounds/index.ts';
-import type { Outbox } from '../transport/index.ts';
+import type { RunningCall } from './running-call.ts';
 
-/** A connection to the local server, as its streams use it. It is the source of their lanes towards the client. */
+/** What serves handled streams: the proxy itself, or a connection to the local server. The source of their lanes towards the client. */
 export interface LocalPeer extends LaneSource {
-  readonly outbox: Outbox;
-  /** Towards the local server. */
-  readonly flowControl: FlowControl;
-  /** The window of a new stream towards the local server, in bytes. */
-  readonly initialWindow: number;
-  /** The source of the lanes towards the local server. */
-  readonly requests: LaneSource;
-  /** Sends the request's headers. */
+  /** Bytes that wait for it. */
+  readonly waiting: number;
+  /** Takes the request's headers. */
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void;
-  /** Sends DATA of the request. */
+  /** Takes DATA of the request. */
   request(stream: LocalStream, frame: Frame): void;
   /** The client has sent trailers, which no handler reads: they end the request. */
   ended(stream: LocalStream): void;
+  /** The stream ends before its answer, with this HTTP/2 error code. */
+  cancel(stream: LocalStream, code: number): void;
   /** Drops what waits for a stream that ends. */
   discard(stream: LocalStream): void;
 }
@@ -52,6 +49,10 @@ abstract class StreamBase {
   forwardedAt: number;
   /** Holds the request back. */
   delay: RequestDelay | undefined = undefined;
+  /** Read-ahead that the backend has been granted for it. */
+  reserved = 0;
+  /** Bytes of its first message that the backend has not sent. Negative once more has come; unknown before the first DATA. */
+  expected: number | undefined = undefined;
   /** Towards the client. */
   readonly down: Lane;
 
@@ -67,7 +68,7 @@ abstract class StreamBase {
 /** A stream that is forwarded to the backend and back unchanged. */
 export class PassStream extends StreamBase {
   readonly kind = 'pass';
-  /** Bytes that the backend may send beyond the client's window. */
+  /** Bytes that the backend may send beyond the client's window. Negative if the client's is close to the largest one. */
   ahead: number;
 
   constructor(path: string, openedAt: number, down: Lane, ahead: number) {
@@ -100,23 +101,27 @@ export class MessageAmendStream extends StreamBase {
 
 type LocalStreamParts = Pick<LocalStream, 'peer' | 'compressed' | 'admitted'>;
 
-/** A stream that the local server handles. */
+/** A stream that is handled in this process. */
 export class LocalStream extends StreamBase {
   readonly kind = 'handle';
-  readonly peer: LocalPeer;
-  /** Towards the local server. */
-  readonly up: Lane;
+  /** What serves it. The proxy hands it over to the local server if it is not plain. */
+  peer: LocalPeer;
   /** Whether its messages are compressed. */
   readonly compressed: boolean;
-  /** Whether it has a place among the calls that the local server handles. */
+  /** Whether it has a place among the handled calls. */
   readonly admitted: boolean;
   /** Its request, if that came in several frames and waits here for the last one. */
   collected: CollectedRequest | undefined = undefined;
+  /** Its request, if that came in one frame whose read is still being handled. */
+  content: Buffer | undefined = undefined;
+  /** The call, if the proxy itself serves it. */
+  call: RunningCall | undefined = undefined;
+  /** The headers of {@link call}, for the local server. */
+  fields: readonly HeaderField[] = [];
 
-  constructor(path: string, openedAt: number, down: Lane, up: Lane, { peer, compressed, admitted }: LocalStreamParts) {
+  constructor(path: string, openedAt: number, down: Lane, { peer, compressed, admitted }: LocalStreamParts) {
     super(path, openedAt, down);
     this.peer = peer;
-    this.up = up;
     this.compressed = compressed;
     this.admitted = admitted;
   }

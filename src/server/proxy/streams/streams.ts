@@ -1,9 +1,10 @@
-import { ErrorCode, type Frame, LARGEST_WINDOW, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
+import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
 import { Amendment, MessageAmendment } from '../amending/index.ts';
 import type { OwnCalls } from '../bounds/index.ts';
 import { type DelayedStream, RequestDelay } from '../delaying/index.ts';
-import { type BackendFlow, type FlowControl, Lane } from '../flow-control/index.ts';
-import { RESOURCE_EXHAUSTED, UNAVAILABLE, millisecondsOf, statusBlock } from '../grpc.ts';
+import { type BackendFlow, type FlowControl, Lane, backendInitial } from '../flow-control/index.ts';
+import { Code } from '../../../core/grpc/index.ts';
+import { millisecondsOf, statusBlock } from '../grpc.ts';
 import type { ProxyConnectionOptions } from '../options.ts';
 import type { Outbox } from '../transport/index.ts';
 import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
@@ -32,10 +33,8 @@ export interface StreamsPorts {
     /** Frees what is held for a stream. */
     finish(stream: MessageAmendStream): void;
   };
-  readonly locals: {
-    /** Returns the connection to the local server that takes new streams. */
-    current(): LocalPeer;
-  };
+  /** Serves handled streams, or hands them over to the local server. */
+  readonly handling: LocalPeer;
 }
 
 /** The streams of a connection: how they begin and the ways in which they end. */
@@ -91,22 +90,21 @@ export class Streams {
     const { interception, now, observer } = ports.options;
     const route = interception.route(path);
     const window = ports.control.initialWindow;
-    const ahead = Math.min(ports.options.readAhead, LARGEST_WINDOW - window);
+    const granted = backendInitial(ports.options, window);
     let stream: Stream;
     if (route === 'pass') {
-      stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), ahead);
+      stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), granted - window);
     } else if (route === 'amend' && !compressed) {
       const { requestLimit, responseLimit } = ports.options;
-      const amendment = new Amendment(requestLimit, responseLimit, window + ahead);
+      const amendment = new Amendment(requestLimit, responseLimit, granted);
       stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else if (route === 'amend-each' && !compressed) {
-      const amendment = new MessageAmendment(ports.options.responseLimit, window + ahead);
+      const amendment = new MessageAmendment(ports.options.responseLimit, granted);
       stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {
       const admitted = ports.options.shared.calls.take(this.#handled, compressed);
-      const peer = ports.locals.current();
-      const up = new Lane(id, peer.initialWindow, peer.requests);
-      stream = new LocalStream(path, now(), new Lane(id, window, peer), up, { peer, compressed, admitted });
+      const peer = ports.handling;
+      stream = new LocalStream(path, now(), new Lane(id, window, peer), { peer, compressed, admitted });
     }
     if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
       stream.delay = new RequestDelay(ports.options.delayLimit, millisecondsOf(timeout));
@@ -135,6 +133,7 @@ export class Streams {
     const ports = this.#ports;
     ports.options.shared.streams.closed(this.#open.size);
     if (stream.delivered) this.#delivered -= 1;
+    if (stream.reserved > 0) ports.backend.flow.unreserve(stream.reserved);
     ports.delayer.finish(stream);
     if (stream.kind === 'amend') ports.amender.finish(stream);
     if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
@@ -168,16 +167,16 @@ export class Streams {
   resetBoth(stream: Stream, code: ErrorCode): void {
     const frame = rstStream(stream.id, code);
     this.#ports.toClient.push(frame);
-    if (stream.kind === 'handle') stream.peer.outbox.push(frame);
+    if (stream.kind === 'handle') stream.peer.cancel(stream, code);
     else this.#ports.toBackend.push(frame);
     stream.outcome = 'cancelled';
     this.close(stream);
   }
 
-  /** Cancels all streams at the local server: the client's connection ends. The backend's connection ends with it. */
+  /** Cancels all handled streams: the client's connection ends. The backend's connection ends with it. */
   cancelAll(): void {
     for (const stream of this.#open.values()) {
-      if (stream.kind === 'handle') stream.peer.outbox.push(rstStream(stream.id, ErrorCode.CANCEL));
+      if (stream.kind === 'handle') stream.peer.cancel(stream, ErrorCode.CANCEL);
       if (!stream.delivered) stream.outcome = 'cancelled';
       this.close(stream);
     }
@@ -196,10 +195,23 @@ export class Streams {
         this.#endUnavailable(stream, message);
   }
 
-  /** Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. */
+  /**
+   * Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. Drops what waits for the client's
+   * windows: a client that does not read never opens them, and a watch that has ended behind such DATA never leaves. A message
+   * whose amendment is not known is sent first: that takes until the amendment's timeout at most.
+   */
   endWatches(message: string): void {
-    for (const stream of this.#open.values())
-      if (this.#isWatch(stream) && !stream.serverEnded) this.#endUnavailable(stream, message);
+    const { flowControl, messageAmender } = this.#ports;
+    for (const stream of this.#open.values()) {
+      if (stream.delivered || !this.#isWatch(stream)) continue;
+      const isAmending = stream.kind === 'amend-each' && stream.amendment.waiting !== undefined;
+      if (isAmending && stream.serverEnded) continue;
+      if (!isAmending) {
+        if (stream.kind === 'amend-each') messageAmender.finish(stream);
+        flowControl.discard(stream.down);
+      }
+      this.#endUnavailable(stream, message);
+    }
   }
 
   #isWatch(stream: Stream): boolean {
@@ -208,7 +220,7 @@ export class Streams {
 
   /**
    * Refuses the backend's streams after this one, which it does not serve.
-   * @returns the highest stream that the local server still serves; 0 for none
+   * @returns the highest stream that is handled; 0 for none
    */
   backendStopsAfter(lastStreamId: number): number {
     let highest = 0;
@@ -220,11 +232,15 @@ export class Streams {
     return highest;
   }
 
-  /** Applies a change of the client's SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 6.9.2). */
-  shiftWindows(change: number): void {
+  /**
+   * Applies a change of the client's SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 6.9.2).
+   * @param granted what changes for the backend
+   */
+  shiftWindows(change: number, granted: number): void {
     for (const stream of this.#open.values()) {
       stream.down.shift(change);
-      if (stream.kind === 'amend' || stream.kind === 'amend-each') stream.amendment.allowance += change;
+      if (stream.kind === 'pass') stream.ahead += granted - change;
+      else if (stream.kind !== 'handle') stream.amendment.allowance += granted;
     }
   }
 
@@ -240,13 +256,13 @@ export class Streams {
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
   #endUnavailable(stream: Stream, message: string): void {
     stream.outcome = 'unavailable';
-    this.#endWith(stream, UNAVAILABLE, message);
+    this.#endWith(stream, Code.UNAVAILABLE, message);
   }
 
   /** Ends a handled stream with RESOURCE_EXHAUSTED, and asks the client to send no more of it (RFC 9113 8.1). */
   refuseCall(stream: LocalStream, message: string): void {
     const stop = stream.clientEnded ? [] : [rstStream(stream.id, ErrorCode.NO_ERROR)];
-    this.#endWith(stream, RESOURCE_EXHAUSTED, message, stop);
+    this.#endWith(stream, Code.RESOURCE_EXHAUSTED, message, stop);
   }
 
   /** Ends a stream with a gRPC status. What the client still sends is dropped. */

@@ -6,7 +6,7 @@ const COALESCE_LIMIT = 16_384;
 
 /**
  * Collects what goes to one side during one burst of input. Adjacent slices of the same chunk are merged, so that
- * frames that pass unchanged leave as they came: in one write and without a copy.
+ * frames that pass unchanged leave as received: in one write and without a copy.
  */
 export class Outbox {
   #transport: Transport | undefined;

@@ -2,7 +2,8 @@ import type { Duplex } from 'node:stream';
 import type { Transport, TransportEvents } from './transport.ts';
 
 /**
- * One half of a duplex pair as a {@link Transport}. A node:http2 server holds the other half.
+ * The client's half of a {@link localPair} as a {@link Transport}. Ending it closes both directions: the server would take the end of
+ * one direction for the end of both.
  *
  * Both directions are delayed to the next turn of the event loop, when no session is active. A pair hands bytes over
  * within `write`, so an answer could reach the session while it is still writing the request; node:http2 (Node 20 to
@@ -15,8 +16,7 @@ export class PairTransport implements Transport {
   #outgoing: Buffer[] = [];
   #outgoingSize = 0;
   #turn: NodeJS.Immediate | undefined;
-  #ending = false;
-  #destroying = false;
+  #closing = false;
   /** The other half has ended. */
   #ended = false;
   #closed = false;
@@ -61,12 +61,12 @@ export class PairTransport implements Transport {
   }
 
   end(): void {
-    this.#ending = true;
+    this.#closing = true;
     this.#schedule();
   }
 
   destroy(): void {
-    this.#destroying = true;
+    this.#closing = true;
     this.#schedule();
   }
 
@@ -89,8 +89,7 @@ export class PairTransport implements Transport {
     this.#outgoing = [];
     this.#outgoingSize = 0;
     if (this.#stream.writable) for (const bytes of outgoing) this.#stream.write(bytes);
-    if (this.#ending && this.#stream.writable) this.#stream.end();
-    if (this.#destroying) this.#stream.destroy();
+    if (this.#closing) this.#stream.destroy();
     if (!this.#closed && this.#stream.writableLength === 0) this.#events.drained();
   }
 }

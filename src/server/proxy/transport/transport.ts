@@ -55,23 +55,44 @@ export class ReusedReads {
 
 /** Bursts up to this many bytes are copied into one buffer: one write costs less than a gathered write. */
 const GATHER_LIMIT = 2 * READ_SIZE;
+/** While earlier bytes wait for the kernel, bursts up to this many bytes join those that wait. */
+const JOIN_LIMIT = 4096;
+/** Size in bytes of the blocks in which they wait. */
+const JOIN_BLOCK = 16_384;
 
-/** A socket as a {@link Transport}. Bytes that are not in its backlog have been handed to the kernel. */
+const NOTHING = Buffer.alloc(0);
+
+/**
+ * A socket as a {@link Transport}. Bytes that are not in its backlog have been handed to the kernel.
+ *
+ * While the peer does not read, what waits costs little more than its bytes. Each write to a busy stream costs some hundred bytes of
+ * objects, and keeps the chunk alive that its bytes lie in. So small bursts are copied into blocks, and a block is one write.
+ */
 export class SocketTransport implements Transport {
   readonly #stream: Socket;
-  readonly #gathered = new ReusedMemory(GATHER_LIMIT);
+  readonly #events: TransportEvents;
+  /** Memory for bursts while nothing waits. Whenever nothing waits, it is free. */
+  #gathered: Buffer | undefined;
+  /** The block that is being filled. */
+  #block = NOTHING;
+  /** Its bytes from here on have not been written to the stream. */
+  #from = 0;
+  #to = 0;
+  /** Parts of blocks in the stream. When one has left, {@link #left} writes what has joined the block meanwhile. */
+  #parts = 0;
   #paused = false;
+  #over = false;
 
   constructor(stream: Socket, events: TransportEvents, reads?: ReusedReads) {
     this.#stream = stream;
+    this.#events = events;
     let failure: Error | undefined;
-    let over = false;
     const ended = (): void => {
-      if (over) return;
-      over = true;
+      if (this.#over) return;
+      this.#over = true;
       events.closed(failure);
     };
-    const data = (chunk: Buffer): boolean => over || events.data(chunk);
+    const data = (chunk: Buffer): boolean => this.#over || events.data(chunk);
     stream.on('error', (error) => {
       failure ??= error;
     });
@@ -81,28 +102,23 @@ export class SocketTransport implements Transport {
       data(chunk);
     });
     reads?.listen(data);
-    stream.on('drain', () => {
-      if (!over) events.drained();
-    });
+    stream.on('drain', () => this.#left());
     stream.on('end', ended);
     stream.on('close', ended);
   }
 
   get backlog(): number {
-    return this.#stream.writableLength;
+    return this.#stream.writableLength + this.#to - this.#from;
   }
 
   write(slices: readonly Buffer[], size: number): void {
     const stream = this.#stream;
     const [first] = slices;
     if (!stream.writable || first === undefined) return;
-    if (slices.length === 1) stream.write(first);
+    if (this.backlog > 0) this.#wait(slices, size);
+    else if (slices.length === 1) stream.write(first);
     else if (size <= GATHER_LIMIT) this.#gather(slices, size);
-    else {
-      stream.cork();
-      for (const slice of slices) stream.write(slice);
-      stream.uncork();
-    }
+    else this.#writeAll(slices);
   }
 
   pause(): void {
@@ -118,22 +134,75 @@ export class SocketTransport implements Transport {
   }
 
   end(): void {
-    if (this.#stream.writable) this.#stream.end();
+    if (!this.#stream.writable) return;
+    this.#flushBlock();
+    this.#stream.end();
   }
 
   destroy(): void {
+    this.#from = this.#to;
     this.#stream.destroy();
   }
 
   #gather(slices: readonly Buffer[], size: number): void {
+    this.#gathered ??= Buffer.allocUnsafeSlow(GATHER_LIMIT);
+    copyAll(slices, this.#gathered, 0);
+    this.#stream.write(this.#gathered.subarray(0, size));
+  }
+
+  #writeAll(slices: readonly Buffer[]): void {
     const stream = this.#stream;
-    if (stream.writableLength === 0) this.#gathered.giveBack();
-    const memory = this.#gathered.take();
-    let at = 0;
-    for (const slice of slices) {
-      memory.set(slice, at);
-      at += slice.length;
+    stream.cork();
+    for (const slice of slices) stream.write(slice);
+    stream.uncork();
+  }
+
+  /** Writes behind bytes that wait for the kernel. */
+  #wait(slices: readonly Buffer[], size: number): void {
+    if (size > JOIN_LIMIT) {
+      this.#flushBlock();
+      this.#writeAll(size <= GATHER_LIMIT && slices.length > 1 ? [Buffer.concat(slices, size)] : slices);
+      return;
     }
-    stream.write(memory.subarray(0, size));
+    if (this.#to + size > this.#block.length) {
+      this.#flushBlock();
+      this.#block = Buffer.allocUnsafeSlow(JOIN_BLOCK);
+      bufferUsed(JOIN_BLOCK);
+      this.#from = 0;
+      this.#to = 0;
+    }
+    copyAll(slices, this.#block, this.#to);
+    this.#to += size;
+    if (this.#parts === 0) this.#flushBlock();
+  }
+
+  /** Writes the bytes of the block that have not been written. */
+  #flushBlock(): void {
+    if (this.#from === this.#to) return;
+    const bytes = this.#block.subarray(this.#from, this.#to);
+    this.#from = this.#to;
+    if (!this.#stream.writable) return;
+    this.#parts += 1;
+    this.#stream.write(bytes, () => {
+      this.#parts -= 1;
+      this.#left();
+    });
+  }
+
+  /** The kernel has taken bytes that waited. */
+  #left(): void {
+    this.#flushBlock();
+    if (this.#over || this.backlog > 0) return;
+    this.#from = 0;
+    this.#to = 0;
+    this.#events.drained();
+  }
+}
+
+function copyAll(slices: readonly Buffer[], target: Buffer, from: number): void {
+  let at = from;
+  for (const slice of slices) {
+    target.set(slice, at);
+    at += slice.length;
   }
 }

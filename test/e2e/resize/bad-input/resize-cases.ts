@@ -100,11 +100,6 @@ export const resizeCases: readonly BadCase[] = [
   ),
   of('no change', {}, invalid('nothing')),
   of('containers without a change', { containers: { a: {} } }, invalid('nothing')),
-  of(
-    'a dry run that is deferred',
-    { dry_run: true, defer: true, containers: { a: { limits: { memory: '96Mi' } } } },
-    invalid('defer', 'true', 'dry_run'),
-  ),
   timeout(0, 0),
   timeout(-1, 0),
   timeout(601, 0),

@@ -34,13 +34,6 @@ describe('the kubeconfig of the shim', () => {
     writeFileSync(to, 'old', { mode: 0o644 });
     await provideKubeconfig(folder, to, at('10.96.0.1'));
     expect(statSync(to).mode & 0o777).toBe(0o600);
-    expect(existsSync(`${to}.new`)).toBe(false);
-  });
-
-  test('is removed without credentials', async () => {
-    writeFileSync(to, 'old');
-    await provideKubeconfig('', to, {});
-    expect(existsSync(to)).toBe(false);
   });
 
   test('needs the address of the API server and the token', async () => {

@@ -6,7 +6,9 @@ import {
   VOUCHED,
   haltOf,
   halted,
+  isRemoval,
   releasedBy,
+  revisionOf,
   takenBy,
   turnsOf,
   vouchedFor,
@@ -17,7 +19,11 @@ const TURNS = 'cri-resize-shim.io/turns';
 const AT = Date.parse('2026-01-01T00:00:00Z');
 const free: Lease = { metadata: { resourceVersion: '7' }, spec: { leaseTransitions: 3 } };
 const taken = (lease: Lease, ...nodes: readonly string[]): Lease =>
-  nodes.reduce((before, node, index) => takenBy(before, node, 300_000, AT + index * 1000), lease);
+  nodes.reduce(
+    (before, node, index) =>
+      takenBy(before, node, { durationMs: 300_000, work: 'install', revision: '' }, AT + index * 1000),
+    lease,
+  );
 
 describe('turns in the Lease', () => {
   test('name all nodes as its holder, for kubectl, and the time of each renewal', () => {
@@ -31,13 +37,42 @@ describe('turns in the Lease', () => {
   });
 
   test('are renewed without a transition, and end one by one', () => {
-    const renewed = takenBy(taken(free, 'a', 'b'), 'a', 300_000, AT + 60_000);
+    const renewed = takenBy(
+      taken(free, 'a', 'b'),
+      'a',
+      { durationMs: 300_000, work: 'install', revision: '' },
+      AT + 60_000,
+    );
     expect(renewed.spec?.leaseTransitions).toBe(5);
     expect(turnsOf(renewed)).toMatchObject({ a: '2026-01-01T00:01:00.000000Z' });
     const last = releasedBy(renewed, 'a', AT);
     expect(Object.keys(turnsOf(last))).toEqual(['b']);
     const none = releasedBy(last, 'b', AT);
     expect([turnsOf(none), none.spec?.holderIdentity, none.metadata.annotations]).toEqual([{}, undefined, {}]);
+  });
+
+  test('say which ones are removals', () => {
+    const turns = takenBy(taken(free, 'a'), 'b', { durationMs: 300_000, work: 'uninstall', revision: '' }, AT);
+    expect(turnsOf(turns)).toEqual({ a: '2026-01-01T00:00:00.000000Z', b: '2026-01-01T00:00:00.000000Z removal' });
+    expect(Object.values(turnsOf(turns)).map(isRemoval)).toEqual([false, true]);
+  });
+
+  test.each([
+    ['install', '', '', undefined],
+    ['install', 'r1', ' revision=r1', 'r1'],
+    ['uninstall', 'r1', ' revision=r1 removal', 'r1'],
+    ['install', 'two words', ' revision=two words', 'two words'],
+    ['install', 'removal', ' revision=removal', 'removal'],
+  ] as const)('of the work %s have the revision "%s" of the pod', (work, revision, text, read) => {
+    const { a = '' } = turnsOf(takenBy(free, 'a', { durationMs: 300_000, work, revision }, AT));
+    expect(a).toBe(`2026-01-01T00:00:00.000000Z${text}`);
+    expect([revisionOf(a), isRemoval(a)]).toEqual([read, work === 'uninstall']);
+  });
+
+  test('of a removal by an older installer have no revision', () => {
+    expect(['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z removal', ''].map(revisionOf)).toEqual([
+      ...[undefined, undefined, undefined],
+    ]);
   });
 
   test.each([

@@ -43,6 +43,24 @@ const update = (index: number, mebibytes: number) => {
     return Promise.resolve(Buffer.alloc(0));
   });
 };
+/** Adds an init container that has ended with 0, as kubelet 1.36 lists it, with this limit in mebibytes. */
+function addInit(mebibytes: number): void {
+  const id = 'e'.repeat(64);
+  const base = { id, metadata: { name: 'setup' }, created_at: 1n };
+  runtime.context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'setup' });
+  const linux = { memory_limit_in_bytes: BigInt(mebibytes * MiB) };
+  runtime.describeContainer(id, { ...base, state: 2, exit_code: 0, resources: { linux } });
+  runtime.on('ListContainers', () => {
+    const app = { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 2n };
+    return encode('ListContainersResponse', { containers: [{ ...base, state: 2 }, app] });
+  });
+  for (const records of [runtime.allocated, runtime.actuated]) {
+    const { containers, ...more } = records.get('uid-1')!;
+    const limits = new Map([['setup', { memory: bytes(mebibytes * MiB) }], ...containers]);
+    records.set('uid-1', { ...more, containers: limits });
+  }
+}
+
 const podLimit = (): number => Number(runtime.read('memory.max')) / MiB;
 
 describe('the pod limit during a pending kubelet resize', () => {
@@ -52,6 +70,68 @@ describe('the pod limit during a pending kubelet resize', () => {
     expect(podLimit()).toBe(256);
     await update(1, 192);
     expect(podLimit()).toBe(256);
+  });
+
+  test.each([160, 200])(
+    'A9: stays as kubelet has written it, with an init container that has ended: 96 to %i',
+    async (to) => {
+      await makePod([96], [to]);
+      addInit(64);
+      // kubelet writes the pod limit first: the larger of the init container and the app container.
+      runtime.writeFile('/kubepods/pod1', 'memory.max', String(to * MiB));
+      await update(0, to);
+      expect([podLimit(), runtime.limitOf(0) / MiB]).toEqual([to, to]);
+    },
+  );
+
+  test('A9: is raised to no more than kubelet’s own sum when the container is updated first', async () => {
+    await makePod([96], [200]);
+    addInit(64);
+    await update(0, 200);
+    expect(podLimit()).toBe(200);
+  });
+
+  describe('is raised with the CPU limit of a container', () => {
+    /** kubelet has admitted memory for c0 that it cannot set yet, and these limits on CPU for it, before and after. */
+    async function pendingMemory(before = 100, after = before): Promise<void> {
+      await makePod([100, 100], [50, 100]);
+      const withCpu = (memory: number, milliCpu: number): PodEntry => {
+        const { containers, ...more } = entry(memory, 100);
+        const cpus = [milliCpu, 100];
+        const limits = [...containers].map(([name, one], at) => [name, { ...one, milliCpu: cpus[at]! }] as const);
+        return { ...more, containers: new Map(limits) };
+      };
+      runtime.allocated.set('uid-1', withCpu(50, after));
+      runtime.actuated.set('uid-1', withCpu(100, before));
+    }
+    const updateCpu = async (quota: number, found = quota): Promise<string[]> => {
+      const request = containerUpdate(containerId(0), { cpu_quota: BigInt(quota), cpu_period: 100_000n });
+      await updateContainer(runtime.context, request, () => {
+        runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', `${found} 100000`);
+        return Promise.resolve(Buffer.alloc(0));
+      });
+      return [runtime.read('cpu.max'), runtime.read(`${containerId(0)}/cpu.max`)];
+    };
+
+    test('by another client, while a new memory limit of that container is pending', async () => {
+      await pendingMemory();
+      expect(await updateCpu(50_000)).toEqual(['60000 100000', '50000 100000']);
+    });
+
+    test('by another client, to another value than the pending one', async () => {
+      await pendingMemory(100, 200);
+      expect(await updateCpu(50_000)).toEqual(['60000 100000', '50000 100000']);
+    });
+
+    test('by kubelet, to the value that a plugin of the runtime has chosen instead', async () => {
+      await pendingMemory(100, 200);
+      expect(await updateCpu(20_000, 50_000)).toEqual(['60000 100000', '50000 100000']);
+    });
+
+    test('by kubelet, to the sum that kubelet sets as well', async () => {
+      await pendingMemory(100, 200);
+      expect(await updateCpu(20_000)).toEqual(['30000 100000', '20000 100000']);
+    });
   });
 
   test('is lowered to the value that kubelet sets at the end', async () => {
@@ -122,7 +202,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
       );
     };
     use(100);
-    runtime.context.decreaseReclaimer.check();
+    await runtime.context.decreaseReclaimer.comparable('uid-1', 'cadvisor');
     await expect.poll(async () => (await info()).state).toBe('Deferred');
     expect(await info()).toMatchObject({
       lastError: {

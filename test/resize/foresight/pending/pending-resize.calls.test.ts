@@ -10,12 +10,14 @@ import {
   hasPendingMemory,
   isMemoryComplete,
   boundDecrease,
+  boundIncrease,
 } from '../../../../src/resize/foresight/pending/pending-resize.ts';
 import { microseconds } from '../../../../src/core/quantities/index.ts';
 import { cases } from '../../../support/property-cases.ts';
 import { PERIOD } from '../../../support/resize/pods.ts';
 import type { DeclaredContainer, DeclaredPod } from '../../../../src/sandbox/index.ts';
-import { entry, mi, names, state } from '../../../support/resize/pending-pods.ts';
+import { entry, names, state } from '../../../support/resize/pending-pods.ts';
+import { mi } from '../../../support/quantities/mebibytes.ts';
 
 describe('hasPendingMemory', () => {
   const [allocated, actuated] = [entry({ a: 64, setup: 32 }), entry({ a: 64, setup: 16 })];
@@ -93,6 +95,73 @@ describe('a call during a pending resize', () => {
     expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(30_000))).toEqual({ cpu: cpu(30_000) });
     expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(60_000))).toEqual({});
     expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(10_000))).toEqual({ cpu: cpu(20_000) });
+  });
+
+  describe('raises the pod', () => {
+    const now = state({ a: 64 }, 64);
+    const cpu = (quota: number) => ({ quota: microseconds(quota), period: PERIOD });
+    const busy = { ...now, cpu: cpu(50_000) };
+    const containers = new Map([['id-a', { memory: mi(96), cpu: cpu(40_000) }]]);
+    const written = { memory: true, cpu: true };
+    const asked = { id: 'id-a', memory: mi(96), cpu: cpu(40_000) };
+    const to = (quota: number): PendingResize => ({ pod: { cpu: cpu(quota) }, containers });
+    const podMemory = (memory: number): PendingResize => ({ pod: { memory: mi(memory) }, containers });
+
+    test('no further than its final limit, and not at all when kubelet has written it', () => {
+      expect(boundIncrease({ memory: mi(112) }, now, podMemory(96), asked)).toEqual({ memory: mi(96) });
+      expect(boundIncrease({ memory: mi(80) }, now, podMemory(96), asked)).toEqual({ memory: mi(80) });
+      expect(boundIncrease({ memory: mi(112) }, now, { pod: {}, containers }, asked)).toEqual({ memory: mi(112) });
+      expect(boundIncrease({ memory: mi(112) }, now, { pod: {}, containers, written }, asked)).toEqual({});
+      expect(boundIncrease({ memory: mi(112) }, now, podMemory(64), asked)).toEqual({});
+      const lower = { memory: mi(32) };
+      expect(boundIncrease(lower, now, { ...podMemory(96), written }, asked)).toEqual(lower);
+      expect(boundIncrease({ cpu: cpu(80_000) }, busy, to(70_000), asked)).toEqual({ cpu: cpu(70_000) });
+      expect(boundIncrease({ cpu: cpu(80_000) }, busy, to(50_000), asked)).toEqual({});
+      expect(boundIncrease({ cpu: cpu(80_000) }, busy, { pod: {}, containers, written }, asked)).toEqual({});
+      const less = { cpu: cpu(20_000) };
+      expect(boundIncrease(less, busy, { ...to(70_000), written }, asked)).toEqual(less);
+    });
+
+    test('as far as its containers need for a limit that kubelet has not admitted, each resource by itself', () => {
+      const limits = { memory: mi(112), cpu: cpu(80_000) };
+      const pending: PendingResize = { pod: { memory: mi(80), cpu: cpu(60_000) }, containers, written };
+      expect(boundIncrease(limits, busy, pending, asked)).toEqual({});
+      expect(boundIncrease(limits, busy, pending, { ...asked, cpu: cpu(45_000) })).toEqual({ cpu: cpu(80_000) });
+      expect(boundIncrease(limits, busy, pending, { ...asked, memory: mi(97) })).toEqual({ memory: mi(112) });
+      const onlyMemory = { ...pending, containers: new Map([['id-a', { memory: mi(96) }]]) };
+      expect(boundIncrease(limits, busy, onlyMemory, asked)).toEqual({ cpu: cpu(80_000) });
+      expect(boundIncrease(limits, busy, { ...pending, containers: new Map() }, asked)).toEqual(limits);
+    });
+  });
+
+  test('has its CPU limit written by some way to count, also rounded up to whole percents by systemd', () => {
+    const setup: DeclaredContainer = {
+      name: 'setup',
+      kind: 'unknown',
+      mayBeInit: true,
+      state: 'ended',
+      id: 'id-setup',
+    };
+    const entryOf = (a: number): PodEntry => ({
+      containers: new Map([
+        ['setup', { milliCpu: 200 }],
+        ['a', { milliCpu: a }],
+      ]),
+      pod: undefined,
+      isComplete: true,
+    });
+    const written = (quota: number, inPercents?: true) => {
+      const declared: DeclaredPod = {
+        source: 'kubelet-state',
+        containers: [setup, { name: 'a', kind: 'app', state: 'running', id: 'id-a' }],
+        volumes: new Map(),
+      };
+      const cpu = { quota: microseconds(quota), period: PERIOD };
+      const now = { ...state({ a: 64 }, 'max'), cpu, declared, ...(inPercents && { inPercents }) };
+      return derivePendingResize(now, { allocated: entryOf(605), actuated: entryOf(400), names })?.written?.cpu;
+    };
+    expect([60_500, 80_500, 60_000, 61_000].map((quota) => written(quota))).toEqual([true, true, false, false]);
+    expect([61_000, 62_000].map((quota) => written(quota, true))).toEqual([true, false]);
   });
 });
 

@@ -8,7 +8,8 @@ import { type Counted, kubeletLimit } from '../../../support/resize/declared-pod
 import { NO_OVERHEAD, PERIOD } from '../../../support/resize/pods.ts';
 import type { PodState } from '../../../../src/sandbox/pod-state.ts';
 import type { DeclaredContainer, DeclaredPod } from '../../../../src/sandbox/index.ts';
-import { entry, mi, names, pendingMemory, state } from '../../../support/resize/pending-pods.ts';
+import { entry, names, pendingMemory, state } from '../../../support/resize/pending-pods.ts';
+import { mi } from '../../../support/quantities/mebibytes.ts';
 
 describe('derivePendingResize', () => {
   test('returns the values that kubelet has admitted and not yet applied', () => {

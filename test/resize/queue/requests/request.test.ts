@@ -63,7 +63,7 @@ describe('a ResizePod request', () => {
       expect.objectContaining({
         code: 3,
         reason: 'INVALID_VALUE',
-        message: 'resources, containers, volumes: "": the request asks for nothing',
+        message: 'resources, containers, volumes: "": the request changes nothing: name a limit, a request or a volume',
       }),
     );
   });
@@ -103,7 +103,7 @@ describe('an invalid ResizePod request', () => {
       'INVALID_ANNOTATION',
       'volumes["cache"]: "64Mo": expected 256Mi, 50%, 50%/<container>, follow or fixed',
     ],
-    [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume cannot have no size'],
+    [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume needs a size'],
   ])('is rejected with field and value: volumes %o', (volumes, reason, message) => {
     expect(() => readRequested(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
   });
@@ -156,5 +156,5 @@ test('a container may be named like a property of every JavaScript object', () =
     containers: { constructor: { limits, requests: { cpu: '', memory: '' } } },
     volumes: {},
   });
-  expect(desired.containers.get('constructor')).toEqual({ memory: 64 * 1024 * 1024 });
+  expect(desired.containers.get('constructor')).toEqual({ memory: 64 * MiB });
 });

@@ -144,8 +144,8 @@ describe('while a response is held', () => {
     proxy.client.take();
     proxy.client.send(rst(1, ErrorCode.CANCEL));
     const seen = proxy.backend.take();
-    expect(typesOf(seen)).toEqual([RST_STREAM, WINDOW_UPDATE]);
-    expect(seen[1]!.payload.readUInt32BE(0)).toBe(whole.length);
+    expect(typesOf(seen)).toEqual([WINDOW_UPDATE, RST_STREAM]);
+    expect([seen[0]!.id, seen[0]!.payload.readUInt32BE(0)]).toEqual([0, whole.length]);
     await proxy.answer(APPENDED);
     proxy.backend.send(headers(1, OK, true));
     expect(proxy.client.take()).toEqual([]);
@@ -187,8 +187,11 @@ describe('while a response is held', () => {
     proxy.client.take();
     await proxy.answer(APPENDED);
     expect(dataOf(proxy.client.take(), 1)).toHaveLength(7);
-    // Held bytes count against the backend's window until they are sent.
-    expect(typesOf(proxy.backend.take())).toEqual([SETTINGS]);
+    // Held bytes count against the backend's window of the stream until they are sent.
+    expect(proxy.backend.take().map(({ type, id }) => [type, id])).toEqual([
+      [WINDOW_UPDATE, 0],
+      [SETTINGS, 0],
+    ]);
     proxy.client.send(windowUpdate(1, 1000));
     const seen = proxy.client.take();
     expect(dataOf(seen, 1)).toEqual(amended.subarray(7));
@@ -211,7 +214,7 @@ describe('an amended call', () => {
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await proxy.answer(APPENDED);
     proxy.backend.take();
-    proxy.client.send(windowUpdate(0, 100));
+    proxy.client.send(windowUpdate(0, whole.length + 100));
     expect(proxy.backend.take()).toEqual([
       { type: WINDOW_UPDATE, flags: 0, id: 0, payload: u32(100 - APPENDED.length) },
     ]);

@@ -62,7 +62,7 @@ describe('a delayed call', () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
-    expect(proxy.calls).toEqual([{ path: '/pass/Stats', request: TEXT, timeoutMs: 10_000 }]);
+    expect(proxy.calls).toMatchObject([{ path: '/pass/Stats', request: TEXT, timeoutMs: 10_000 }]);
     proxy.client.send(headers(3, request('/pass/Other')), data(3, whole, true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS, DATA]);
     await proxy.release();
@@ -107,6 +107,53 @@ describe('a delayed call', () => {
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     expect(backendMs).toEqual([3]);
     expect(proxy.client.take()[1]?.payload).toEqual(message(Buffer.from('amended')));
+  });
+});
+
+describe('the end of a delayed call is reported once', () => {
+  const refused = (id: number): Buffer => headers(id, [...RESPONSE, { name: 'grpc-status', value: '5' }], true);
+  const begin = (options: TestProxyOptions = {}) => {
+    let ends = 0;
+    const delay = (call: DelayedCall): undefined => {
+      call.onEnd(() => (ends += 1));
+    };
+    const proxy = delayingProxy({ delay, ...options });
+    proxy.client.send(stats(1), data(1, whole, true));
+    expect(ends).toBe(0);
+    return { proxy, ends: () => ends };
+  };
+
+  test('when it is answered', () => {
+    const { proxy, ends } = begin();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole));
+    expect(ends()).toBe(0);
+    proxy.backend.send(headers(1, OK, true));
+    expect(ends()).toBe(1);
+    proxy.client.events.closed(undefined);
+    expect(ends()).toBe(1);
+  });
+
+  test.each<[string, (proxy: TestProxy) => void]>([
+    ['when it fails', (proxy) => proxy.backend.send(refused(1))],
+    ['when the client cancels it', (proxy) => proxy.client.send(rst(1, 8))],
+    ['when the connection of the client ends', (proxy) => proxy.client.events.closed(undefined)],
+  ])('%s', (_, end) => {
+    const { proxy, ends } = begin();
+    end(proxy);
+    expect(ends()).toBe(1);
+  });
+
+  test('when the client cancels it while it waits', () => {
+    let ends = 0;
+    const proxy = delayingProxy({
+      delay(call) {
+        call.onEnd(() => (ends += 1));
+        return new Promise(() => undefined);
+      },
+    });
+    proxy.client.send(stats(1), data(1, whole, true));
+    proxy.client.send(rst(1, 8));
+    expect(ends).toBe(1);
   });
 });
 
@@ -197,10 +244,11 @@ describe('a delayed call that ends early', () => {
   });
 
   test("by the backend's reset: the backend gets nothing more, and the client its window back", async () => {
-    const proxy = delayingProxy();
+    const proxy = delayingProxy({ readAhead: 1000 });
     // The client's window does not take the answer, so the stream stays open.
-    proxy.client.send(settings([4, 0]), stats(1), data(1, whole, true));
-    proxy.backend.send(SETTINGS_ACK, headers(1, RESPONSE), data(1, whole), rst(1, 8));
+    proxy.client.send(settings([4, 1]), stats(1), data(1, whole, true));
+    proxy.backend.send(SETTINGS_ACK, headers(1, RESPONSE), data(1, whole.subarray(0, 1)));
+    proxy.backend.send(data(1, whole.subarray(1)), rst(1, 8));
     proxy.client.take();
     proxy.backend.take();
     await proxy.release();

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { SHARED_LIMITS, SharedBudget } from '../../../../src/server/proxy/index.ts';
 import { PING, frame, headers, openProxy, request } from '../../../support/http2/wire.ts';
 
 describe('a slow reader', () => {
@@ -20,5 +21,22 @@ describe('a slow reader', () => {
     proxy.backend.backlog = 0;
     proxy.backend.events.drained();
     expect(proxy.client.paused).toBe(false);
+  });
+
+  test('is not read either, with less that waits for it, while clients that do not read have used up the memory of all', () => {
+    const shared = new SharedBudget({ ...SHARED_LIMITS, held: { reserved: 65_536, all: 1_000_000 } });
+    const proxies = [openProxy({ shared }), openProxy({ shared })];
+    for (const { client } of proxies) {
+      client.backlog = 900_000;
+      client.send(frame(PING, 0, 0, Buffer.alloc(8)));
+    }
+    expect(proxies.map(({ client }) => client.paused)).toEqual([false, true]);
+    proxies[0]!.client.send(frame(PING, 0, 0, Buffer.alloc(8)));
+    expect(proxies[0]!.client.paused).toBe(true);
+    for (const { client } of proxies) {
+      client.backlog = 0;
+      client.events.drained();
+    }
+    expect(proxies.map(({ client }) => client.paused)).toEqual([false, false]);
   });
 });

@@ -7,6 +7,7 @@ import { NodeError } from '../../../../tools/download/errors.ts';
 import type { DebianKernel } from '../prepare.ts';
 import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
 import { type Acceleration, acceleration } from './kvm.ts';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 
 /**
  * Debian's kernel for virtual machines in qemu. Its root is the host's file system, as with User Mode Linux, by virtiofs. The limits
@@ -32,7 +33,7 @@ interface Share {
 }
 
 const processors = 2;
-const swapBytes = 512 * 2 ** 20;
+const swapBytes = 512 * MiB;
 /** Pages of 2 MiB, which containers get in multiples of the limit hugetlb.2MB.max. */
 const hugePages = 32;
 
@@ -108,7 +109,7 @@ function machineArguments(
     ...['-chardev', `${backend},id=${name}`, '-device', `virtconsole,chardev=${name}`],
   ];
   const socket = (name: keyof typeof channels): string => `socket,fd=${channels[name]}`;
-  const megabytes = Math.ceil(memoryBytes / 2 ** 20);
+  const megabytes = Math.ceil(memoryBytes / MiB);
   return [
     ...['-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-L', kernel.firmware],
     ...['-machine', 'pc,memory-backend=memory', '-accel', accelerator, '-cpu', processor, '-smp', String(processors)],

@@ -25,8 +25,6 @@ export interface KernelStart {
   readonly memoryBytes: number;
   /** An open terminal for the first console, or undefined for separate pipes. */
   readonly terminal: number | undefined;
-  /** Whether the scheduler of the host chooses the processor. Virtual machines have several. */
-  readonly isUnbound: boolean;
 }
 
 /** Positions in the kernel's list of open files. The first three belong to its own log. */

@@ -8,6 +8,7 @@ import { NodeError } from '../../../../tools/download/errors.ts';
 import type { UmlKernel } from '../prepare.ts';
 import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
 import { leastBoundProcessor } from './processors.ts';
+import { MiB } from '../../../../src/core/quantities/index.ts';
 
 /** User Mode Linux: the kernel is a process of the host. */
 export const uml = (kernel: UmlKernel): Kernel => ({
@@ -20,7 +21,7 @@ export const uml = (kernel: UmlKernel): Kernel => ({
 /** Returns the kernel's command line. uml.sh describes the consoles. */
 function kernelArguments(start: KernelStart): string[] {
   return [
-    `mem=${Math.ceil(start.memoryBytes / 2 ** 20)}M`,
+    `mem=${Math.ceil(start.memoryBytes / MiB)}M`,
     'root=/dev/root',
     'rootfstype=hostfs',
     'rootflags=/',
@@ -64,7 +65,7 @@ async function startProgram(program: string, start: KernelStart): Promise<ChildP
   try {
     const memory = await memoryFolder(start.memoryBytes);
     const command = ['setpriv', ...endingWithUs(program, ...kernelArguments(start))];
-    const [first = '', ...rest] = start.isUnbound ? command : bound(basename(program), command);
+    const [first = '', ...rest] = bound(basename(program), command);
     return spawn(first, rest, {
       cwd: '/',
       detached: true,

@@ -2,13 +2,14 @@ import { cp, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { NodeError } from '../../../../tools/download/errors.ts';
+import type { DebianPackage } from './debian.ts';
 import { type PackagedPart, keep, keepLibraries, loader, of, triplet, useLibraries } from './packaged.ts';
 
-/** Debian's kernel for virtual machines, with all its modules. */
-export const debianKernelPart: PackagedPart = {
-  name: 'kernel-debian',
+/** One of Debian's kernels for virtual machines, with all its modules. */
+const kernelPart = (name: string, image: DebianPackage): PackagedPart => ({
+  name,
   packages: [
-    { name: 'linux-image-cloud-amd64', suite: 'trixie', isMeta: true },
+    image,
     ...of('trixie', 'kmod', 'libc6', 'libkmod2', 'liblzma5', 'libssl3t64', 'libzstd1'),
     { name: 'busybox-static', suite: 'bookworm' },
   ],
@@ -16,7 +17,7 @@ export const debianKernelPart: PackagedPart = {
   async arrange(unpacked, folder) {
     const modules = join(unpacked, 'usr/lib/modules');
     const [release] = await readdir(modules);
-    if (release === undefined) throw new NodeError('the package linux-image-cloud-amd64 has no kernel modules');
+    if (release === undefined) throw new NodeError(`the package ${image.name} has no kernel modules`);
     await cp(join(unpacked, 'boot', `vmlinuz-${release}`), join(folder, 'vmlinuz'));
     const tools = join(unpacked, 'tools');
     await keep(unpacked, ['bin/busybox', 'usr/bin/busybox', 'sbin/depmod', 'usr/sbin/depmod'], tools);
@@ -33,7 +34,19 @@ export const debianKernelPart: PackagedPart = {
     ]);
     await cp(join(modules, release), join(folder, 'modules'), { recursive: true });
   },
-};
+});
+
+/** The newest kernel of Debian 13. */
+export const debianKernelPart = kernelPart('kernel-debian', {
+  name: 'linux-image-cloud-amd64',
+  suite: 'trixie',
+  isMeta: true,
+});
+
+export const earlierDebianKernelPart = kernelPart('kernel-debian-6.16', {
+  name: 'linux-image-6.16.3+deb13-cloud-amd64',
+  suite: 'trixie-backports',
+});
 
 const libraries = [
   ...['libaio1t64', 'libatomic1', 'libblkid1', 'libbpf1', 'libc6', 'libcap-ng0', 'libcap2', 'libcapstone5'],

@@ -6,7 +6,7 @@ import { NodeError, errnoOf, messageOf } from '../../../../tools/download/errors
 import { timed } from '../../../../tools/download/progress.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
 
-export type Suite = 'bookworm' | 'trixie' | 'forky';
+export type Suite = 'bookworm' | 'trixie' | 'trixie-backports' | 'forky';
 
 export interface DebianPackage {
   readonly name: string;

@@ -17,6 +17,8 @@ export interface GoModule {
   readonly testPrograms?: Readonly<Record<string, string>>;
   /** Test programs of ours that import the module: their names, and the source of each. */
   readonly ownTestPrograms?: Readonly<Record<string, string>>;
+  /** Programs of ours that import the module: their names, and the source of each. */
+  readonly ownPrograms?: Readonly<Record<string, string>>;
   /**
    * The version of modules that are released with this one. It requires them as `v0.0.0` and has them in its own
    * repository.
@@ -46,7 +48,7 @@ export async function buildingPrograms(
   folder: string,
   toolchain: string,
 ): Promise<Record<string, string>> {
-  const { path, version, linking, programs, testPrograms = {}, ownTestPrograms = {} } = module;
+  const { path, version, linking, programs, testPrograms = {}, ownTestPrograms = {}, ownPrograms = {} } = module;
   const workspace = await mkdtemp(join(tmpdir(), 'cri-resize-shim-go-'));
   const go = async (...args: string[]): Promise<string> => {
     try {
@@ -73,12 +75,17 @@ export async function buildingPrograms(
     await requireModule(module, go, folder);
     for (const [name, at] of Object.entries(programs)) await go('build', ...flags(name, posix.join(path, at)));
     for (const [name, at] of Object.entries(testPrograms)) await go('test', '-c', ...flags(name, posix.join(path, at)));
-    for (const [name, source] of Object.entries(ownTestPrograms)) {
-      const own = name.replace(/\.test$/, '');
+    const writeOwn = async (own: string, file: string, source: string): Promise<string> => {
       await mkdir(join(workspace, own));
-      await writeFile(join(workspace, own, 'main_test.go'), source);
-      await go('test', '-c', ...flags(name, `./${own}`));
+      await writeFile(join(workspace, own, file), source);
+      return `./${own}`;
+    };
+    for (const [name, source] of Object.entries(ownTestPrograms)) {
+      const at = await writeOwn(name.replace(/\.test$/, ''), 'main_test.go', source);
+      await go('test', '-c', ...flags(name, at));
     }
+    for (const [name, source] of Object.entries(ownPrograms))
+      await go('build', ...flags(name, await writeOwn(name, 'main.go', source)));
   } finally {
     await rm(workspace, { recursive: true, force: true });
   }

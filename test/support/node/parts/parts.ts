@@ -4,7 +4,7 @@ import { execa } from 'execa';
 import { type BuiltRelease, builtReleases, canObtainContainerd, obtainBuiltContainerd } from './built-containerd.ts';
 import type { Part } from '../../../../tools/download/cache.ts';
 import type { Suite } from './debian.ts';
-import { debianKernelPart, qemuPart } from './debian-kernel.ts';
+import { debianKernelPart, earlierDebianKernelPart, qemuPart } from './debian-kernel.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
 import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
@@ -30,8 +30,11 @@ export type Runtime = (typeof runtimes)[number];
 export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
 
-/** The kernel of the node: User Mode Linux, or Debian's kernel for virtual machines in qemu. */
-export const kernels = ['uml', 'debian'] as const;
+/**
+ * The kernel of the node: User Mode Linux, or Debian's kernel for virtual machines in qemu. `debian-6.16` rejects a remount of a tmpfs with
+ * noswap that does not repeat it, as those of 6.4 to 6.16 do.
+ */
+export const kernels = ['uml', 'debian', 'debian-6.16'] as const;
 export type KernelName = (typeof kernels)[number];
 
 /** Whether {@link obtainParts} can find or build this release here. */
@@ -126,6 +129,12 @@ const runtimeParts: Record<Runtime, PackagedPart> = {
   },
 };
 
+const kernelParts: Record<KernelName, PackagedPart> = {
+  uml: umlPart,
+  debian: debianKernelPart,
+  'debian-6.16': earlierDebianKernelPart,
+};
+
 async function arrangeRuntime(
   program: string,
   libraries: 'libraries' | 'own libc',
@@ -162,12 +171,12 @@ export async function obtainParts(
   const [kernel, tools, chosenRuntime, packagedContainerd, systemd, qemu] = await obtainPackaged(
     cache,
     [
-      kernelName === 'debian' ? debianKernelPart : umlPart,
+      kernelParts[kernelName],
       toolsPart,
       runtimeParts[runtime],
       isBuilt(release) ? undefined : containerdPart(release),
       init === 'systemd' ? systemdPart : undefined,
-      kernelName === 'debian' ? qemuPart : undefined,
+      kernelName === 'uml' ? undefined : qemuPart,
     ],
     progress,
   );

@@ -1,0 +1,65 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { cpus, release } from 'node:os';
+import { join } from 'node:path';
+import { packageRoot } from '../../tools/download/places.ts';
+import { withTable } from '../../test/runner/page-table.ts';
+import type { Results } from '../run.ts';
+import { growthTable, latencyTable, limitTable, memoryTable, throughputTable, workTable } from './tables.ts';
+
+/** The pages that have figures of a run between marks. */
+
+const COMMAND = 'npm run bench';
+export const PERFORMANCE = 'docs/performance.md';
+const README = 'README.md';
+
+/** What docs/performance.md says between its marks as long as no run was written. */
+export const NO_RUN = 'No run is recorded here yet: `npm run bench -- --write` on a quiet machine does it.';
+
+/** Replaces what the pages say of the last run. */
+export async function writePages(results: Results, now = new Date()): Promise<void> {
+  await replace(PERFORMANCE, performanceText(results, now));
+  await replace(README, readmeText(results, now));
+}
+
+async function replace(page: string, text: string): Promise<void> {
+  const file = join(packageRoot(), page);
+  await writeFile(file, withTable(await readFile(file, 'utf8'), COMMAND, text));
+}
+
+function whereAndWhen({ versions }: Results, now: Date): string {
+  const [processor] = cpus();
+  const [kernel = ''] = /^\d+\.\d+/.exec(release()) ?? [];
+  const machine = `${cpus().length} processors (${processor?.model.trim() ?? 'unknown'}), Linux ${kernel}`;
+  const used = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `One run on ${now.toISOString().slice(0, 10)}, on a machine with ${machine}:\n${used.join(', ')}.`;
+}
+
+/** The part of docs/performance.md between the marks. */
+export function performanceText(results: Results, now: Date): string {
+  const { measurements, workResults } = results;
+  return [
+    whereAndWhen(results, now),
+    '### Limits',
+    limitTable(results),
+    '### One call in flight',
+    'Median and 99th percentile in microseconds; in parentheses the median as a multiple of the direct one.',
+    latencyTable(measurements),
+    '### Sixteen calls in flight',
+    'Calls a second, in parentheses as a share of the direct ones; then median and 99th percentile in microseconds.',
+    throughputTable(measurements),
+    '### Memory',
+    memoryTable(workResults),
+    '### Work of the shim',
+    workTable(workResults),
+    '### Growth',
+    growthTable(workResults),
+  ].join('\n\n');
+}
+
+/** docs/performance.md has these too. */
+const NOT_IN_README = /^(Single executable|Storm|Growth), /;
+
+/** The part of the README between the marks. */
+export function readmeText(results: Results, now: Date): string {
+  return [whereAndWhen(results, now), limitTable(results, (name) => !NOT_IN_README.test(name))].join('\n\n');
+}

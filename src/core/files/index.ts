@@ -1,0 +1,2 @@
+/** Files that have to survive a power cut. */
+export { syncFile, syncFolder } from './sync.ts';

@@ -1,0 +1,44 @@
+/** How the process ends. */
+export interface ProcessEnd {
+  readonly exitCode: number;
+  /** Ends the process in place of the exit code if a thread hangs. */
+  readonly signal: NodeJS.Signals;
+}
+
+/** The end after a failure. SIGKILL writes no core, and systemd counts it as a failure, as it counts a nonzero exit code. */
+export const failedWith = (exitCode: number): ProcessEnd => ({ exitCode, signal: 'SIGKILL' });
+
+/** How long the end waits for threads that read or write, in milliseconds. */
+const THREADS_MS = 3000;
+/** Node has no event for a thread that becomes free. */
+const POLL_MS = 10;
+
+/** What threads of libuv's pool do here: file operations and name lookups. */
+const THREAD_WORK = /^(?:FSReq|FileHandleCloseReq|GetAddrInfo|GetNameInfo)/;
+
+/** Ends the process. Waits for threads that read or write, at most {@link THREADS_MS}. */
+export async function endProcess(end: ProcessEnd): Promise<never> {
+  for (let waited = 0; isThreadBusy() && waited < THREADS_MS; waited += POLL_MS)
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  return endProcessNow(end);
+}
+
+/**
+ * Ends the process immediately. process.exit() waits for each thread of libuv's pool, without limit: if one hangs, for example in an
+ * fsync of a broken disk, the process would stay and keep the unit from serving. Only a signal ends it then.
+ */
+export function endProcessNow(end: ProcessEnd): never {
+  if (isThreadBusy()) endBySignal(end);
+  process.exit(end.exitCode);
+}
+
+/** Ends the process immediately by the signal, regardless of its threads. */
+export function endBySignal({ exitCode, signal }: ProcessEnd): never {
+  // Without listeners, the signal has its default action.
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+  // Reached in process 1 of a container only: the kernel ignores signals that it sends to itself.
+  process.exit(exitCode);
+}
+
+const isThreadBusy = (): boolean => process.getActiveResourcesInfo().some((name) => THREAD_WORK.test(name));

@@ -1,0 +1,250 @@
+import { Code, type Metadata } from '../../core/grpc/index.ts';
+import { steadyNow } from '../../core/concurrency/index.ts';
+import { Call } from './call.ts';
+import { Connection, type ConnectionEvents } from './connection.ts';
+import { Deadlines } from './deadlines.ts';
+import { failure } from './failure.ts';
+import { type Outcome, REFUSED, ResponseMemory } from './response/index.ts';
+
+/** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 200;
+/** How long a call waits for the next attempt after one has failed. */
+export const NEXT_ATTEMPT_MS = 2 * LONGEST_PAUSE_MS;
+
+/** Calls that have not ended, and the bytes of their requests. */
+export const MAX_CALLS = 8192;
+export const MAX_REQUEST_BYTES = 33_554_432;
+/** Bytes of the responses of all calls that are being read. */
+export const MAX_RESPONSE_BYTES = 33_554_432;
+/** Connections whose server has announced to close them, and on which calls still run. */
+export const MAX_LEAVING = 8;
+
+/** A call of the backend, with one request message. */
+export interface BackendCall {
+  readonly path: string;
+  readonly message: Buffer;
+  readonly metadata: Metadata | undefined;
+  /** When it has to have ended, by steadyNow. */
+  readonly deadline: number;
+  /** Ends the call early. */
+  readonly signal: AbortSignal | undefined;
+}
+
+/**
+ * Makes unary calls to a gRPC server on a unix socket, on one connection. It connects for the first call, or by
+ * {@link keepConnected}.
+ */
+export class Channel {
+  readonly #path: string;
+  readonly #longestMessage: number;
+  readonly #memory = new ResponseMemory(MAX_RESPONSE_BYTES);
+  readonly #connected: () => void;
+  /** Calls that wait for a connection, or for their turn on it. */
+  readonly #queue = new Set<Call>();
+  readonly #deadlines = new Deadlines<Call>((call) => this.#expired(call));
+  #requestBytes = 0;
+  #current: Connection | undefined;
+  #isReady = false;
+  readonly #leaving = new Set<Connection>();
+  /** Why the last attempt to connect has failed. Undefined after a successful one. */
+  #lastError: string | undefined;
+  #pauseMs = FIRST_PAUSE_MS;
+  #attemptedAt = -Infinity;
+  #retry: NodeJS.Timeout | undefined;
+  #staysConnected = false;
+  #isClosed = false;
+  readonly #events: ConnectionEvents = {
+    ready: () => this.#ready(),
+    available: () => this.#startCalls(),
+    leaving: (connection) => this.#leave(connection),
+    unprocessed: (call) => this.#enqueue(call),
+    closed: (connection, reason) => this.#closed(connection, reason),
+  };
+
+  /**
+   * @param path of the unix socket
+   * @param longestMessage in bytes, of requests and responses
+   * @param connected called at every new connection
+   */
+  constructor(path: string, longestMessage: number, connected: () => void) {
+    this.#path = path;
+    this.#longestMessage = longestMessage;
+    this.#connected = connected;
+  }
+
+  /** Whether there is a connection now. */
+  get isConnected(): boolean {
+    return this.#isReady;
+  }
+
+  /** Calls that have not ended. */
+  get calls(): number {
+    return this.#deadlines.size;
+  }
+
+  /** Connects, and stays connected: a restart of the server is noticed without a call. */
+  keepConnected(): void {
+    this.#staysConnected = true;
+    this.#connect();
+  }
+
+  /** Makes a call. Rejects with a ServiceError: code, details and trailers as the server sent them. */
+  call(request: BackendCall): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const { path, message, metadata, deadline, signal } = request;
+      const ended = (outcome: Outcome, response: Buffer | undefined): void => {
+        this.#deadlines.delete(call);
+        this.#queue.delete(call);
+        this.#requestBytes -= message.length;
+        signal?.removeEventListener('abort', cancel);
+        if (this.#isClosed) this.#deadlines.trim();
+        if (outcome.code === Code.OK && response !== undefined) resolve(response);
+        else reject(failure(outcome));
+      };
+      const call = new Call(path, message, metadata, deadline, steadyNow(), ended);
+      const cancel = (): void => this.#end(call, CANCELLED);
+      const refusal = this.#refusalOf(request, call.start);
+      if (refusal !== undefined) {
+        reject(failure({ ...refusal, isUnsent: true }));
+        return;
+      }
+      this.#requestBytes += message.length;
+      signal?.addEventListener('abort', cancel, { once: true });
+      this.#enqueue(call);
+    });
+  }
+
+  /** Makes no more calls. Those that run continue; those that wait end. */
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#retry);
+    for (const call of this.#queue) this.#end(call, STOPPING);
+    this.#current?.leave();
+    this.#deadlines.trim();
+  }
+
+  #refusalOf({ message, deadline, signal }: BackendCall, now: number): Outcome | undefined {
+    if (this.#isClosed) return STOPPING;
+    if (signal?.aborted === true) return CANCELLED;
+    if (deadline <= now) return { code: Code.DEADLINE_EXCEEDED, details: 'Deadline exceeded after 0.000s' };
+    if (message.length > this.#longestMessage) {
+      const details = `Attempted to send message with a size larger than ${this.#longestMessage}`;
+      return { code: Code.RESOURCE_EXHAUSTED, details };
+    }
+    if (this.calls < MAX_CALLS && this.#requestBytes + message.length <= MAX_REQUEST_BYTES) return undefined;
+    // Another code would count as an answer of the server.
+    return { code: Code.UNAVAILABLE, details: 'too many calls to the backend at the same time' };
+  }
+
+  #enqueue(call: Call): void {
+    if (this.#isClosed) {
+      call.ended(REFUSED, undefined);
+      return;
+    }
+    if (this.#current?.isAvailable === true && this.#queue.size === 0) {
+      this.#deadlines.add(call);
+      this.#current.start(call);
+      return;
+    }
+    if (this.#lastError !== undefined) call.connectBy = steadyNow() + NEXT_ATTEMPT_MS;
+    this.#queue.add(call);
+    this.#deadlines.add(call);
+    this.#connect();
+  }
+
+  #startCalls(): void {
+    for (const call of this.#queue) {
+      if (this.#current?.isAvailable !== true) return;
+      this.#queue.delete(call);
+      this.#current.start(call);
+    }
+  }
+
+  #expired(call: Call): void {
+    const now = steadyNow();
+    if (call.deadline > now) {
+      call.ended(this.#unconnected(), undefined);
+      return;
+    }
+    const seconds = ((now - call.start) / 1000).toFixed(3);
+    this.#end(call, { code: Code.DEADLINE_EXCEEDED, details: `Deadline exceeded after ${seconds}s` });
+  }
+
+  #end(call: Call, outcome: Outcome): void {
+    const isUnsent = call.runner === undefined;
+    call.runner?.cancel(call);
+    call.ended({ ...outcome, isUnsent }, undefined);
+  }
+
+  /** Connects, unless there is a connection. Soon after the last attempt, it waits first. */
+  #connect(): void {
+    if (this.#isClosed || this.#current !== undefined || this.#retry !== undefined) return;
+    const pause = this.#attemptedAt + this.#pauseMs - steadyNow();
+    if (pause <= 0) {
+      this.#attempt();
+      return;
+    }
+    this.#retry = setTimeout(() => {
+      this.#retry = undefined;
+      this.#attempt();
+    }, Math.ceil(pause));
+  }
+
+  #attempt(): void {
+    this.#attemptedAt = steadyNow();
+    const limits = { memory: this.#memory, longestMessage: this.#longestMessage };
+    this.#current = new Connection(this.#path, limits, this.#events);
+  }
+
+  #ready(): void {
+    this.#lastError = undefined;
+    this.#pauseMs = FIRST_PAUSE_MS;
+    this.#isReady = true;
+    // Those that the server does not take yet wait for their turn, until their deadlines.
+    for (const call of this.#queue) call.connectBy = Infinity;
+    this.#connected();
+    this.#startCalls();
+  }
+
+  /** The current connection takes no more calls. */
+  #leave(connection: Connection): void {
+    if (connection !== this.#current) return;
+    this.#current = undefined;
+    this.#isReady = false;
+    this.#leaving.add(connection);
+    const [oldest] = this.#leaving;
+    if (this.#leaving.size > MAX_LEAVING) oldest?.destroy();
+    this.#reconnect();
+  }
+
+  #closed(connection: Connection, reason: string): void {
+    if (this.#leaving.delete(connection) || connection !== this.#current) return;
+    this.#current = undefined;
+    const wasReady = this.#isReady;
+    this.#isReady = false;
+    if (!wasReady) this.#failed(reason);
+    this.#reconnect();
+  }
+
+  /** An attempt to connect has failed. Calls that have waited for its outcome end. */
+  #failed(reason: string): void {
+    if (this.#lastError !== undefined) this.#pauseMs = LONGEST_PAUSE_MS;
+    this.#lastError = reason;
+    for (const call of this.#queue) if (call.connectBy === Infinity) call.ended(this.#unconnected(), undefined);
+  }
+
+  /** After a failed attempt, it tries until there is a connection. */
+  #reconnect(): void {
+    if (this.#staysConnected || this.#queue.size > 0 || this.#lastError !== undefined) this.#connect();
+  }
+
+  #unconnected(): Outcome {
+    const details = `No connection established. Last error: ${this.#lastError}`;
+    return { code: Code.UNAVAILABLE, details, isUnsent: true };
+  }
+}
+
+const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client' };
+/** How a call ends that is made after the client was closed. */
+export const STOPPING: Outcome = { code: Code.CANCELLED, details: 'the shim stops' };

@@ -1,0 +1,76 @@
+import { Code, type Metadata } from '../../../core/grpc/index.ts';
+import type { HeaderField } from '../../../server/http2/index.ts';
+import { metadataOf } from './metadata-of.ts';
+import { percentDecoded } from './percent-decoding.ts';
+
+/** How a call has ended. */
+export interface Outcome {
+  /** A gRPC status code. */
+  readonly code: number;
+  readonly details: string;
+  /** The trailers, which are read only for failed calls. */
+  readonly metadata?: Metadata;
+  /** Whether the client has ended the call itself, and has no answer of the server that says what became of it. */
+  readonly hasNoAnswer?: boolean;
+  /** Whether the server has not got the call, or has not processed it: it has no effect. */
+  readonly isUnsent?: boolean;
+}
+
+/** How a call ends whose backend goes away in the middle of it, in the words of grpc-go, which containerd's tests match. */
+export const LOST: Outcome = { code: Code.UNAVAILABLE, details: 'error reading from server: EOF' };
+
+/** How a call ends that the server has refused before it processed any of it. */
+export const REFUSED: Outcome = { code: Code.UNAVAILABLE, details: 'Stream refused by server', isUnsent: true };
+
+/** How a call ends whose response is against the rules of gRPC or HTTP/2. */
+export const malformed = (details: string): Outcome => ({
+  code: Code.INTERNAL,
+  details: `the backend sent a malformed response: ${details}`,
+});
+
+/** Codes for an HTTP status without a gRPC status (http-grpc-status-mapping.md of grpc). All others mean UNKNOWN. */
+const HTTP_CODES: Readonly<Record<number, number>> = {
+  400: Code.INTERNAL,
+  401: Code.UNAUTHENTICATED,
+  403: Code.PERMISSION_DENIED,
+  404: Code.UNIMPLEMENTED,
+  429: Code.UNAVAILABLE,
+  502: Code.UNAVAILABLE,
+  503: Code.UNAVAILABLE,
+  504: Code.UNAVAILABLE,
+};
+
+/** Returns how a call ends that has an HTTP status and no gRPC status. */
+export const httpOutcome = (httpStatus: number): Outcome => ({
+  code: HTTP_CODES[httpStatus] ?? Code.UNKNOWN,
+  details: `Received HTTP status code ${httpStatus}`,
+});
+
+/** Outcomes for the error codes of RST_STREAM ("Errors" in PROTOCOL-HTTP2.md of grpc). All others mean INTERNAL. */
+const RESETS: Readonly<Record<number, Outcome>> = {
+  // Of a stream with a response, so that the server has processed the call. Otherwise it is sent again.
+  7: { ...REFUSED, isUnsent: false },
+  8: { code: Code.CANCELLED, details: 'Call cancelled' },
+  11: { code: Code.RESOURCE_EXHAUSTED, details: 'Bandwidth exhausted or memory limit exceeded' },
+  12: { code: Code.PERMISSION_DENIED, details: 'Protocol not secure enough' },
+};
+
+/** @param errorCode of RST_STREAM */
+export const resetOutcome = (errorCode: number): Outcome =>
+  RESETS[errorCode] ?? { code: Code.INTERNAL, details: `Received RST_STREAM with code ${errorCode}` };
+
+/** Returns the first value of a field. */
+export const valueOf = (fields: readonly HeaderField[], name: string): string | undefined =>
+  fields.find((field) => field.name === name)?.value;
+
+/** Returns how a call ends by its trailers. */
+export function trailersOutcome(fields: readonly HeaderField[], httpStatus: number): Outcome {
+  const code = valueOf(fields, 'grpc-status');
+  if (code === '0') return { code: Code.OK, details: '' };
+  const metadata = metadataOf(fields);
+  if (code === undefined) return { ...httpOutcome(httpStatus), metadata };
+  const message = valueOf(fields, 'grpc-message');
+  const details = message === undefined ? '' : percentDecoded(message);
+  if (/^[0-9]{1,9}$/.test(code)) return { code: Number(code), details, metadata };
+  return { code: Code.UNKNOWN, details: details || 'the backend ended the call with an invalid status', metadata };
+}

@@ -1,0 +1,26 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createConnection } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { afterAll, expect, test } from 'vitest';
+import { type LoopReport, serveLoopReports } from '../../../bench/inside/loop.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'loop-'));
+const socket = join(folder, 'socket');
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const report = async (): Promise<LoopReport> => JSON.parse(await text(createConnection(socket))) as LoopReport;
+
+test('a report has the longest turn since the previous one, and its CPU time', async () => {
+  serveLoopReports(socket);
+  expect((await report()).heapBytes).toBeGreaterThan(1_000_000);
+  const { user } = process.threadCpuUsage();
+  // 40 ms of work in one turn.
+  while (process.threadCpuUsage().user - user < 40_000);
+  const busy = await report();
+  expect(busy.longestTurnMs).toBeGreaterThanOrEqual(38);
+  expect(busy.longestCpuMs).toBeGreaterThanOrEqual(38);
+  const quiet = await report();
+  expect(quiet.longestCpuMs).toBeLessThan(busy.longestCpuMs);
+});

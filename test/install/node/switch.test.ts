@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { applyChanges } from '../../../src/install/host/index.ts';
+import { planSwitch } from '../../../src/install/node/switch.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
+
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
+afterEach(() => fake.remove());
+
+const CONFIG = 'listen: /run/a.sock\n';
+const restart = 'restart -- cri-resize-shim.service';
+
+/** Switches the shim off on a node where it does not start. Returns the result, and the calls of systemctl that change something. */
+async function switchedOff(state: string, sockets = 'active') {
+  fake.put('etc/config.yaml', CONFIG);
+  fake.put('etc/flags', `CRI_RESIZE_SHIM_FLAGS="--config ${fake.at('etc/config.yaml')}"\n`);
+  fake.program('journalctl', 'exit 0');
+  fake.systemctl(`case "$*" in
+*OnFailure*) echo 'OnFailure=cri-resize-shim-fallback.service' ;;
+show*'-- cri-resize-shim.service') printf 'ActiveState=${state}\\nUnitFileState=enabled\\n' ;;
+show*.socket) printf 'ActiveState=${sockets}\\nUnitFileState=enabled\\n' ;;
+show*) printf 'LoadState=loaded\\nActiveState=${sockets}\\n' ;;
+*) echo "$*" >>${fake.at('log')} ;;
+esac
+[ "$*" != '${restart}' ] || { echo 'Job for cri-resize-shim.service failed.' >&2; exit 1; }`);
+  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const { changes } = await planSwitch(fake.node, { isOn: false, wait, unitFolder: fake.at('units') });
+  const lines: string[] = [];
+  const result = await applyChanges(changes, (line) => lines.push(line), wait.signal);
+  expect(readFileSync(fake.at('etc/config.yaml'), 'utf8')).toBe(CONFIG);
+  return { result, text: lines.join('\n'), calls: readFileSync(fake.at('log'), 'utf8').trim().split('\n') };
+}
+
+test.each(['failed', 'activating'])(
+  'a switch over a shim that had failed (%s) is rolled back to it, and it is started again without waiting for it',
+  async (state) => {
+    const { result, text, calls } = await switchedOff(state);
+    expect(text).not.toContain('NOT rolled back');
+    expect(result).toBe('undone');
+    expect(calls).toEqual([restart, 'restart --no-block -- cri-resize-shim.service']);
+  },
+);
+
+test('a shim that was stopped is stopped again, and the bypass serves as before', async () => {
+  const { result, calls } = await switchedOff('inactive');
+  expect(result).toBe('undone');
+  expect(calls).toEqual([
+    restart,
+    'stop -- cri-resize-shim.service',
+    'stop -- cri-resize-shim-fallback.service',
+    'reset-failed -- cri-resize-shim.service',
+    'stop -- cri-resize-shim-takeover.service',
+    'start -- cri-resize-shim-bypass.service',
+    'start --no-block -- cri-resize-shim-fallback.service',
+  ]);
+});
+
+test('the sockets of a shim that was stopped with them are closed again', async () => {
+  const { result, calls } = await switchedOff('inactive', 'inactive');
+  expect(result).toBe('undone');
+  expect(calls).toContain('stop -- cri-resize-shim.service cri-resize-shim.socket cri-resize-shim-resize.socket');
+});
+
+test('a shim that served before and does not come back is not rolled back', async () => {
+  const { result, text, calls } = await switchedOff('active');
+  expect(text).toContain('NOT rolled back');
+  expect(result).toBe('undo failed');
+  expect(calls).toEqual([restart, restart]);
+});

@@ -1,0 +1,88 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { kubeconfigIn, programIn, stage, stagingOf, unstage } from '../../../src/install/rollout/staging.ts';
+
+let folder: string;
+let staging: string;
+/** The kubeconfig that the installed shim uses. */
+let live: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'staging-'));
+  staging = join(folder, 'staging');
+  live = join(staging, 'kubeconfig');
+  const chunks = join(folder, 'image/dist/chunks');
+  const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
+  for (const path of ['package.json', 'LICENSE', 'dist/cri-resize-shim.js', 'dist/resizectl.js', 'dist/resizectl.1'])
+    put(`image/${path}`, '');
+  for (const path of koffi) put(`image/node_modules/koffi/${path}`, '');
+  put(`image/node_modules/@koromix/koffi-linux-${process.arch}/index.js`, '');
+  put('image/proto/a.proto', '');
+  put('image/systemd/cri-resize-shim.service', '');
+  mkdirSync(chunks);
+  put('config.yaml', 'logLevel: debug\n');
+  put('credentials/token', 'fresh');
+  put('credentials/ca.crt', 'ca');
+  put('staging/kubeconfig', 'in use');
+  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true });
+});
+
+function put(path: string, text: string): void {
+  mkdirSync(join(folder, path, '..'), { recursive: true });
+  writeFileSync(join(folder, path), text);
+}
+
+/** Stages as a pod whose process has an id. Returns its folder. */
+async function staged(credentials: string, pid = process.pid): Promise<string> {
+  const own = stagingOf(staging, pid);
+  await stage({
+    ...{ from: join(folder, 'image'), staging, own, config: join(folder, 'config.yaml'), nodeName: 'a' },
+    credentials: credentials && join(folder, credentials),
+  });
+  return own;
+}
+/** The id of a process that has ended. */
+const ended = (): number => spawnSync('true').pid;
+
+test.each(['', 'credentials'])(
+  'staging with credentials %j leaves the kubeconfig of the shim as it is',
+  async (given) => {
+    const own = await staged(given);
+    expect(readFileSync(live, 'utf8')).toBe('in use');
+    expect(existsSync(kubeconfigIn(own))).toBe(given !== '');
+    expect(readFileSync(join(programIn(own), 'package.json'), 'utf8')).toBe('');
+    await unstage(own);
+    expect(readdirSync(staging)).toEqual(['kubeconfig']);
+  },
+);
+
+test('what an interrupted pod has staged is replaced, also if its program was an older version', async () => {
+  const earlier = await staged('credentials', ended());
+  for (const name of ['program', 'program.new'])
+    cpSync(join(folder, 'image'), join(staging, name), { recursive: true });
+  for (const name of ['config.yaml', 'kubeconfig.new']) put(`staging/${name}`, '');
+  const own = await staged('');
+  expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own)].toSorted());
+  expect(earlier).not.toBe(own);
+  await staged('');
+  expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
+});
+
+test('a pod that was deleted by force, and ends late, removes nothing that its successor has staged', async () => {
+  const running = spawn('sleep', ['1000']);
+  try {
+    const earlier = await staged('', running.pid);
+    const own = await staged('');
+    expect(existsSync(programIn(earlier))).toBe(true);
+    await unstage(earlier);
+    expect(existsSync(programIn(own))).toBe(true);
+  } finally {
+    running.kill();
+  }
+});

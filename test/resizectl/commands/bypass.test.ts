@@ -1,0 +1,37 @@
+import { once } from 'node:events';
+import { afterEach, expect, test, vi } from 'vitest';
+import { drain } from '../../../src/bypass/index.ts';
+import { bypassState } from '../../../src/install/node/index.ts';
+import { bypassDrain } from '../../../src/resizectl/commands/bypass.ts';
+
+vi.mock(import('../../../src/bypass/index.ts'), () => ({ drain: vi.fn() }));
+vi.mock(import('../../../src/install/node/index.ts'), { spy: true });
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+const before = new Map(SIGNALS.map((signal) => [signal, process.listeners(signal)]));
+afterEach(() => {
+  vi.restoreAllMocks();
+  for (const signal of SIGNALS)
+    for (const listener of process.listeners(signal))
+      if (before.get(signal)?.includes(listener) !== true) process.off(signal, listener);
+});
+
+test.each([
+  ['SIGINT', 'interrupted: the bypass still serves clients\n'],
+  ['SIGHUP', 'interrupted: the bypass still serves clients\n'],
+  ['SIGTERM', 'calls are cut off\n'],
+] as const)('bypass drain ends by itself after %s, so that the bypass is not left stopped', async (name, text) => {
+  vi.spyOn(process, 'geteuid').mockReturnValue(0);
+  const active = { isInstalled: true, isUsed: true, isActive: true, pid: 4711, since: '' };
+  vi.mocked(bypassState).mockResolvedValue(active);
+  vi.mocked(drain).mockImplementation(async (_, { signal, interrupt }) => {
+    const ended = [signal, interrupt].map((one) => once(one!, 'abort'));
+    process.kill(process.pid, name);
+    await Promise.race(ended);
+    return interrupt!.aborted ? 'interrupted' : 'timed out';
+  });
+  const lines: string[] = [];
+  const print = (line: string): void => void lines.push(line);
+  expect(await bypassDrain({ print, say: print })).toBe(1);
+  expect(lines).toEqual([text]);
+});

@@ -1,0 +1,51 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { encode } from '../../../src/runtime/index.ts';
+import { createInterceptors } from '../../../src/server/handlers/index.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+
+let runtime: FakeRuntime;
+beforeEach(async () => (runtime = await FakeRuntime.start()));
+afterEach(() => runtime.close());
+
+test('the start of a container reaches those who wait for it, and its response is not changed', async () => {
+  const { context, backend } = runtime;
+  context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
+  const started: string[] = [];
+  context.registry.watch({ containerStarted: ({ sandboxId, name }) => void started.push(`${sandboxId}/${name}`) });
+  const { amendments } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  const { amendment } = amendments.get('/runtime.v1.RuntimeService/StartContainer')!;
+  for (const id of [containerId(0), containerId(7)]) {
+    const request = encode('StartContainerRequest', { container_id: id });
+    expect(await amendment({ request, response: Buffer.alloc(0) } as never, { fields: {} } as never)).toBeUndefined();
+  }
+  expect(started).toEqual([`${SANDBOX}/web`]);
+});
+
+test('a container is being started from the request of StartContainer until the end of the call', () => {
+  const { context, backend } = runtime;
+  const { registry } = context;
+  const ID = containerId(0);
+  registry.learnContainer({ containerId: ID, sandboxId: SANDBOX, name: 'web' });
+  const { delays } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  const path = '/runtime.v1.RuntimeService/StartContainer';
+  const begin = (request: Uint8Array): (() => void) => {
+    let end = (): void => expect.fail('its end is not asked for');
+    const call = { path, request, timeoutMs: Infinity, onEnd: (action: () => void) => void (end = action) };
+    expect(delays.get(path)!(call)).toBeUndefined();
+    return end;
+  };
+  const start = (id: string) => begin(encode('StartContainerRequest', { container_id: id }));
+  expect(registry.isStarting(ID)).toBe(false);
+  // The second one by a prefix of the id, as the runtime accepts it.
+  const ends = [start(ID), start(ID.slice(0, 12))];
+  expect(registry.isStarting(ID)).toBe(true);
+  ends[0]!();
+  expect(registry.isStarting(ID)).toBe(true);
+  ends[1]!();
+  expect(registry.isStarting(ID)).toBe(false);
+  // Neither one that is not known nor one that cannot be decoded counts.
+  start(containerId(7))();
+  expect(registry.isStarting(containerId(7))).toBe(false);
+  const call = { path, request: Buffer.from([255]), timeoutMs: Infinity, onEnd: () => expect.fail('not a start') };
+  expect(delays.get(path)!(call)).toBeUndefined();
+});

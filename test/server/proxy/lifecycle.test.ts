@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest';
+import {
+  GOAWAY,
+  PING,
+  type SeenFrame,
+  data,
+  frame,
+  goaway,
+  headers,
+  openProxy,
+  request,
+} from '../../support/http2/wire.ts';
+
+const CLIENT_HAS_GOAWAY = frame(PING, 1, 0, Buffer.from('shutdown'));
+
+function lastStreams(frames: readonly SeenFrame[]): readonly number[] {
+  return frames.filter(({ type }) => type === GOAWAY).map(({ payload }) => payload.readUInt32BE(0));
+}
+
+/** A connection on which a call runs that the shim handles itself, so that it outlives the backend. */
+function withHandledCall(): ReturnType<typeof openProxy> {
+  const proxy = openProxy();
+  proxy.client.send(headers(1, request('/handle/A')));
+  proxy.client.take();
+  return proxy;
+}
+
+// grpc-go ends a connection whose GOAWAY names a later stream than the one before it, and with it the calls that still run.
+describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), although the client has opened one meanwhile', () => {
+  test('the backend sends GOAWAY, then closes', () => {
+    const { client, backend } = withHandledCall();
+    backend.send(goaway(1, 0));
+    client.send(headers(3, request('/pass/B'), true));
+    backend.events.closed(undefined);
+    expect(lastStreams(client.take())).toEqual([1, 1]);
+  });
+
+  test('the backend sends GOAWAY, then the shim is stopped', () => {
+    const { client, backend, core } = withHandledCall();
+    backend.send(goaway(1, 0));
+    client.send(headers(3, request('/pass/B'), true));
+    core.shutdown();
+    expect(lastStreams(client.take())).toEqual([1, 1]);
+  });
+
+  test('the backend closes, then the shim is stopped', () => {
+    const { client, backend, core } = withHandledCall();
+    backend.events.closed(undefined);
+    client.send(headers(3, request('/pass/B'), true));
+    core.shutdown();
+    expect(lastStreams(client.take())).toEqual([1, 1]);
+  });
+
+  test('the backend closes between the two GOAWAY of a stop', () => {
+    const { client, backend, core } = withHandledCall();
+    core.shutdown();
+    backend.events.closed(undefined);
+    client.send(headers(3, request('/pass/B'), true), CLIENT_HAS_GOAWAY);
+    expect(lastStreams(client.take())).toEqual([2 ** 31 - 1, 1, 1]);
+  });
+
+  test('the shim is stopped, then the backend begins a graceful shutdown', () => {
+    const { client, backend, core } = withHandledCall();
+    core.shutdown();
+    client.send(CLIENT_HAS_GOAWAY);
+    backend.send(goaway(2 ** 31 - 1, 0));
+    expect(lastStreams(client.take())).toEqual([2 ** 31 - 1, 1, 1]);
+  });
+
+  test('the backend closes, then the client breaks the protocol', () => {
+    const { client, backend } = withHandledCall();
+    backend.events.closed(undefined);
+    client.send(headers(3, request('/pass/B'), true), data(7, Buffer.from('no such stream')));
+    expect(lastStreams(client.take())).toEqual([1, 1]);
+  });
+});

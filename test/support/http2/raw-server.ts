@@ -1,0 +1,136 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { type Server, type Socket, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { HEADERS, PREFACE, SETTINGS_ACK, type SeenFrame, parseFrames, settings } from './wire.ts';
+import { MiB } from '../../../src/core/quantities/index.ts';
+
+/** One connection of a client, whose frames are read and answered by hand. */
+export class RawPeer {
+  /** All frames that have arrived. */
+  readonly frames: SeenFrame[] = [];
+  /** Chunks that have arrived: the writes of the client, unless they were joined on the way. */
+  chunks = 0;
+  isClosed = false;
+  #rest = Buffer.alloc(0);
+  #hasPreface = false;
+  readonly #decoder = new HpackDecoder(4096, MiB);
+  readonly #waiting = new Set<() => void>();
+
+  constructor(readonly socket: Socket) {
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk: Buffer) => this.#read(chunk));
+    socket.on('close', () => {
+      this.isClosed = true;
+      for (const check of this.#waiting) check();
+    });
+  }
+
+  send(...bytes: Uint8Array[]): void {
+    this.socket.write(Buffer.concat(bytes));
+  }
+
+  /** Sends the server's first frames. */
+  greet(...pairs: [id: number, value: number][]): void {
+    this.send(settings(...pairs), SETTINGS_ACK);
+  }
+
+  /** Resolves when this many frames match. */
+  async seen(matches: (frame: SeenFrame) => boolean, count = 1): Promise<SeenFrame[]> {
+    await this.#until(() => this.frames.filter(matches).length >= count);
+    return this.frames.filter(matches);
+  }
+
+  /** Resolves with the stream ids of the first requests. */
+  async requests(count = 1): Promise<number[]> {
+    return (await this.seen(({ type }) => type === HEADERS, count)).map(({ id }) => id);
+  }
+
+  /** Returns the fields of a request. Each block may be decoded once. */
+  fieldsOf(seen: SeenFrame): Record<string, string> {
+    return Object.fromEntries(this.#decoder.decode(seen.payload).map(({ name, value }) => [name, value]));
+  }
+
+  async closed(): Promise<void> {
+    await this.#until(() => this.isClosed);
+  }
+
+  #until(isTrue: () => boolean): Promise<void> {
+    return new Promise((resolve) => {
+      const check = (): void => {
+        if (!isTrue()) return;
+        this.#waiting.delete(check);
+        resolve();
+      };
+      this.#waiting.add(check);
+      check();
+    });
+  }
+
+  #read(chunk: Buffer): void {
+    this.chunks += 1;
+    let bytes = Buffer.concat([this.#rest, chunk]);
+    if (!this.#hasPreface && bytes.length >= PREFACE.length) {
+      if (!bytes.subarray(0, PREFACE.length).equals(PREFACE)) throw new Error('no preface');
+      this.#hasPreface = true;
+      bytes = bytes.subarray(PREFACE.length);
+    }
+    if (!this.#hasPreface) {
+      this.#rest = bytes;
+      return;
+    }
+    const { frames, rest } = parseFrames(bytes);
+    this.#rest = Buffer.from(rest);
+    this.frames.push(...frames);
+    for (const check of this.#waiting) check();
+  }
+}
+
+/** A server on a unix socket that a test writes by hand. */
+export class RawServer {
+  readonly folder = mkdtempSync(join(tmpdir(), 'raw-server-'));
+  readonly path = join(this.folder, 's.sock');
+  readonly peers: RawPeer[] = [];
+  #server: Server | undefined;
+  readonly #arrived = new Set<() => void>();
+
+  /** @param each called with each connection */
+  async listen(each: (peer: RawPeer) => void = () => undefined): Promise<void> {
+    this.#server = createServer((socket) => {
+      const peer = new RawPeer(socket);
+      this.peers.push(peer);
+      each(peer);
+      for (const check of this.#arrived) check();
+    }).listen(this.path);
+    await once(this.#server, 'listening');
+  }
+
+  /** Resolves with the connection of this index. */
+  async peer(index = 0): Promise<RawPeer> {
+    return new Promise((resolve) => {
+      const check = (): void => {
+        const peer = this.peers[index];
+        if (peer === undefined) return;
+        this.#arrived.delete(check);
+        resolve(peer);
+      };
+      this.#arrived.add(check);
+      check();
+    });
+  }
+
+  /** Closes the listener and all connections. */
+  async stop(): Promise<void> {
+    const server = this.#server;
+    this.#server = undefined;
+    for (const { socket } of this.peers) socket.destroy();
+    if (server !== undefined) await new Promise((resolve) => server.close(resolve));
+  }
+
+  async remove(): Promise<void> {
+    await this.stop();
+    rmSync(this.folder, { recursive: true });
+  }
+}

@@ -1,0 +1,117 @@
+import fc from 'fast-check';
+import { type Bytes, MiB, bytes } from '../../../../src/core/quantities/index.ts';
+import type { PodEntry } from '../../../../src/kubelet/index.ts';
+import { fromKubeletState } from '../../../../src/sandbox/declared/from-kubelet-state.ts';
+import { fromRuntime } from '../../../../src/sandbox/declared/from-runtime.ts';
+import { fromSpec } from '../../../../src/sandbox/declared/from-spec.ts';
+import type { NewestContainer } from '../../../../src/sandbox/declared/newest-containers.ts';
+import type { StoredContainer } from '../../../../src/sandbox/declared/stored-containers.ts';
+import type { ContainerKind, DeclaredPod, PodState, SpecContainer } from '../../../../src/sandbox/index.ts';
+import { kubeletLimit } from '../declared-pods.ts';
+import { NO_OVERHEAD, PERIOD } from '../pods.ts';
+
+/** Random pods as kubelet knows them, and what each source shows of them: kubelet knows more of a pod than the shim sees. */
+
+/** A container as kubelet knows it. */
+export interface KnownContainer {
+  readonly name: string;
+  readonly kind: ContainerKind;
+  readonly limit: Bytes;
+  readonly state: 'declared' | 'created' | 'running' | 'ended' | 'failed';
+}
+
+export const size = fc.integer({ min: 1, max: 64 }).map((n) => bytes(n * 16 * MiB));
+const inits = fc.array(fc.record({ kind: fc.constantFrom('init' as const, 'sidecar' as const), limit: size }), {
+  maxLength: 3,
+});
+const apps = fc.array(
+  fc.record({
+    kind: fc.constant('app' as const),
+    limit: size,
+    state: fc.constantFrom<KnownContainer['state'][]>('running', 'running', 'ended', 'failed', 'created', 'declared'),
+  }),
+  { minLength: 1, maxLength: 4 },
+);
+
+/** A pod whose init containers have ended: kubelet made the app containers in their order, up to the first that it pulls. */
+export const knownPods = fc
+  .record({ inits, apps, slack: fc.constantFrom(0, 0, 64 * MiB), ephemeral: fc.boolean() })
+  .map(({ inits: before, apps: after, slack, ephemeral }) => {
+    const containers: KnownContainer[] = [
+      ...before.map((one, at) => {
+        const state = one.kind === 'init' ? ('ended' as const) : ('running' as const);
+        return { ...one, name: `i${at}`, state };
+      }),
+      ...after.map((one, at) => ({ ...one, name: `a${at}`, state: at === 0 ? ('running' as const) : one.state })),
+    ];
+    return { containers, ephemeral, podLimit: bytes(limitOf(containers) + slack) };
+  });
+
+/** The pod limit that kubelet sets. */
+export const limitOf = (containers: readonly KnownContainer[]): number =>
+  kubeletLimit(
+    containers.map(({ kind, limit }) => ({ kind, amount: limit })),
+    Infinity,
+    Infinity,
+  );
+
+export type View = 'spec' | '1.36' | '1.35' | 'runtime';
+export type KnownPod = typeof knownPods extends fc.Arbitrary<infer Value> ? Value : never;
+
+/** What the shim sees of a pod: its spec, what kubelet of some release has written down, or the runtime's containers alone. */
+function seenBy(view: View, { containers, ephemeral }: KnownPod): DeclaredPod {
+  const debuggers: KnownContainer[] = ephemeral
+    ? [{ name: 'debugger', kind: 'ephemeral', limit: bytes(0), state: 'running' }]
+    : [];
+  const created = [...containers, ...debuggers].filter(({ state }) => state !== 'declared');
+  const newest = created.map(({ name, state }, at): NewestContainer => {
+    const phase = state === 'failed' || state === 'declared' ? 'ended' : state;
+    return { id: name, name, phase, createdAt: BigInt(at), labels: {}, annotations: {} };
+  });
+  const stored = created.map(({ name, state, limit }): [string, StoredContainer] => {
+    return [name, { limits: limit === 0 ? {} : { memory: limit }, exitCode: state === 'failed' ? 1 : 0 }];
+  });
+  const byName = new Map(newest.map((one) => [one.name, one]));
+  if (view === 'spec') return fromSpec(specOf([...containers, ...debuggers]), undefined, byName);
+  if (view === 'runtime') return fromRuntime(byName, new Map(stored));
+  return fromKubeletState(entryOf(view, containers), byName, new Map(stored));
+}
+
+/** What kubelet of this release writes down for the containers of a pod. */
+export function entryOf(view: '1.36' | '1.35', containers: readonly KnownContainer[]): PodEntry {
+  const listed = containers.filter(({ kind }) => kind !== 'init' || view === '1.36');
+  return {
+    containers: new Map(listed.map(({ name, limit }) => [name, { memory: limit }])),
+    pod: undefined,
+    isComplete: true,
+  };
+}
+
+const specOf = (containers: readonly KnownContainer[]): Parameters<typeof fromSpec>[0] => ({
+  containers: containers.map(({ name, kind, limit }): SpecContainer => {
+    if (kind === 'unknown') throw new Error(`the kind of ${name} is not known`);
+    const limits = limit === 0 ? {} : { memory: limit };
+    return { name, kind, limits, requests: {}, resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' } };
+  }),
+  limits: {},
+  requests: {},
+  qosClass: undefined,
+  priority: 0,
+  volumes: new Map(),
+});
+
+/** Returns the state of a pod whose running containers have the limits that kubelet knows. */
+export function stateOf(view: View, pod: KnownPod): PodState {
+  const cpu = { quota: 'max' as const, period: PERIOD };
+  const running = pod.containers.filter(({ state }) => state === 'running');
+  const debuggers = pod.ephemeral ? [{ id: 'debugger', memory: 'max' as const, cpu }] : [];
+  return {
+    memory: pod.podLimit,
+    cpu,
+    weight: undefined,
+    overhead: NO_OVERHEAD,
+    containers: [...running.map(({ name, limit }) => ({ id: name, memory: limit, cpu })), ...debuggers],
+    volumes: [],
+    declared: seenBy(view, pod),
+  };
+}

@@ -1,0 +1,13 @@
+import { onTestFinished } from 'vitest';
+
+/** Returns the list to which errors of the running test are added that nobody catches, and which would end a process. */
+export function collectUncaught(): unknown[] {
+  const errors: unknown[] = [];
+  const others = process.listeners('uncaughtException');
+  process.removeAllListeners('uncaughtException').on('uncaughtException', (error) => errors.push(error));
+  onTestFinished(() => {
+    process.removeAllListeners('uncaughtException');
+    for (const other of others) process.on('uncaughtException', other);
+  });
+  return errors;
+}
