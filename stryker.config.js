@@ -4,7 +4,7 @@ import { join } from 'node:path';
 const planner = 'src/resize/plan';
 
 /**
- * npm run mutation: each mutant is a small mistake in the planner, the declared pod, admission, a conversion or a parser, and a test has
+ * The suite `mutation`: each mutant is a small mistake in the planner, the declared pod, admission, a conversion or a parser, and a test has
  * to see it. Fails under 90 %, of all and of each file (tools/mutation.mjs).
  *
  * @type {import('@stryker-mutator/api/core').PartialStrykerOptions & { readonly mutate: string[] }}

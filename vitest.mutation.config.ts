@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-/** The tests that npm run mutation holds the mutants against: those of the planner, the conversions and the parsers. */
+/** The tests that npm run nightly -- --only mutation holds the mutants against: those of the planner, the conversions and the parsers. */
 export default defineConfig({
   test: {
     include: [

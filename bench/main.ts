@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { operations } from './operations.ts';
-import { writePages } from './page/page.ts';
+import { writePage } from './page/page.ts';
 import { allBarsMet, json, table } from './report.ts';
 import { run } from './run.ts';
 import { works } from './work/index.ts';
@@ -37,7 +37,7 @@ async function main(): Promise<number> {
     )
     .option('--json', 'print the results as one JSON object')
     .option('--check', 'exit with 1 if a limit is exceeded')
-    .option('--write', 'replace the figures in docs/performance.md and README.md; not with --only')
+    .option('--write', 'replace the figures in docs/performance.md; not with --only')
     .option(
       '--seconds <number>',
       'time for each work, and for each call, client and number in flight, all sides together',
@@ -57,7 +57,7 @@ async function main(): Promise<number> {
   const profile = flags.profile === undefined ? undefined : resolve(flags.profile);
   const results = await run({ ...chosen, seconds: flags.seconds, profile, progress });
   process.stdout.write(flags.json ? json(results) : table(results));
-  if (flags.write) await writePages(results);
+  if (flags.write) await writePage(results);
   return flags.check && !allBarsMet(results) ? 1 : 0;
 }
 

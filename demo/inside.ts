@@ -56,7 +56,12 @@ async function main(): Promise<void> {
   const before = await snapshot(cri, pod);
 
   say('resizing through the shim while it runs: memory 64 to 256 MiB, CPU 200m to 500m');
-  await update(shim.address, pod.id('writer'));
+  await cri.updateContainer(pod.id('writer'), {
+    memory_limit_in_bytes: 256 * MiB,
+    cpu_quota: 50_000,
+    cpu_period: 100_000,
+    cpu_shares: 512,
+  });
   say(`the writer reports: ${await log.line('finished')}`);
   const after = await snapshot(cri, pod);
   const resized = await shim.waitForLog((line) => line.msg === 'pod resized' && line.pod === pod.sandboxId);
@@ -71,7 +76,7 @@ async function main(): Promise<void> {
   };
   log.close();
   if (isKept) {
-    say(`the pod keeps running: crictl --runtime-endpoint ${shim.address} ps`);
+    say(`the pod keeps running behind ${shim.address}: resizectl get pods`);
     print(report, json);
     shim.leave();
     cri.close();
@@ -101,30 +106,6 @@ function makePod(cri: CriClient): Promise<RunningPod> {
       { name: 'sidecar', command: ['sleep', '1000000'], resources: { ...cpu, memory_limit_in_bytes: 32 * MiB } },
     ],
   });
-}
-
-/** Uses crictl, like an operator, if it is installed. */
-async function update(address: string, id: string): Promise<void> {
-  const crictl = await execa('crictl', ['--version'], { reject: false });
-  if (crictl.exitCode === 0) {
-    const flags = [
-      '--memory',
-      String(256 * MiB),
-      '--cpu-quota',
-      '50000',
-      '--cpu-period',
-      '100000',
-      '--cpu-share',
-      '512',
-    ];
-    say(`crictl update ${flags.join(' ')} ${id.slice(0, 13)}`);
-    await execa('crictl', ['--runtime-endpoint', address, 'update', ...flags, id.slice(0, 13)]);
-    return;
-  }
-  const client = new CriClient(address);
-  const resources = { memory_limit_in_bytes: 256 * MiB, cpu_quota: 50_000, cpu_period: 100_000, cpu_shares: 512 };
-  await client.updateContainer(id, resources);
-  client.close();
 }
 
 async function snapshot(cri: CriClient, pod: RunningPod): Promise<Snapshot> {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
 import { version } from '../src/config/index.ts';
 import { TestDaemon } from './support/daemon/test-daemon.ts';
+import { LONG_WAIT } from './support/long-wait.ts';
 
 const daemon = new TestDaemon();
 
@@ -64,7 +65,7 @@ describe('the command line', () => {
       `listen: unix://${daemon.listen}\ncontainerRuntimeEndpoint: ${daemon.backendPath}\nlogLevel: warn\n`,
     );
     const program = daemon.run({}, '--config', config);
-    await vi.waitFor(() => expect(existsSync(daemon.listen)).toBe(true), { timeout: 10_000 });
+    await vi.waitFor(() => expect(existsSync(daemon.listen)).toBe(true), LONG_WAIT);
     expect(await daemon.connect().call('/s/Echo', 'x')).toBe('x');
     program.kill('SIGTERM');
     expect(await program.exited).toEqual({ code: 0, signal: null });

@@ -1,18 +1,20 @@
 // npm run check: types, lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs all of
-// them, so that one run shows every failure.
-import { spawnSync } from 'node:child_process';
+// them, the slowest first, so that one run shows every failure.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const checks = [
-  ['types', bin('tsc'), ['--noEmit']],
   ['lint', bin('eslint'), ['.']],
+  ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
+  ['types', bin('tsc'), ['--noEmit']],
   ['format', bin('biome'), ['format', '.']],
   ['language', process.execPath, [join(root, 'tools/check-language.mjs')]],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
-  ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
   [
     'import directions',
     bin('depcruise'),
@@ -21,15 +23,26 @@ const checks = [
   ['unused exports', bin('knip'), ['--include', 'exports,types', '--no-progress']],
 ];
 
-let failed = 0;
-for (const [name, command, args] of checks) {
+/** Runs a check. Prints its output when it has ended, because another one runs at the same time. */
+async function run([name, command, args]) {
   const start = Date.now();
-  process.stdout.write(`check: ${name} ...\n`);
-  const { status } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit'] });
-  if (status !== 0) failed += 1;
-  process.stdout.write(
-    `check: ${name}: ${status === 0 ? 'ok' : 'FAILED'} (${((Date.now() - start) / 1000).toFixed(1)} s)\n`,
-  );
+  const output = [];
+  const child = spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (data) => output.push(data));
+  const [code] = await once(child, 'close');
+  const time = `(${((Date.now() - start) / 1000).toFixed(1)} s)`;
+  process.stdout.write(Buffer.concat(output));
+  process.stdout.write(`check: ${name}: ${code === 0 ? 'ok' : 'FAILED'} ${time}\n`);
+  return code === 0;
 }
-process.stdout.write(`check: ${checks.length - failed} passed, ${failed} failed\n`);
-process.exit(failed === 0 ? 0 : 1);
+
+process.stdout.write(`check: ${checks.map(([name]) => name).join(', ')} ...\n`);
+const queue = checks.values();
+let passed = 0;
+const worker = async () => {
+  for (const check of queue) if (await run(check)) passed += 1;
+};
+// Each uses one processor.
+await Promise.all(Array.from({ length: Math.max(1, availableParallelism()) }, worker));
+process.stdout.write(`check: ${passed} passed, ${checks.length - passed} failed\n`);
+process.exit(passed === checks.length ? 0 : 1);

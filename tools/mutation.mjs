@@ -1,4 +1,4 @@
-// npm run mutation: runs Stryker over the files of stryker.config.js or those given with --mutate. Its report
+// The suite `mutation`: runs Stryker over the files of stryker.config.js or those given with --mutate. Its report
 // (survivors, then a table of the files) is part of the output. Then each file is compared with the threshold, which
 // Stryker does only for all files together.
 import { existsSync } from 'node:fs';

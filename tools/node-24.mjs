@@ -1,4 +1,4 @@
-// npm run test:node24: runs the unit tests, and end-to-end tests of the daemon on containerd 2.1, with the oldest Node
+// The suite `node-24`: runs the unit tests, and end-to-end tests of the daemon on containerd 2.1, with the oldest Node
 // that the shim supports. Everything else runs with the Node that package-lock.json pins. `node-24.mjs COMMAND...` runs
 // a command with Node 24 first in PATH.
 import { spawn, spawnSync } from 'node:child_process';

@@ -240,7 +240,9 @@ export function readRecording(path: string): Recording {
   try {
     return decodeRecording(readFileSync(path));
   } catch (error) {
-    throw new Error(`${path}: ${messageOf(error)}; npm run record-load makes a new one`, { cause: error });
+    throw new Error(`${path}: ${messageOf(error)}; npm run nightly -- --only record-load makes a new one`, {
+      cause: error,
+    });
   }
 }
 

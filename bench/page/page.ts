@@ -6,24 +6,19 @@ import { withTable } from '../../test/runner/page-table.ts';
 import type { Results } from '../run.ts';
 import { growthTable, latencyTable, limitTable, memoryTable, throughputTable, workTable } from './tables.ts';
 
-/** The pages that have figures of a run between marks. */
+/** The page that has figures of a run between marks. */
 
 const COMMAND = 'npm run bench';
 export const PERFORMANCE = 'docs/performance.md';
-const README = 'README.md';
 
 /** What docs/performance.md says between its marks as long as no run was written. */
 export const NO_RUN = 'No run is recorded here yet: `npm run bench -- --write` on a quiet machine does it.';
 
-/** Replaces what the pages say of the last run. */
-export async function writePages(results: Results, now = new Date()): Promise<void> {
-  await replace(PERFORMANCE, performanceText(results, now));
-  await replace(README, readmeText(results, now));
-}
-
-async function replace(page: string, text: string): Promise<void> {
-  const file = join(packageRoot(), page);
-  await writeFile(file, withTable(await readFile(file, 'utf8'), COMMAND, text));
+/** Replaces what the page says of the last run. */
+export async function writePage(results: Results, now = new Date()): Promise<void> {
+  const file = join(packageRoot(), PERFORMANCE);
+  const page = await readFile(file, 'utf8');
+  await writeFile(file, withTable(page, COMMAND, performanceText(results, now)));
 }
 
 function whereAndWhen({ versions }: Results, now: Date): string {
@@ -54,12 +49,4 @@ export function performanceText(results: Results, now: Date): string {
     '### Growth',
     growthTable(workResults),
   ].join('\n\n');
-}
-
-/** docs/performance.md has these too. */
-const NOT_IN_README = /^(Single executable|Storm|Growth), /;
-
-/** The part of the README between the marks. */
-export function readmeText(results: Results, now: Date): string {
-  return [whereAndWhen(results, now), limitTable(results, (name) => !NOT_IN_README.test(name))].join('\n\n');
 }

@@ -12,7 +12,7 @@ import { RECORDING } from '../load/file.ts';
 import { FILE, type RecordOptions } from './options.ts';
 
 /**
- * npm run record-load: records the calls of a real kubelet with many pods in a test node, for `npm run bench -- --only
+ * The suite `record-load`: records the calls of a real kubelet with many pods in a test node, for `npm run bench -- --only
  * "real load"`.
  */
 

@@ -24,7 +24,7 @@ const LIMIT_MS = 10 * 60_000;
  * call. Plays them in the test node, too: the CPU time of the shim in comparison with what containerd took there.
  */
 export async function measureLoad({ children, profile, progress }: WorkOptions): Promise<WorkResult[]> {
-  const file = repositoryFile(RECORDING, 'npm run record-load');
+  const file = repositoryFile(RECORDING, 'npm run nightly -- --only record-load');
   const recording = readRecording(file);
   progress(summary(recording));
   const here = await playRounds({ children, file, recording, rounds: ROUNDS, speed: SPEED, profile });

@@ -4,6 +4,7 @@ import { createConnection } from 'node:net';
 import type { ServiceError } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
 import { API_LIMITS, crowdOf } from '../../src/grpc/index.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { ResizeClient, refusalOf } from '../support/resize-api/client.ts';
 import { TestApi, byUid, toMemory } from '../support/resize-api/resize-api.ts';
 import { view } from '../support/resize-api/view.ts';
@@ -50,7 +51,7 @@ test('a connection above the limit ends the one without running calls that was u
   await others.open(API_LIMITS.connections - 2, true);
   expect([others.ended, reported()]).toEqual([0, 0]);
   expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);
-  await vi.waitFor(() => expect(others.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(1));
+  await vi.waitFor(() => expect(others.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(1), LONG_WAIT);
   expect([others.ended, reported()]).toEqual([1, 1]);
   others.close();
 });
@@ -65,7 +66,7 @@ test('a connection that has just opened, and has had no call yet, is not the one
   }
   const opened = new Connections();
   await opened.open(3, false);
-  await vi.waitFor(() => expect(others.ended).toBe(3));
+  await vi.waitFor(() => expect(others.ended).toBe(3), LONG_WAIT);
   expect(others.sessions.slice(0, 3).map(({ destroyed }) => destroyed)).toEqual([true, true, true]);
   expect(opened.ended).toBe(0);
   others.close();
@@ -84,7 +85,7 @@ test('a connection above the limit is refused if all have running calls', async 
   // There is room again when one of them has ended.
   others.sessions[7]?.destroy();
   const client = new ResizeClient(shim.path);
-  await vi.waitFor(async () => expect((await client.call('ListPods', {}))['pods']).toHaveLength(1), 10_000);
+  await vi.waitFor(async () => expect((await client.call('ListPods', {}))['pods']).toHaveLength(1), LONG_WAIT);
   client.close();
   others.close();
 });
@@ -119,7 +120,7 @@ test('a process that leaks connections with running calls shuts no other one out
   expect(leaking.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(0);
   shim.peerOf = () => 7;
   await leaking.open(1, false);
-  await vi.waitFor(() => expect(leaking.ended).toBe(2));
+  await vi.waitFor(() => expect(leaking.ended).toBe(2), LONG_WAIT);
   expect(leaking.sessions.at(-1)?.destroyed).toBe(true);
   expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);
   expect(shim.lines).toContainEqual(

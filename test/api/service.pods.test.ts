@@ -1,7 +1,8 @@
 import { Metadata } from '../../src/core/grpc/index.ts';
-import { describe, expect, test, vi } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { MiB } from '../../src/core/quantities/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { db, web } from '../support/resize/fake-resizes.ts';
 import { refusal } from '../support/resize-api/client.ts';
 
@@ -9,6 +10,8 @@ import { TestApi, app, byUid } from '../support/resize-api/resize-api.ts';
 import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
+
+afterEach(() => void vi.useRealTimers());
 
 /** Rejects when the client of a call has gone. */
 const ended = (signal: AbortSignal | undefined): Promise<never> =>
@@ -95,13 +98,17 @@ describe('GetPod and ListPods', () => {
         await ended(signal);
       };
       const isCancelled = how === 'cancels the call';
+      vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
       const call = isCancelled ? shim.client.cancellable('ListPods', {}) : undefined;
       const answer = call?.answer ?? shim.client.call('ListPods', {}, Date.now() + 300);
       const failed = expect(answer).rejects.toMatchObject({ code: isCancelled ? 1 : 4 });
       await reading.promise;
       call?.cancel();
+      if (!isCancelled) vi.advanceTimersByTime(300);
       await failed;
-      await expect.poll(() => callsOf('ListPods')).toEqual([isCancelled ? 'CANCELLED' : 'DEADLINE_EXCEEDED']);
+      await expect
+        .poll(() => callsOf('ListPods'), LONG_WAIT)
+        .toEqual([isCancelled ? 'CANCELLED' : 'DEADLINE_EXCEEDED']);
       expect(read).toEqual([db.sandboxId]);
       expect(shim.lines.filter(({ level }) => level === 'error')).toEqual([]);
     },
@@ -121,7 +128,7 @@ describe('GetPod and ListPods', () => {
     await asked.promise;
     cancel();
     await failed;
-    await expect.poll(() => callsOf(method)).toEqual(['CANCELLED']);
+    await expect.poll(() => callsOf(method), LONG_WAIT).toEqual(['CANCELLED']);
     expect(shim.lines.filter(({ level }) => level === 'error')).toEqual([]);
   });
 

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { MiB } from '../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { reached, web } from '../support/resize/fake-resizes.ts';
 import { type Answer, refusal } from '../support/resize-api/client.ts';
 
@@ -9,6 +10,8 @@ import { TestApi, app, byUid, inUse, toMemory } from '../support/resize-api/resi
 import { view } from '../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
+
+afterEach(() => void vi.useRealTimers());
 
 describe('ResizePod', () => {
   test('returns state, steps with times, and values before and after', async () => {
@@ -134,7 +137,7 @@ describe('ResizePod', () => {
     const trial = await shim.core.next();
     cancel();
     await failed;
-    await expect.poll(() => shim.lines.map(({ code }) => code)).toEqual(['CANCELLED']);
+    await expect.poll(() => shim.lines.map(({ code }) => code), LONG_WAIT).toEqual(['CANCELLED']);
     trial.succeed();
   });
 
@@ -155,10 +158,12 @@ describe('ResizePod', () => {
   });
 
   test('continues after the caller has cancelled', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
     const answer = refusal(
       shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }, Date.now() + 200),
     ).catch((error: unknown) => error);
     const call = await shim.core.next();
+    vi.advanceTimersByTime(200);
     expect(String(await answer)).toContain('DEADLINE_EXCEEDED');
     const id = shim.resizes.newestOf(web.sandboxId)?.id ?? '';
     expect((await shim.client.call('GetResize', { id }))['resize']).toMatchObject({ state: 'IN_PROGRESS' });
@@ -233,8 +238,8 @@ describe('CancelResize', () => {
     cancel();
     await failed;
     const code = () => shim.lines.find(({ method }) => String(method).endsWith('/CancelResize'))?.['code'];
-    await expect.poll(code).toBe('CANCELLED');
+    await expect.poll(code, LONG_WAIT).toBe('CANCELLED');
     attempt.fail(inUse);
-    await expect.poll(isSeen).toBe('Canceled');
+    await expect.poll(isSeen, LONG_WAIT).toBe('Canceled');
   });
 });

@@ -59,7 +59,7 @@ async function main({ resizes, write }: Flags): Promise<number> {
     if (file !== undefined) {
       const text = tablesText(JSON.parse(file) as Measured, resizes);
       process.stdout.write(`\n${text}\n\n`);
-      if (write) await writeFile(PAGE, withTable(await readFile(PAGE, 'utf8'), 'npm run blocking', text));
+      if (write) await writeFile(PAGE, withTable(await readFile(PAGE, 'utf8'), 'blocking', text));
     }
     return signal.aborted ? 128 + constants.signals.SIGINT : report('blocking', [outcome], say);
   } finally {

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { drain } from '../../src/bypass/index.ts';
 import { descriptorsOf } from '../../src/bypass/proxy-sockets.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 // A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does.
 // test/e2e/systemd/bypass.test.ts uses systemd's.
@@ -95,13 +96,13 @@ async function call(path: string): Promise<string> {
   return text;
 }
 
-const drained = (isReplaced: () => boolean = () => true, timeoutMs = 30_000, signal?: AbortSignal) =>
+const drained = (isReplaced: () => boolean = () => true, timeoutMs = 600_000, signal?: AbortSignal) =>
   drain(
     { procRoot: '/proc', pid: proxy.pid ?? 0, listen: listen(), ignored: own },
     { ...options(timeoutMs), ...(signal && { signal }), isReplaced: () => Promise.resolve(isReplaced()) },
   );
 
-const options = (timeoutMs = 30_000) => ({
+const options = (timeoutMs = 600_000) => ({
   timeoutMs,
   isReplaced: () => Promise.resolve(true),
   say(line: string): void {
@@ -144,7 +145,7 @@ test('a client whose connection the backend has not accepted yet gets its SETTIN
     client.write(PREFACE);
     // The proxy has accepted it: nobody else would.
     const unaccepted = (): unknown => descriptorsOf('/proc', stopped.pid ?? 0, listen('other.sock')).unaccepted;
-    await expect.poll(unaccepted).toContain(join(folder, 'stopped.sock'));
+    await expect.poll(unaccepted, LONG_WAIT).toContain(join(folder, 'stopped.sock'));
     const waiting = new Promise<void>((resolve) => (onLine = resolve));
     const result = drain(
       { procRoot: '/proc', pid: stopped.pid ?? 0, listen: listen('other.sock'), ignored },
@@ -153,7 +154,7 @@ test('a client whose connection the backend has not accepted yet gets its SETTIN
     await waiting;
     expect(lines).toEqual(['waiting for the runtime to accept its connections']);
     backend.kill('SIGCONT');
-    await expect.poll(() => typesOf(Buffer.concat(bytes))).toContain(7);
+    await expect.poll(() => typesOf(Buffer.concat(bytes)), LONG_WAIT).toContain(7);
     expect(typesOf(Buffer.concat(bytes))[0]).toBe(4);
     client.destroy();
     expect(await result).toBe('drained');
@@ -192,7 +193,7 @@ test('a change of the system time does not cut off calls', async () => {
     await goaway;
     vi.setSystemTime(Date.now() + 86_400_000);
     const before = looks;
-    await expect.poll(() => looks).toBeGreaterThan(before);
+    await expect.poll(() => looks, LONG_WAIT).toBeGreaterThan(before);
     answer();
     expect(await slow).toBe('done');
     expect(await result).toBe('drained');

@@ -51,7 +51,7 @@ export async function runCampaign(campaign: Campaign): Promise<CampaignResult> {
   const start = performance.now();
   const nodes: NodesCampaign = {
     what: `containerd ${containerd}`,
-    node: { containerd, runtime: runtimeOf(containerd) },
+    node: { containerd, runtime: runtimeOf(containerd), criTools: true },
     command: (side, only) => [process.execPath, campaign.self, 'inside', JSON.stringify(orderOf(campaign, side, only))],
     resultsOf,
     leastPassedDirect: () => (campaign.focus === undefined ? leastPassedDirect : 1),

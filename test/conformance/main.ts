@@ -4,10 +4,10 @@ import { constants, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { NodeError, containerdReleases, prepareNode } from '../support/node/index.ts';
+import { NodeError, containerdReleases } from '../support/node/index.ts';
 import type { ContainerdRelease } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
-import { runCampaign, runtimeOf } from './campaign.ts';
+import { runCampaign } from './campaign.ts';
 import type { CampaignResult } from './campaign.ts';
 import { runInside } from './inside.ts';
 import type { InsideOrder } from './inside.ts';
@@ -93,8 +93,6 @@ async function runAll(flags: Flags, shim: string, outDir: string, signal: AbortS
   const results: CampaignResult[] = [];
   for (const containerd of new Set(flags.containerd ?? usual)) {
     const say = (line: string): void => progress(`${containerd}: ${line}`);
-    const { criTools } = await prepareNode({ containerd, runtime: runtimeOf(containerd) }, say);
-    if (!criTools.available) throw new NodeError(criTools.reason);
     const self = fileURLToPath(import.meta.url);
     results.push(await runCampaign({ containerd, focus: flags.focus, shim, self, outDir, say, signal }));
   }

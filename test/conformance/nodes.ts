@@ -16,7 +16,7 @@ export type Round = 'first' | 'second';
 export interface NodesCampaign {
   /** The suite and its versions, for errors. */
   readonly what: string;
-  readonly node: Pick<RunOptions, 'containerd' | 'runtime' | 'memoryBytes' | 'env'>;
+  readonly node: Pick<RunOptions, 'containerd' | 'runtime' | 'memoryBytes' | 'env' | 'criTools'>;
   /** Returns the command of one side in its node. `only`: the specs of the second round. */
   readonly command: (side: Side, only?: readonly string[]) => readonly string[];
   /** Reads what the command has left in the output folder of its node. */

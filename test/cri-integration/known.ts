@@ -3,7 +3,7 @@ const otherAddress =
 
 /**
  * Tests that pass directly and may fail through the shim, with the reason. docs/compatibility.md lists them too. All
- * other differences fail `npm run cri-integration`.
+ * other differences fail the suite `cri-integration`.
  */
 export const accepted: ReadonlyMap<string, string> = new Map(
   [

@@ -13,7 +13,7 @@ import { type InsideOrder, logName, runInside } from './inside.ts';
 import { type Release, obtainSuite, releases } from './programs.ts';
 import { readGoTests } from './report.ts';
 
-/** npm run cri-integration: containerd's own tests of its CRI server, directly and through the shim. */
+/** The suite `cri-integration`: containerd's own tests of its CRI server, directly and through the shim. */
 
 interface Flags {
   readonly containerd: readonly Release[];

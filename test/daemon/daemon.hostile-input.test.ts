@@ -6,6 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { ErrorCode } from '../../src/server/http2/errors.ts';
 import { PREFACE, SETTINGS_ACK, headers, request, rst, settings } from '../support/http2/wire.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 const daemon = new TestDaemon();
 
@@ -68,7 +69,7 @@ describe('H1: the process survives calls that are reset in the same write', () =
     await program.logged('serving');
     // The API is served last, and its server is loaded with the first call.
     const check = (): Promise<number> => daemon.connect(api).code('/grpc.health.v1.Health/Check');
-    await vi.waitFor(async () => expect(await check()).toBe(0));
+    await vi.waitFor(async () => expect(await check()).toBe(0), LONG_WAIT);
     await sendAndReset(api, [fields, fields, fields]);
     expect(await check()).toBe(0);
     expect(program.log.filter(({ level }) => level === 'error')).toEqual([]);

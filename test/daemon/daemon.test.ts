@@ -4,6 +4,7 @@ import { Metadata, status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
 import { version } from '../../src/config/index.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;
@@ -42,10 +43,8 @@ describe('the daemon', () => {
     if (isRoot) expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('600');
     await daemon.startBackend();
     chmodSync(daemon.backendPath, 0o666);
-    await vi.waitFor(async () => expect(await client.code('/s/Echo')).toBe(0), { timeout: 10_000 });
-    await vi.waitFor(() => expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('666'), {
-      timeout: 10_000,
-    });
+    await vi.waitFor(async () => expect(await client.code('/s/Echo')).toBe(0), LONG_WAIT);
+    await vi.waitFor(() => expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('666'), LONG_WAIT);
   });
 
   test('logs no content of messages and metadata at level trace', async () => {

@@ -7,6 +7,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import type { FakeBackend } from '../support/daemon/fake-backend.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import type { Program } from '../support/daemon/daemon-program.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { type ScrapedFamily, readMetrics } from '../support/metrics-text.ts';
 
 const daemon = new TestDaemon();
@@ -89,9 +90,9 @@ describe('a daemon with --metrics-bind', () => {
   test('is ready while the backend is connected', async () => {
     const program = start('--metrics-bind', '[::1]:0');
     const at = await addressOf(program);
-    await expect.poll(() => get(at, '/readyz')).toMatchObject({ status: 200, body: 'ok' });
+    await expect.poll(() => get(at, '/readyz'), LONG_WAIT).toMatchObject({ status: 200, body: 'ok' });
     backend.close();
-    await expect.poll(() => get(at, '/readyz')).toMatchObject({ status: 500 });
+    await expect.poll(() => get(at, '/readyz'), LONG_WAIT).toMatchObject({ status: 500 });
     expect((await get(at, '/readyz')).body).toContain('[-]backend failed: not connected');
     expect((await get(at, '/livez')).status).toBe(200);
   });

@@ -1,31 +1,21 @@
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtain, present } from '../../tools/download/cache.ts';
 import { errnoOf } from '../../tools/download/errors.ts';
-import { type GoModule, buildingPrograms, goToolchain } from '../support/node/parts/go-module.ts';
-import { cacheRoot } from '../../tools/download/places.ts';
-import { type Progress, timed } from '../../tools/download/progress.ts';
+import type { Progress } from '../../tools/download/progress.ts';
+import { type Built, canObtain, obtainBuilt } from '../support/node/parts/built-programs.ts';
 
-const module: GoModule = {
-  path: 'helm.sh/helm/v3',
-  version: 'v3.19.0',
-  linking: '',
-  programs: { helm: './cmd/helm' },
+const version = 'v3.19.0';
+const helm: Built = {
+  name: 'helm',
+  modules: [{ path: 'helm.sh/helm/v3', version, linking: '', programs: { helm: './cmd/helm' } }],
+  what: `helm ${version}`,
+  time: 'two to six minutes',
 };
-const recipe = { name: 'helm', key: `${module.path} ${module.version} 1` };
 
-/** Returns a helm: one that was built before, the machine's own, or one that it builds with Go. Undefined without any of them. */
+/** Returns a helm: the machine's own, or one that is built with Go. Undefined without either. */
 export async function prepareHelm(progress: Progress): Promise<string | undefined> {
-  const built = await present(cacheRoot(), recipe);
-  if (built !== undefined) return join(built.folder, 'bin/helm');
   if (await isOnPath()) return 'helm';
-  const toolchain = await goToolchain();
-  if (toolchain === undefined) return undefined;
-  const what = `building helm ${module.version} with ${toolchain} (two to six minutes)`;
-  const make = (folder: string): Promise<Record<string, string>> =>
-    timed(progress, what, () => buildingPrograms(module, folder, toolchain));
-  const { folder } = await obtain(cacheRoot(), { ...recipe, make }, progress);
-  return join(folder, 'bin/helm');
+  return (await canObtain(helm)) ? join((await obtainBuilt(helm, progress)).folder, 'bin/helm') : undefined;
 }
 
 async function isOnPath(): Promise<boolean> {

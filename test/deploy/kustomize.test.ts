@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { version } from '../../src/config/index.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import type { Call } from '../support/kubernetes/fake-cluster-api.ts';
 import { FakeCluster } from '../support/kubernetes/fake-nodes.ts';
 import { prepareKubectl } from './kubectl.ts';
@@ -25,7 +26,7 @@ beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'kustomize-'));
   manifests = await render('deploy/kustomize');
   set = manifests.find(isDaemonSet)!;
-}, 300_000);
+}, 900_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const pod = (): DaemonSet['spec']['template']['spec'] => set.spec.template.spec;
@@ -203,9 +204,9 @@ describe('the roles of the installer', () => {
     const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];
     try {
       good.start();
-      await expect.poll(() => good.isReady, { timeout: 20_000 }).toBe(true);
+      await expect.poll(() => good.isReady, LONG_WAIT).toBe(true);
       failing.start();
-      await expect.poll(() => cluster.api.events.length, { timeout: 20_000 }).toBe(2);
+      await expect.poll(() => cluster.api.events.length, LONG_WAIT).toBe(2);
       cluster.api.set('a', { labels: {} });
       await good.terminate();
     } finally {

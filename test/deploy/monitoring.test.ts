@@ -79,7 +79,7 @@ let folder: string;
 beforeAll(async () => {
   promtool = await preparePromtool((line) => void process.stderr.write(`promtool: ${line}\n`));
   folder = mkdtempSync(join(tmpdir(), 'rules-'));
-}, 300_000);
+}, 900_000);
 afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Returns the output of promtool if it fails, otherwise an empty text. */

@@ -7,7 +7,7 @@ const withToken = 'test/daemon/metrics.test.ts, with a token file of its own';
 export const elsewhere: Readonly<Record<string, string>> = {
   'npm run demo': 'boots its own node for minutes; test/e2e tests what it shows',
   'npm test': 'runs this test itself',
-  'npm run setup': 'npm test runs it first',
+  'npm run build': 'npm test runs it first',
   'npm run package':
     'test/e2e/systemd/units.test.ts and test/e2e/install/executable.test.ts make, install and run the packages',
   'npm run release -- --verify --key release-key.pem':
@@ -30,8 +30,9 @@ export const elsewhere: Readonly<Record<string, string>> = {
 
 const needsCluster = 'needs a cluster: an API server and a kubelet that calls the shim';
 const needsBuilder =
-  'needs a builder and a registry: npm run image has them, and test/image/dockerfile.test.ts runs the Dockerfile’s steps';
-const needsCrictl = 'crictl is built only if Go is installed: npm run conformance runs it through the shim';
+  'needs a builder and a registry: npm run nightly -- --only image has them, and test/image/dockerfile.test.ts runs the Dockerfile’s steps';
+const needsCrictl =
+  'crictl is built only if Go is installed: npm run nightly -- --only conformance runs it through the shim';
 const needsSystemd = 'needs a machine whose first process is systemd, with the units and a kubelet in place';
 
 /** Reasons why that test runs none of the commands that begin with the key. */

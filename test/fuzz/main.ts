@@ -8,7 +8,7 @@ import type { Outcome } from './outcome.ts';
 import { runProgram } from './program/run.ts';
 
 /**
- * npm run fuzz: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no crash, no hang and
+ * The suite `fuzz`: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no crash, no hang and
  * no growth of memory, otherwise with 1 and the command that repeats the input.
  */
 
@@ -59,7 +59,9 @@ function report(outcomes: readonly Outcome[], seed: number): number {
       continue;
     }
     for (const line of failure.lines) console.error(`fuzz: ${line}`);
-    console.error(`fuzz: repeat with: npm run fuzz -- --target ${target} --seed ${seed} --only ${failure.index}`);
+    console.error(
+      `fuzz: repeat with: npm run nightly -- --only fuzz -- --target ${target} --seed ${seed} --only ${failure.index}`,
+    );
   }
   const failed = outcomes.filter(({ failure }) => failure !== undefined).length;
   const inputs = outcomes.reduce((sum, outcome) => sum + outcome.inputs, 0);

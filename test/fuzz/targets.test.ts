@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { inProcess, inProcessNames } from './in-process/targets.ts';
 
-// `npm run fuzz` plays more inputs. To repeat a failed input, use `--target NAME --seed 20250101 --only INDEX`.
+// The suite `fuzz` plays more inputs. To repeat a failed input, use `--target NAME --seed 20250101 --only INDEX`.
 test.each(inProcessNames.filter((name) => name !== 'proxy'))(
   '2,000 mutated inputs cause documented errors only: %s',
   async (name) => {

@@ -78,4 +78,4 @@ test('the Dockerfile copies everything that its steps need, and its programs run
   expect(components.map(({ name }) => name)).toEqual(expect.arrayContaining(['@grpc/grpc-js', 'koffi', 'pino']));
   const installer = join(dirname(installed), 'cri-resize-shim-installer.js');
   expect((await execa(process.execPath, [installer, '--version'], { cwd: '/' })).stdout).toBe(version);
-}, 120_000);
+}, 900_000);

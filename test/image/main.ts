@@ -10,7 +10,7 @@ import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-
 import { findBuilder } from '../../tools/packaging/image-builder.ts';
 
 /**
- * npm run image: builds the image with the first builder that works, and runs it on test nodes as the shim in a container and as the
+ * The suite `image`: builds the image with the first builder that works, and runs it on test nodes as the shim in a container and as the
  * DaemonSet's installer. Ends with a line of how many tests have passed and failed.
  */
 

@@ -15,7 +15,7 @@ import { accepted } from './results/accepted.ts';
 import { type WitnessResult, countsOf, render } from './results/verdict.ts';
 import type { Witness } from './witness.ts';
 
-/** npm run interop: HTTP/2 and gRPC as programs of others test them, directly and through the shim. */
+/** The suite `interop`: HTTP/2 and gRPC as programs of others test them, directly and through the shim. */
 
 const witnessNames = ['h2spec', 'grpc'] as const;
 

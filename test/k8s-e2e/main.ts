@@ -25,7 +25,7 @@ import { type InsideOrder, reportName, runInside } from './inside.ts';
 import { obtainE2e, release } from './programs.ts';
 import { type GroupName, focusOf, groupNames, leastShare } from './selection.ts';
 
-/** npm run k8s-e2e: the node tests of Kubernetes, on a real cluster, directly and through the shim. */
+/** The suite `k8s-e2e`: the node tests of Kubernetes, on a real cluster, directly and through the shim. */
 
 interface Flags {
   readonly containerd: ContainerdRelease;

@@ -8,6 +8,7 @@ import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { checkpointText, withMemory } from '../support/checkpoint-text.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 type Watch = (...given: Parameters<typeof watchFolder>) => FSWatcher;
@@ -80,7 +81,7 @@ describe.each(['ENOSPC', 'EMFILE'])('inotify answers %s', (code) => {
     // From now on changes are reported.
     const timer = clock.next;
     write('32Mi');
-    await expect.poll(() => clock.next, { interval: 5, timeout: 10_000 }).not.toBe(timer);
+    await expect.poll(() => clock.next, { ...LONG_WAIT, interval: 5 }).not.toBe(timer);
     pass(SECOND);
     expect([memory(), changes]).toEqual([32, 2]);
   });
@@ -123,7 +124,7 @@ test('a watch that fails later is watched again, with growing pauses until it ha
   pass(60 * SECOND);
   const timer = clock.next;
   write('64Mi');
-  await expect.poll(() => clock.next, { interval: 5, timeout: 10_000 }).not.toBe(timer);
+  await expect.poll(() => clock.next, { ...LONG_WAIT, interval: 5 }).not.toBe(timer);
   pass(SECOND);
   fail();
   expect(pass(2 * SECOND)).toBeGreaterThan(0);

@@ -10,7 +10,7 @@ import { attacks } from './attacks.ts';
 import { type Latency, attack, call, flood, serve } from './roles.ts';
 
 /**
- * `npm run limits`: measures the shim's memory and another client's latency under each attack, from one connection and from 20. Fails
+ * The suite `limits`: measures the shim's memory and another client's latency under each attack, from one connection and from 20. Fails
  * above the limits of docs/limits.md. `-- TEXT` runs the attacks whose name has the text.
  */
 const MOST_MEGABYTES = 150;

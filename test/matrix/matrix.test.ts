@@ -1,5 +1,5 @@
 import { matrixCases } from './cases.ts';
 import { defineMatrix } from './define.ts';
 
-// `npm run matrix` runs all cases in all ways.
+// The suite `matrix` runs all cases in all ways.
 defineMatrix(matrixCases);

@@ -11,6 +11,7 @@ import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/l
 import { noLog } from '../../src/observe/index.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
 import { MiB } from '../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 const nothing: Overview = { pods: [], recent: [], history: [] };
 
@@ -64,7 +65,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const one of opened.splice(0)) one.destroy();
   server.close();
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
 async function open(path = '/live'): Promise<IncomingMessage> {
@@ -143,8 +144,8 @@ test.each(['first', 'later'])('the %s reading ends when the last page is closed'
   const signal = await asked.promise;
   expect(signal.aborted).toBe(false);
   for (const one of opened.splice(0)) one.destroy();
-  await expect.poll(() => signal.aborted).toBe(true);
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => signal.aborted, LONG_WAIT).toBe(true);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
   expect(logged).toEqual([]);
 });
 
@@ -157,7 +158,7 @@ test('nothing is read and no resize is watched while no page is open', async () 
   await next(updates);
   expect(watches).toBe(1);
   for (const one of opened.splice(0)) one.destroy();
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
   const before = reads;
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(reads).toBe(before);
@@ -190,7 +191,7 @@ test('a page ends after its longest time, and its browser connects again', async
   await listening({ streamMs: 20, streamAgeMs: 100 });
   const response = await open();
   await once(response.resume(), 'end');
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
   expect(refused).toEqual([]);
 });
 
@@ -202,9 +203,9 @@ test('a client that takes nothing is cut after the time between two updates', as
   const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
   opened.push(socket.on('error', () => undefined));
   socket.write('GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  await expect.poll(() => refused, { timeout: 20_000 }).toEqual(['page_updates']);
+  await expect.poll(() => refused, LONG_WAIT).toEqual(['page_updates']);
   // The next reading may still be running.
-  await expect.poll(() => watches, { timeout: 20_000 }).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
 test('HEAD ends with its headers, and takes no stream', async () => {
@@ -239,7 +240,7 @@ test('a client that is gone before its token is read takes no stream', async () 
   rmSync(folder, { recursive: true });
   expect([arrived, refused]).toEqual([11, []]);
   call.destroy();
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
 test('requests that do not wait for answers end the connection, and take no memory', async () => {
@@ -251,7 +252,7 @@ test('requests that do not wait for answers end the connection, and take no memo
     opened.push(socket.on('error', () => undefined));
     const more = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(1600);
     socket.write(`GET ${first} HTTP/1.1\r\nHost: localhost\r\n\r\n${more}`);
-    await expect.poll(openConnections).toBe(0);
+    await expect.poll(openConnections, LONG_WAIT).toBe(0);
   }
   expect(reads).toBeLessThan(4);
   expect(process.memoryUsage().rss - before).toBeLessThan(100 * MiB);
@@ -325,7 +326,7 @@ test('a web site in a browser gets no updates', async () => {
 
 test('open pages do not count as connections, and stay open for longer than one', async () => {
   server.close();
-  await listening({ connections: 2, connectionMs: 50 });
+  await listening({ connections: 2, connectionMs: 2000 });
   const updates = updatesOf(await open());
   await next(updates);
   const short = Array.from({ length: 4 }, () =>
@@ -353,7 +354,7 @@ test('a page that does not read is cut and counted once its updates exceed the l
     });
   };
   socket.write('GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n');
-  await expect.poll(() => resized).toBeDefined();
+  await expect.poll(() => resized, LONG_WAIT).toBeDefined();
   // The kernel's buffers take some megabytes first.
   await expect
     .poll(
@@ -361,12 +362,12 @@ test('a page that does not read is cut and counted once its updates exceed the l
         resized?.();
         return refused;
       },
-      { interval: 5, timeout: 20_000 },
+      { ...LONG_WAIT, interval: 5 },
     )
     .toEqual(['page_updates']);
   socket.resume();
   await closed;
-  await expect.poll(() => watches).toBe(0);
+  await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
 test('a page of another host, and one without the right method, is refused', async () => {

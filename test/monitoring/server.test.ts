@@ -7,6 +7,7 @@ import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/i
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 import { readMetrics } from '../support/metrics-text.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
 
@@ -168,7 +169,7 @@ describe('a status page that takes long', () => {
     const { leave, signal } = await reading();
     expect(signal.aborted).toBe(false);
     leave();
-    await expect.poll(() => signal.aborted).toBe(true);
+    await expect.poll(() => signal.aborted, LONG_WAIT).toBe(true);
     overview = () => Promise.resolve(nothing);
     expect((await get('/')).status).toBe(200);
     expect(logged).toEqual([]);
@@ -177,9 +178,9 @@ describe('a status page that takes long', () => {
   test('is read to its end if another client waits for it', async () => {
     const { leave, signal, finish } = await reading();
     const other = get('/');
-    await expect.poll(() => requests).toBe(2);
+    await expect.poll(() => requests, LONG_WAIT).toBe(2);
     leave();
-    await expect.poll(openConnections).toBe(1);
+    await expect.poll(openConnections, LONG_WAIT).toBe(1);
     expect(signal.aborted).toBe(false);
     finish();
     expect((await other).status).toBe(200);
@@ -187,9 +188,9 @@ describe('a status page that takes long', () => {
 
   test('is read to its end if its connection has lasted too long: its client asks again', async () => {
     server.close();
-    await restart({ connectionMs: 50, pageMs: 60_000 });
+    await restart({ connectionMs: 2000, pageMs: 60_000 });
     const { signal, finish } = await reading();
-    await expect.poll(openConnections).toBe(0);
+    await expect.poll(openConnections, LONG_WAIT).toBe(0);
     expect(signal.aborted).toBe(false);
     overview = () => Promise.reject(new Error('read twice'));
     finish();
@@ -277,14 +278,16 @@ describe('a request', () => {
       socket.once('close', () => (open -= 1));
     }
     // The server closes the connections above its limit.
-    await expect.poll(() => open).toBe(32);
+    await expect.poll(() => open, LONG_WAIT).toBe(32);
     for (const socket of silent) socket.destroy();
     await expect
-      .poll(() =>
-        get('/livez').then(
-          ({ status }) => status,
-          () => 0,
-        ),
+      .poll(
+        () =>
+          get('/livez').then(
+            ({ status }) => status,
+            () => 0,
+          ),
+        LONG_WAIT,
       )
       .toBe(200);
   });

@@ -1,4 +1,4 @@
 import fc from 'fast-check';
 
-/** Fixes the seed of random cases for npm run mutation, so that each run has the same survivors. */
+/** Fixes the seed of random cases for npm run nightly -- --only mutation, so that each run has the same survivors. */
 fc.configureGlobal({ seed: 2026 });

@@ -1,39 +1,57 @@
-import { createWriteStream, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import { join, resolve } from 'node:path';
-import { finished } from 'node:stream/promises';
+import { stripVTControlCharacters } from 'node:util';
 import { Command } from 'commander';
 import { execa } from 'execa';
 import { cacheRoot, packageRoot } from '../../tools/download/places.ts';
 import { countsIn } from '../runner/counts.ts';
+import { withTable } from '../runner/page-table.ts';
 import { endingSignal, progressOf } from '../runner/vitest-run.ts';
 import { goToolchain } from '../support/node/parts/go-module.ts';
-import { State, type StepResult } from './state.ts';
-import { type Step, steps } from './steps.ts';
-import { withTable } from '../runner/page-table.ts';
+import { runBounded } from './bounded.ts';
+import {
+  type Stage,
+  type Suite,
+  commandOf,
+  isOnRequest,
+  isSuite,
+  minutesOf,
+  quickStages,
+  stages,
+  stagesOf,
+  suites,
+} from './stages.ts';
+import { State, type StageResult } from './state.ts';
 import { nightlyTable } from './table.ts';
 
 /**
- * npm run nightly: all commands that test the shim, one after the other. It can be stopped and continued: what has passed at the same
- * commit does not run again. Ends with a table and a line of how many tests passed and failed.
+ * npm run nightly: all suites that npm test does not run, one stage after the other. It can be stopped and continued:
+ * what has passed at the same commit does not run again. Ends with a table and a line of how many tests passed and
+ * failed.
  */
 
 interface Flags {
   readonly state: string;
-  readonly only: string;
+  readonly only?: readonly string[];
+  readonly quick?: true;
   readonly write?: true;
 }
 
 const say = progressOf('nightly');
 const PAGE = join(packageRoot(), 'docs/compatibility.md');
+/** As timeout(1). */
+const LATE = 124;
 
 const program = new Command('nightly')
   .description(
-    'Runs all commands that test the shim, which takes many hours. A run that was stopped continues: what has passed at the same ' +
-      'commit does not run again.',
+    'Runs all suites that npm test does not run, which takes many hours. A run that was stopped continues: what has passed at ' +
+      'the same commit does not run again. Each stage has a time limit and a log.',
   )
+  .argument('[flag...]', 'after --only NAME --: runs that suite alone with these flags, and its output on the terminal')
   .option('--state <folder>', 'results and logs', join(cacheRoot(), 'nightly'))
-  .option('--only <text>', 'only commands with this text in their name', '')
+  .option('--only <name...>', `only these stages or suites; suites: ${Object.keys(suites).join(', ')}`)
+  .option('--quick', 'only the stages that fit into an hour')
   .option('--write', 'write the table into docs/compatibility.md')
   .parse();
 
@@ -47,59 +65,78 @@ async function commitOf(): Promise<string> {
   return changes === '' ? commit : `${commit} with changes at ${new Date().toISOString()}`;
 }
 
-async function runStep({ name, command }: Step, folder: string, signal: AbortSignal): Promise<StepResult> {
+async function runStage(
+  { name, suite, flags, minutes }: Stage,
+  folder: string,
+  signal: AbortSignal,
+): Promise<StageResult> {
   const started = performance.now();
-  const log = join(folder, `${name.replaceAll(/[^\w.]+/g, '-')}.log`);
-  say(`${name}: npm ${command.join(' ')}, log in ${log}`);
-  const file = createWriteStream(log);
-  const child = execa('npm', command, {
-    cwd: packageRoot(),
-    stdin: 'ignore',
-    all: true,
-    buffer: false,
-    cancelSignal: signal,
-    // Nodes and their tests end when npm's children get the signal.
-    forceKillAfterDelay: 30_000,
-    reject: false,
-  });
-  child.all.pipe(file);
-  const { exitCode } = await child;
-  await finished(file);
-  const output = readFileSync(log, 'utf8').replaceAll(/\u001b\[[0-9;]*m/g, '');
-  const versions = [...output.matchAll(/^tested with: (.*)$/gm)].at(-1)?.[1];
+  const log = join(folder, `${name}.log`);
+  say(`${name}: at most ${minutes} min, log in ${log}`);
+  const output = openSync(log, 'w');
+  const bounds = { cwd: packageRoot(), output, limitMs: minutes * 60_000, signal };
+  const { exitCode, isLate } = await runBounded(commandOf(suite, flags), bounds).finally(() => closeSync(output));
+  const text = stripVTControlCharacters(readFileSync(log, 'utf8'));
+  const versions = [...text.matchAll(/^tested with: (.*)$/gm)].at(-1)?.[1];
   return {
-    ...countsIn(output, exitCode),
+    ...countsIn(text, exitCode),
     seconds: Math.round((performance.now() - started) / 1000),
     date: new Date().toISOString().slice(0, 10),
+    ...(isLate && { isLate }),
     ...(versions !== undefined && { versions }),
   };
 }
 
-/** Exit codes: 0 all that ran passed, 1 some failed, 130 ended by a signal. */
-async function main({ state: folder, only, write }: Flags): Promise<number> {
+/** Runs one suite with other flags than its stages have. Returns its exit code. */
+async function runSuite(suite: Suite, flags: readonly string[]): Promise<number> {
+  const minutes = minutesOf(suite);
+  const bounds = { cwd: packageRoot(), output: 'inherit', limitMs: minutes * 60_000, signal: endingSignal() } as const;
+  const { exitCode, isLate } = await runBounded(commandOf(suite, flags), bounds);
+  if (isLate) say(`${suite}: ended after its limit of ${minutes} min`);
+  return isLate ? LATE : (exitCode ?? 1);
+}
+
+/**
+ * Exit codes: 0 all that ran passed, 1 some failed, 2 invalid arguments, 130 ended by a signal; those of the suite, or 124
+ * at its time limit, if it runs with other flags.
+ */
+async function main(flags: readonly string[], { state: folder, only, quick, write }: Flags): Promise<number> {
+  const [suite] = only ?? [];
+  const isAlone = only?.length === 1 && isSuite(suite);
+  if (isAlone && (flags.length > 0 || isOnRequest(suite))) return runSuite(suite, flags);
+  if (flags.length > 0) {
+    throw new RangeError(`flags after -- need --only with one suite: ${Object.keys(suites).join(', ')}`);
+  }
+  const chosen = only === undefined ? (quick === true ? quickStages : stages) : stagesOf(only);
   const signal = endingSignal();
   mkdirSync(folder, { recursive: true });
   const state = State.read(resolve(folder, 'results.json'), await commitOf());
   const hasGo = (await goToolchain()) !== undefined;
-  const chosen = steps.filter(({ name }) => name.includes(only));
-  for (const step of chosen) {
-    if (state.hasPassed(step.name)) say(`${step.name}: has passed at this commit`);
-    else if (step.needsGo && !hasGo) say(`${step.name}: left out, this machine has no Go toolchain`);
+  for (const stage of chosen) {
+    const { name, needsGo } = stage;
+    if (state.hasPassed(name)) say(`${name}: has passed at this commit`);
+    else if (needsGo && !hasGo) say(`${name}: left out, this machine has no Go toolchain`);
     else {
-      const result = await runStep(step, folder, signal);
+      const result = await runStage(stage, folder, signal);
       // A run that was stopped says nothing about the tests.
       if (signal.aborted) return 128 + constants.signals.SIGINT;
-      state.add(step.name, result);
-      say(`${step.name}: ${result.passed} passed, ${result.failed} failed in ${result.seconds} s`);
+      state.add(name, result);
+      const late = result.isLate === true ? ', ended by its time limit' : '';
+      say(`${name}: ${result.passed} passed, ${result.failed} failed in ${result.seconds} s${late}`);
     }
   }
-  const table = nightlyTable(steps, state.results);
-  process.stdout.write(`\n${table}\n\n`);
-  if (write) writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), 'npm run nightly', table));
+  process.stdout.write(`\n${nightlyTable(chosen, state.results)}\n\n`);
+  if (write) writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), 'nightly', nightlyTable(stages, state.results)));
   const results = chosen.flatMap(({ name }) => state.results[name] ?? []);
   const sum = (key: 'passed' | 'failed'): number => results.reduce((all, result) => all + result[key], 0);
   process.stdout.write(`nightly: ${sum('passed')} passed, ${sum('failed')} failed\n`);
   return sum('failed') === 0 ? 0 : 1;
 }
 
-process.exitCode = await main(program.opts<Flags>());
+try {
+  process.exitCode = await main(program.args, program.opts<Flags>());
+} catch (error) {
+  if (!(error instanceof RangeError)) throw error;
+  process.stderr.write(`nightly: ${error.message}\n`);
+  process.exitCode = 2;
+}

@@ -10,8 +10,10 @@ const result = z.strictObject({
   date: z.string(),
   /** The versions that the command has printed, if any. */
   versions: z.string().optional(),
+  /** Whether the time limit has ended the stage. */
+  isLate: z.literal(true).optional(),
 });
-export type StepResult = z.infer<typeof result>;
+export type StageResult = z.infer<typeof result>;
 
 const content = z.strictObject({
   /** The commit of the results. */
@@ -19,12 +21,12 @@ const content = z.strictObject({
   results: z.record(z.string(), result),
 });
 
-/** The results of a run of all steps, in a file, so that the run can be continued. Results of another commit are dropped. */
+/** The results of a run of all stages, in a file, so that the run can be continued. Results of another commit are dropped. */
 export class State {
   private constructor(
     private readonly file: string,
     readonly commit: string,
-    private readonly stored: Record<string, StepResult>,
+    private readonly stored: Record<string, StageResult>,
   ) {}
 
   /** @throws Error if the file exists and is not such a file, so that nothing else is overwritten */
@@ -40,17 +42,17 @@ export class State {
     return new State(file, commit, parsed.commit === commit ? parsed.results : {});
   }
 
-  get results(): Readonly<Record<string, StepResult>> {
+  get results(): Readonly<Record<string, StageResult>> {
     return this.stored;
   }
 
-  /** Whether the step has passed at this commit. */
+  /** Whether the stage has passed at this commit. */
   hasPassed(name: string): boolean {
     return this.stored[name]?.failed === 0;
   }
 
   /** Stores a result. The file is complete at any time. */
-  add(name: string, added: StepResult): void {
+  add(name: string, added: StageResult): void {
     this.stored[name] = added;
     mkdirSync(dirname(this.file), { recursive: true });
     writeFileSync(`${this.file}.new`, `${JSON.stringify({ commit: this.commit, results: this.stored }, null, 2)}\n`);

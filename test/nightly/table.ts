@@ -1,16 +1,17 @@
 import { markdownTable } from '../runner/page-table.ts';
-import type { StepResult } from './state.ts';
-import type { Step } from './steps.ts';
+import type { Stage } from './stages.ts';
+import type { StageResult } from './state.ts';
 
-/** The last run of all steps as a Markdown table: what, with which versions, when, and with which result. */
-export function nightlyTable(steps: readonly Step[], results: Readonly<Record<string, StepResult>>): string {
-  const rows = steps.map(({ name, command }) => {
+/** The last run of these stages as a Markdown table: what, with which versions, when, and with which result. */
+export function nightlyTable(stages: readonly Stage[], results: Readonly<Record<string, StageResult>>): string {
+  const rows = stages.map(({ name, minutes }) => {
     const result = results[name];
-    const what = `\`npm ${command.join(' ')}\``;
-    if (result === undefined) return [name, what, '', '', 'not run', ''];
-    const { passed, failed, seconds, date, versions = '' } = result;
-    const outcome = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} FAILED`;
-    return [name, what, versions, date, outcome, `${Math.ceil(seconds / 60)} min`];
+    const what = `\`npm run nightly -- --only ${name}\``;
+    if (result === undefined) return [what, '', '', 'not run', ''];
+    const { passed, failed, seconds, date, versions = '', isLate } = result;
+    const counts = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} FAILED`;
+    const outcome = isLate === true ? `${counts}, ENDED after ${minutes} min` : counts;
+    return [what, versions, date, outcome, `${Math.ceil(seconds / 60)} min`];
   });
-  return markdownTable([['what', 'command', 'versions', 'date', 'result', 'time'], ...rows]);
+  return markdownTable([['stage', 'versions', 'date', 'result', 'time'], ...rows]);
 }

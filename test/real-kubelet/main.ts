@@ -32,7 +32,7 @@ import {
 import { compareSides } from './table/host.ts';
 
 /**
- * npm run kubelet: a real kubelet with a real API server resizes pods in test nodes. The last line of output has the
+ * The suite `kubelet`: a real kubelet with a real API server resizes pods in test nodes. The last line of output has the
  * numbers of passed and failed tests.
  */
 
@@ -128,6 +128,7 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     what: `${kubelet} under systemd, and an operator`,
     outDir: join(folder, 'operator'),
     only: ['test/real-kubelet/operator.test.ts'],
+    criTools: true,
   } as const;
   const runs: readonly NodeRun[] = [
     ...(flags.only.includes('operator') ? [operator] : []),

@@ -13,6 +13,7 @@ import {
   inits,
   isObtainable,
   kernels,
+  runtimes,
 } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
 import {
@@ -26,13 +27,16 @@ import {
 } from './releases.ts';
 import {
   LONG,
+  MAIN,
+  MAIN_UNDER_SYSTEMD,
   type Selection,
   SelectionError,
-  type SystemdTests,
+  type Suite,
   TOPICS,
   USUAL,
   parseArguments,
   selectFiles,
+  suites,
 } from './selection.ts';
 import {
   type NodeRun,
@@ -50,25 +54,25 @@ import {
 } from './vitest-run.ts';
 
 /**
- * npm test: unit and property tests on this machine, and the end-to-end tests that need no systemd inside a test node of each containerd;
- * or only the files that are named. Ends with a line of how many tests passed and failed.
+ * npm test: unit and property tests on this machine, and the end-to-end tests of the main job in test nodes; or only the
+ * files that are named, or a suite of `npm run nightly`. Ends with a line of how many tests passed and failed.
  */
 const program = new Command('test')
   .description(
-    'Runs the unit tests on this machine, and the end-to-end tests without systemd in test nodes. Ends with a line of how many passed and failed.',
+    'Runs the unit tests on this machine, and the end-to-end tests of the main job in test nodes. Ends with a line of how many passed and failed.',
   )
   .argument(
     '[file...]',
     'only these test files, such as test/e2e/resize/resize.test.ts; end-to-end tests run on containerd 2.1',
   )
+  .addOption(new Option('--suite <name>', 'only the tests of this suite').choices(suites))
   .option(
     '--containerd <release...>',
-    `only on these releases, of ${containerdReleases.join(', ')}; one that Debian does not have is built first (default: 1.7 and 2.3, without Go 2.1)`,
+    `only on these releases, of ${containerdReleases.join(', ')}; needs files or a suite; one that Debian does not have is built first`,
   )
+  .addOption(new Option('--runtime <name>', 'OCI runtime; needs files').choices(runtimes).default('runc'))
   .addOption(new Option('--init <name>', 'only on nodes with this first process; needs files').choices(inits))
-  .option('--systemd', 'only the tests under systemd, without those of --long')
-  .option('--long', 'only the tests under systemd that take long')
-  .option('-t, --title <text>', 'only tests with this text in their title; needs files')
+  .option('-t, --title <text>', 'only tests with this text in their title; needs files or a suite')
   .addOption(
     new Option('--kernel <name>', "the node's kernel, User Mode Linux or Debian's in qemu; needs files")
       .choices(kernels)
@@ -77,9 +81,9 @@ const program = new Command('test')
   .parse();
 
 interface Flags {
-  readonly systemd?: true;
-  readonly long?: true;
+  readonly suite?: Suite;
   readonly containerd?: readonly string[];
+  readonly runtime: Runtime;
   readonly init?: Init;
   readonly title?: string;
   readonly kernel: KernelName;
@@ -97,18 +101,22 @@ interface Context {
 
 type Run = () => Promise<Outcome>;
 
-/** @param files all unit tests if empty */
-async function unitTests({ folder, title, signal }: Context, files: readonly string[]): Promise<Outcome> {
-  say('unit and property tests ...');
-  const results = join(folder, 'unit.json');
+/** Tests on this machine. `files`: all of the project if empty. */
+async function onThisMachine(
+  { folder, title, signal }: Context,
+  project: 'unit' | 'speed',
+  files: readonly string[] = [],
+): Promise<Outcome> {
+  say(`${project} tests ...`);
+  const results = join(folder, `${project}.json`);
   // vitest leaves one processor idle, on which no node runs any more towards the end.
-  const workers = `--maxWorkers=${availableParallelism()}`;
-  await execa(vitest, [...flags('unit', results), workers, ...titleFlags(title), ...files], {
+  const workers = project === 'unit' ? [`--maxWorkers=${availableParallelism()}`] : [];
+  await execa(vitest, [...flags(project, results), ...workers, ...titleFlags(title), ...files], {
     stdio: ['ignore', 'inherit', 'inherit'],
     cancelSignal: signal,
     reject: false,
   });
-  return count('unit', results);
+  return { ...(await count(project, results)), sameNode: '' };
 }
 
 /** End-to-end tests in a node: `only` these files, or all but those in `exclude`. */
@@ -125,7 +133,7 @@ function endToEnd(
     kernel,
     outDir: join(folder, what),
     title,
-    timeoutMs: (kernel === 'uml' ? 30 : 120) * 60_000,
+    timeoutMs: (kernel === 'uml' ? 60 : 120) * 60_000,
     say,
     signal,
   });
@@ -149,63 +157,75 @@ const MEMORY_OF_A_NODE = 4 * 1024 * MiB;
 const nodesAtOnce = (): number =>
   Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / MEMORY_OF_A_NODE)));
 
-/** The runs of all end-to-end tests in nodes without systemd, the longest first. */
-function runsInNodes(
+/** The main release here: 2.3, or Debian's without a Go toolchain. */
+async function mainReleaseHere(): Promise<ContainerdRelease> {
+  const canBuild = await isObtainable('2.3');
+  if (!canBuild) say(`containerd ${DEBIANS} is tested instead of 2.3: building that needs a Go toolchain`);
+  return mainRelease(canBuild);
+}
+
+/** End-to-end tests on the main release, with crun, which starts a container in less time than runc. */
+const onMain =
+  (context: Context, release: ContainerdRelease, what: string, { only = [], exclude = [] }: Files): Run =>
+  () =>
+    endToEnd(context, `containerd ${release}, ${what}`, {
+      containerd: release,
+      runtime: 'crun',
+      only,
+      exclude: [...excludedOfMain(release), ...exclude],
+    });
+type Files = Pick<NodeRun, 'only' | 'exclude'>;
+
+/** The runs of the suite `e2e`, the longest first. */
+async function allEndToEnd(
   context: Context,
   requested: readonly ContainerdRelease[] | undefined,
-  canBuild: boolean,
-): readonly Run[] {
+): Promise<readonly Run[]> {
   if (requested !== undefined) {
     return inOrder(requested).map(
       (containerd) => () =>
         endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedOf(containerd) }),
     );
   }
-  const main = mainRelease(canBuild);
-  const ofMain =
-    (what: string, { only = [], exclude = [] }: Pick<NodeRun, 'only' | 'exclude'>): Run =>
-    () =>
-      endToEnd(context, `containerd ${main}, ${what}`, {
-        containerd: main,
-        // The other nodes have runc. crun starts a container in less time.
-        runtime: 'crun',
-        only,
-        exclude: [...excludedOfMain(main), ...exclude],
-      });
-  const others = usualReleases(canBuild).filter((release) => release !== main);
+  const main = await mainReleaseHere();
+  const others = usualReleases(main !== DEBIANS).filter((release) => release !== main);
   return [
-    ...TOPICS.map((topics) => ofMain(topics.join(', '), { only: topics.map((topic) => `test/e2e/${topic}/`) })),
+    ...TOPICS.map((topics) =>
+      onMain(context, main, topics.join(', '), { only: topics.map((topic) => `test/e2e/${topic}/`) }),
+    ),
     ...others.map(
       (containerd) => () =>
         endToEnd(context, `containerd ${containerd}`, { containerd, exclude: excludedAsIndependent(containerd) }),
     ),
-    ofMain('other topics', { exclude: TOPICS.flat().map((topic) => `test/e2e/${topic}/**`) }),
+    onMain(context, main, 'other topics', { exclude: TOPICS.flat().map((topic) => `test/e2e/${topic}/**`) }),
   ];
 }
 
-async function everything(
-  context: Context,
-  requested: readonly ContainerdRelease[] | undefined,
-): Promise<readonly Outcome[]> {
-  const canBuild = await isObtainable('2.3');
-  if (requested === undefined && !canBuild)
-    say(`containerd ${DEBIANS} is tested instead of 2.3: building that needs a Go toolchain`);
+/** `npm test` without arguments. The nodes run one after the other, because the unit tests use the other processors. */
+async function usual(context: Context): Promise<readonly Outcome[]> {
+  const main = await mainReleaseHere();
   const unit = async (): Promise<Outcome> => {
     await buildExecutable(context);
-    return unitTests(context, []);
+    return onThisMachine(context, 'unit');
   };
-  const [outcomes, ofUnits] = await Promise.all([
-    concurrently(nodesAtOnce(), runsInNodes(context, requested, canBuild), (run) => run()),
-    unit(),
+  const nodes = oneByOne([
+    onMain(context, main, 'main job', { only: MAIN }),
+    () =>
+      endToEnd(context, `systemd, containerd ${DEBIANS}`, {
+        containerd: DEBIANS,
+        init: 'systemd',
+        only: MAIN_UNDER_SYSTEMD,
+      }),
   ]);
-  return [...outcomes, ofUnits];
+  const [inNodes, ofUnits] = await Promise.all([nodes, unit()]);
+  return [...inNodes, ofUnits];
 }
 
 async function selected(
   context: Context,
-  { unit, plain, systemd, installing, needsExecutable }: Selection,
+  { unit, speed, plain, systemd, installing, needsExecutable }: Selection,
   releases: readonly ContainerdRelease[],
-  requested: Init | undefined,
+  { init: requested, runtime }: Flags,
 ): Promise<readonly Outcome[]> {
   if (needsExecutable) {
     say('building the executable ...');
@@ -215,16 +235,19 @@ async function selected(
     only.length === 0 || (requested ?? init) !== init
       ? []
       : releases.map(
-          (containerd) => () => endToEnd(context, `${what}containerd ${containerd}`, { containerd, init, only }),
+          (containerd) => () =>
+            endToEnd(context, `${what}containerd ${containerd}`, { containerd, runtime, init, only }),
         );
   const runs = [
     ...inNodes('installing, ', 'systemd', installing),
     ...inNodes('systemd, ', 'systemd', systemd),
     ...inNodes('', 'plain', plain),
-    ...(unit.length === 0 ? [] : [() => unitTests(context, unit)]),
+    ...(unit.length === 0 ? [] : [() => onThisMachine(context, 'unit', unit)]),
   ];
   // A virtual machine uses two processors, User Mode Linux one.
-  const outcomes = context.kernel === 'uml' ? await inPairs(runs, (run) => run()) : await oneByOne(runs);
+  const outcomes = [...(context.kernel === 'uml' ? await inPairs(runs, (run) => run()) : await oneByOne(runs))];
+  // Alone, because they measure time.
+  if (speed.length > 0) outcomes.push(await onThisMachine(context, 'speed', speed));
   const isEmpty = outcomes.every(({ passed, failures }) => passed === 0 && failures.length === 0);
   if (!isEmpty) return outcomes;
   const what =
@@ -240,37 +263,50 @@ async function oneByOne(runs: readonly Run[]): Promise<Outcome[]> {
   return outcomes;
 }
 
-/** Returns the tests under systemd that the flags select. Throws SelectionError. */
-function groupOf({ systemd, long }: Flags, files: readonly string[]): SystemdTests | undefined {
-  if (systemd === undefined && long === undefined) return undefined;
-  if (systemd !== undefined && long !== undefined) throw new SelectionError('--systemd or --long, not both');
-  const flag = long === undefined ? '--systemd' : '--long';
-  if (files.length > 0) throw new SelectionError(`${flag} takes no files`);
-  return long === undefined ? USUAL : LONG;
+/** Runs what the command line selects. Throws SelectionError. */
+async function run(context: Context, options: Flags): Promise<readonly Outcome[]> {
+  const { suite } = options;
+  const { files, containerd } = parseArguments(program.args, options.containerd);
+  const choose = (chosen: readonly string[]): Promise<readonly Outcome[]> =>
+    selected(context, selectFiles(chosen, packageRoot()), containerd ?? ['2.1'], options);
+  if (files.length > 0) return choose(files);
+  if (suite === undefined) return usual(context);
+  switch (suite) {
+    case 'unit':
+    case 'speed':
+      return [await onThisMachine(context, suite)];
+    case 'e2e':
+      return concurrently(nodesAtOnce(), await allEndToEnd(context, containerd), (start) => start());
+    case 'systemd':
+      return choose([...USUAL.systemd, ...USUAL.installing]);
+    case 'long':
+      return choose([...LONG.systemd, ...LONG.installing]);
+  }
+}
+
+/** Throws SelectionError if a flag has no meaning without files, or with a suite. */
+function checkFlags({ suite, containerd, init, title, kernel, runtime }: Flags, files: readonly string[]): void {
+  const file = 'npm test -- test/e2e/resize/resize.test.ts';
+  if (files.length > 0 && suite !== undefined) throw new SelectionError('--suite or files, not both');
+  if (files.length > 0) return;
+  if (kernel !== 'uml') throw new SelectionError(`--kernel needs files: ${file} --kernel debian`);
+  if (runtime !== 'runc') throw new SelectionError(`--runtime needs files: ${file} --runtime crun`);
+  if (init !== undefined && suite !== 'systemd' && suite !== 'long')
+    throw new SelectionError('--init needs files: npm test -- test/e2e/foresight/hold.test.ts --init systemd');
+  if (title !== undefined && suite === undefined)
+    throw new SelectionError(`--title needs files or --suite: ${file} --title TEXT`);
+  if (containerd !== undefined && (suite === undefined || suite === 'unit' || suite === 'speed'))
+    throw new SelectionError(`--containerd needs files or --suite e2e: ${file} --containerd 1.7`);
 }
 
 async function main(): Promise<number> {
   const options = program.opts<Flags>();
-  const { files, containerd } = parseArguments(program.args, options.containerd);
-  const { init, title, kernel } = options;
-  const group = groupOf(options, files);
-  if (kernel !== 'uml' && files.length === 0)
-    throw new SelectionError('--kernel needs files: npm test -- test/e2e/resize/resize.test.ts --kernel debian');
-  if (init !== undefined && files.length === 0 && group === undefined)
-    throw new SelectionError('--init needs files: npm test -- test/e2e/foresight/hold.test.ts --init systemd');
-  if (title !== undefined && files.length === 0 && group === undefined)
-    throw new SelectionError('--title needs files: npm test -- test/e2e/resize/resize.test.ts --title TEXT');
-  const chosen = group === undefined ? files : [...group.systemd, ...group.installing];
-  const selection = chosen.length === 0 ? undefined : selectFiles(chosen, packageRoot());
+  const { title, kernel } = options;
+  checkFlags(options, parseArguments(program.args, options.containerd).files);
   const signal = endingSignal();
   const folder = await mkdtemp(join(tmpdir(), 'cri-resize-shim-test-'));
   try {
-    const context = { folder, title, kernel, signal };
-    const outcomes =
-      selection === undefined
-        ? await everything(context, containerd)
-        : await selected(context, selection, containerd ?? ['2.1'], init);
-    return report('tests', outcomes, say);
+    return report('tests', await run({ folder, title, kernel, signal }, options), say);
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

@@ -28,7 +28,7 @@ test('a release runs all files that are possible, the ones that depend on it, or
   expect(running(excludedOfMain('2.3'))).toContain('test/e2e/resize/container-events.test.ts');
 });
 
-test('npm test runs each file that needs no systemd on at least one release, except the matrix', () => {
+test('the suite e2e runs each file that needs no systemd on at least one release, except the matrix', () => {
   const run = [...running(excludedOfMain('2.3')), ...running(excludedAsIndependent('1.7'))];
   const possible = new Set([...running(excludedOf('1.7')), ...running(excludedOf('2.3'))]);
   expect([...possible].filter((file) => !run.includes(file))).toEqual(['test/e2e/resize/matrix.test.ts']);

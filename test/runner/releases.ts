@@ -1,7 +1,7 @@
 import { type ContainerdRelease, containerdReleases } from '../support/node/index.ts';
 import { ALL_UNDER_SYSTEMD } from './selection.ts';
 
-/** The releases of containerd on which `npm test` and `npm run versions` run end-to-end tests, and which files. */
+/** The releases of containerd on which the suites `e2e` and `versions` run end-to-end tests, and which files. */
 
 /** Debian has it. Nodes with systemd run it. */
 export const DEBIANS: ContainerdRelease = '2.1';
@@ -9,10 +9,10 @@ export const DEBIANS: ContainerdRelease = '2.1';
 const LONG_TERM: ContainerdRelease = '2.3';
 const OLD: ContainerdRelease = '1.7';
 
-/** The release on which `npm test` runs all end-to-end tests that need no systemd. */
+/** The release on which `npm test` runs its end-to-end tests, and the suite `e2e` all that need no systemd. */
 export const mainRelease = (canBuild: boolean): ContainerdRelease => (canBuild ? LONG_TERM : DEBIANS);
 
-/** The releases of `npm test`, from old to new. */
+/** The releases of the suite `e2e`, from old to new. */
 export const usualReleases = (canBuild: boolean): readonly ContainerdRelease[] => [OLD, mainRelease(canBuild)];
 
 /** Test files that do not run on a release of containerd, because it lacks what they test. */
@@ -44,7 +44,7 @@ const INDEPENDENT = [
 /** Test files for nodes with runc: crun makes all mounts of a container private that ctr starts, so that it sees no later volume. */
 const FOR_RUNC = ['image'];
 
-/** `npm run matrix` runs more than these. */
+/** The suite `matrix` runs more than these. */
 const OF_THE_MATRIX = ['matrix'];
 
 const pattern = (name: string): string => `test/e2e/**/${name}.test.ts`;
@@ -63,7 +63,7 @@ export const excludedAsIndependent = (release: ContainerdRelease): readonly stri
   ...[...INDEPENDENT, ...OF_THE_MATRIX].map(pattern),
 ];
 
-/** The test files that do not run in the node of the release on which `npm test` runs everything, with crun. */
+/** The test files that do not run in the node of the main release, with crun. */
 export const excludedOfMain = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...FOR_RUNC, ...OF_THE_MATRIX].map(pattern),

@@ -5,7 +5,8 @@ import config from '../../vitest.config.ts';
 import {
   ALL_UNDER_SYSTEMD,
   LONG,
-  OTHER_COMMANDS,
+  MAIN,
+  OTHER_SUITES,
   TOPICS,
   USUAL,
   WITH_EITHER_DRIVER,
@@ -15,7 +16,7 @@ import {
 } from './selection.ts';
 
 const root = resolve('.');
-const nothing = { unit: [], plain: [], systemd: [], installing: [], needsExecutable: false };
+const nothing = { unit: [], speed: [], plain: [], systemd: [], installing: [], needsExecutable: false };
 
 describe('selected test files', () => {
   test('run in the node that they need, each once', () => {
@@ -25,10 +26,12 @@ describe('selected test files', () => {
       'test/e2e/systemd/units.test.ts',
       'test/e2e/foresight/foresight.test.ts',
       'test/runner/selection.test.ts',
+      'test/container/entry.speed.test.ts',
     ];
     expect(selectFiles(words, root)).toEqual({
       ...nothing,
       unit: ['test/runner/selection.test.ts'],
+      speed: ['test/container/entry.speed.test.ts'],
       plain: ['test/e2e/resize/resize.test.ts', 'test/e2e/foresight/foresight.test.ts'],
       systemd: ['test/e2e/systemd/units.test.ts', 'test/e2e/foresight/foresight.test.ts'],
     });
@@ -42,9 +45,9 @@ describe('selected test files', () => {
   });
 
   test.each([
-    ['test:systemd', USUAL],
-    ['test:long', LONG],
-  ])('of npm run %s run in a node with systemd', (_, { systemd, installing }) => {
+    ['systemd', USUAL],
+    ['long', LONG],
+  ])('of the suite %s run in a node with systemd', (_, { systemd, installing }) => {
     expect(selectFiles([...systemd, ...installing], root)).toEqual({
       ...nothing,
       systemd,
@@ -59,15 +62,15 @@ describe('selected test files', () => {
     ['src/main.ts', 'src/main.ts is not a test file: expected a path like test/e2e/resize/resize.test.ts'],
     [
       'test/matrix/matrix.test.ts',
-      'test/matrix/matrix.test.ts is not run by npm test: use npm run matrix -- --containerd 2.1 --runtime runc',
+      'test/matrix/matrix.test.ts is not run by npm test: use npm run nightly -- --only matrix -- --containerd 2.1 --runtime runc',
     ],
     [
       'test/crash/crash.test.ts',
-      'test/crash/crash.test.ts is not run by npm test: use npm run crash -- --containerd 2.1',
+      'test/crash/crash.test.ts is not run by npm test: use npm run nightly -- --only crash -- --containerd 2.1',
     ],
     [
       'test/real-kubelet/kubelet.test.ts',
-      'test/real-kubelet/kubelet.test.ts is not run by npm test: use npm run kubelet -- --containerd 2.1',
+      'test/real-kubelet/kubelet.test.ts is not run by npm test: use npm run nightly -- --only kubelet -- --containerd 2.1',
     ],
   ])('%s is rejected', (file, message) => {
     expect(() => selectFiles(['test/e2e/resize/resize.test.ts', file], root)).toThrow(message);
@@ -76,13 +79,15 @@ describe('selected test files', () => {
 
 test('the lists of selection.ts name existing files and all projects that npm test does not run', () => {
   const present = readdirSync('test', { recursive: true, encoding: 'utf8' }).map((name) => join('test', name));
-  for (const file of [...ALL_UNDER_SYSTEMD, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
+  for (const file of [...MAIN, ...ALL_UNDER_SYSTEMD, ...WITH_EITHER_DRIVER]) expect(present).toContain(file);
   const projects = (config.test?.projects ?? []).map((project) => (project as { test: Project }).test);
-  const others = projects.filter(({ name }) => name !== 'unit' && name !== 'e2e').flatMap(({ include }) => include);
-  expect(others).toHaveLength(OTHER_COMMANDS.length);
+  const others = projects
+    .filter(({ name }) => !['unit', 'speed', 'e2e'].includes(name))
+    .flatMap(({ include }) => include);
+  expect(others).toHaveLength(OTHER_SUITES.length);
   for (const pattern of others)
     expect(
-      OTHER_COMMANDS.filter(({ files }) => files.test(pattern.replace('*', 'some'))),
+      OTHER_SUITES.filter(({ files }) => files.test(pattern.replace('*', 'some'))),
       pattern,
     ).toHaveLength(1);
 });

@@ -4,6 +4,28 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 
 /** Selects which tests `npm test` runs, and where, by the lists below and the command line. */
 
+/**
+ * The end-to-end tests of `npm test` on the main release of containerd: the main job, and nothing that depends on how
+ * fast the machine is. The suite `e2e` runs all.
+ */
+export const MAIN: readonly string[] = [
+  'backend/backend',
+  'command-line/doctor',
+  'command-line/resizectl',
+  'foresight/foresight-volumes',
+  'node/node',
+  'resize/bad-input/bad-input',
+  'resize/cgroups',
+  'resize/resize',
+  'resize/status',
+  'restart/journal',
+  'restart/restart',
+  'volumes/volumes',
+].map((name) => `test/e2e/${name}.test.ts`);
+
+/** The end-to-end tests of `npm test` in a node with systemd as its first process. */
+export const MAIN_UNDER_SYSTEMD: readonly string[] = ['test/e2e/systemd/systemd.test.ts'];
+
 /** Tests that need a node with systemd as its first process. All other end-to-end tests run without systemd. */
 export interface SystemdTests {
   readonly systemd: readonly string[];
@@ -11,10 +33,10 @@ export interface SystemdTests {
   readonly installing: readonly string[];
 }
 
-/** `npm run test:systemd` runs them: with those without systemd, `npm test` would take twice as long. */
+/** The suite `systemd`. */
 export const USUAL: SystemdTests = {
   systemd: [
-    'test/e2e/systemd/systemd.test.ts',
+    ...MAIN_UNDER_SYSTEMD,
     'test/e2e/systemd/units.test.ts',
     'test/e2e/systemd/kubelet-unit.test.ts',
     'test/e2e/systemd/sockets.test.ts',
@@ -22,11 +44,15 @@ export const USUAL: SystemdTests = {
   installing: ['test/e2e/install/install.test.ts', 'test/e2e/install/executable.test.ts'],
 };
 
-/** `npm run test:long` runs them: they wait for the pauses of units, kubelet and rollouts, which takes as long as all others. */
+/** The suite `long`: its tests wait for the pauses of units, kubelet and rollouts, which takes as long as all others. */
 export const LONG: SystemdTests = {
   systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
   installing: ['test/e2e/install/endpoint.test.ts', 'test/e2e/install/installer.test.ts'],
 };
+
+/** What `npm test -- --suite NAME` runs instead of the default selection. */
+export const suites = ['unit', 'speed', 'e2e', 'systemd', 'long'] as const;
+export type Suite = (typeof suites)[number];
 
 const INSTALLING = [...USUAL.installing, ...LONG.installing];
 const WITH_SYSTEMD = [...USUAL.systemd, ...LONG.systemd];
@@ -38,8 +64,8 @@ export const ALL_UNDER_SYSTEMD: readonly string[] = [...WITH_SYSTEMD, ...INSTALL
 export const TOPICS: readonly (readonly string[])[] = [['foresight', 'kubernetes', 'volumes'], ['resize']];
 
 /**
- * Tests for which the cgroup drivers differ. `npm test` runs them with cgroupfs, and with both drivers if they are named. `npm run
- * nightly` runs them with that of systemd.
+ * Tests for which the cgroup drivers differ. They run with the cgroupfs driver, with both drivers if they are named, and
+ * with that of systemd in the suite `systemd-driver`.
  */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
@@ -51,15 +77,15 @@ export const WITH_EITHER_DRIVER = [
 /** Unit tests that need the executable. */
 const OF_THE_EXECUTABLE = ['test/tools/packaging/executable.test.ts'];
 
-/** Test files that other commands run. */
-export const OTHER_COMMANDS: readonly { readonly files: RegExp; readonly command: string }[] = [
-  { files: /^test\/matrix\/matrix\.test\.ts$/, command: 'npm run matrix -- --containerd 2.1 --runtime runc' },
-  { files: /^test\/crash\/crash\.test\.ts$/, command: 'npm run crash -- --containerd 2.1' },
-  { files: /^test\/chaos\/chaos\.test\.ts$/, command: 'npm run chaos -- --rounds 20' },
-  { files: /^test\/soak\/soak\.test\.ts$/, command: 'npm run soak' },
-  { files: /^test\/blocking\/blocking\.test\.ts$/, command: 'npm run blocking' },
-  { files: /^test\/stock-kernel\/[^/]+\.test\.ts$/, command: 'npm run stock-kernel' },
-  { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, command: 'npm run kubelet -- --containerd 2.1' },
+/** Test files that other suites of `npm run nightly` run, and the arguments of a run of few of them. */
+export const OTHER_SUITES: readonly { readonly files: RegExp; readonly run: string }[] = [
+  { files: /^test\/matrix\/matrix\.test\.ts$/, run: 'matrix -- --containerd 2.1 --runtime runc' },
+  { files: /^test\/crash\/crash\.test\.ts$/, run: 'crash -- --containerd 2.1' },
+  { files: /^test\/chaos\/chaos\.test\.ts$/, run: 'chaos -- --rounds 20' },
+  { files: /^test\/soak\/soak\.test\.ts$/, run: 'soak' },
+  { files: /^test\/blocking\/blocking\.test\.ts$/, run: 'blocking' },
+  { files: /^test\/stock-kernel\/[^/]+\.test\.ts$/, run: 'stock-kernel' },
+  { files: /^test\/real-kubelet\/[^/]+\.test\.ts$/, run: 'kubelet -- --containerd 2.1' },
 ];
 
 /** An invalid command line. The message says why. */
@@ -91,6 +117,7 @@ export function parseArguments(files: readonly string[], containerd: readonly st
 /** Test files by the place in which they run. */
 export interface Selection {
   readonly unit: readonly string[];
+  readonly speed: readonly string[];
   readonly plain: readonly string[];
   readonly systemd: readonly string[];
   readonly installing: readonly string[];
@@ -101,8 +128,10 @@ export interface Selection {
 export function selectFiles(words: readonly string[], root: string): Selection {
   const files = [...new Set(words.map((word) => checked(word, root)))];
   const isEndToEnd = (file: string): boolean => file.startsWith('test/e2e/');
+  const isSpeed = (file: string): boolean => file.endsWith('.speed.test.ts');
   return {
-    unit: files.filter((file) => !isEndToEnd(file)),
+    unit: files.filter((file) => !isEndToEnd(file) && !isSpeed(file)),
+    speed: files.filter(isSpeed),
     plain: files.filter((file) => isEndToEnd(file) && !ALL_UNDER_SYSTEMD.includes(file)),
     systemd: files.filter((file) => [...WITH_SYSTEMD, ...WITH_EITHER_DRIVER].includes(file)),
     installing: files.filter((file) => INSTALLING.includes(file)),
@@ -115,8 +144,9 @@ function checked(word: string, root: string): string {
   if (!existsSync(resolve(root, file))) throw new SelectionError(`${word} does not exist`);
   if (!file.startsWith('test/') || !file.endsWith('.test.ts'))
     throw new SelectionError(`${word} is not a test file: expected a path like test/e2e/resize/resize.test.ts`);
-  const other = OTHER_COMMANDS.find(({ files }) => files.test(file));
-  if (other !== undefined) throw new SelectionError(`${word} is not run by npm test: use ${other.command}`);
+  const other = OTHER_SUITES.find(({ files }) => files.test(file));
+  if (other !== undefined)
+    throw new SelectionError(`${word} is not run by npm test: use npm run nightly -- --only ${other.run}`);
   return file;
 }
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from 'vitest';
-import { endingSignal } from './vitest-run.ts';
+import { endingSignal, repeating } from './vitest-run.ts';
 
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const before = signals.map((signal) => [signal, process.listeners(signal)] as const);
@@ -15,4 +15,14 @@ test('a command handles each signal until it has ended, so that execa does not e
   process.emit('SIGHUP');
   expect(ending.aborted).toBe(true);
   expect(signals.map((signal) => process.listenerCount(signal))).toEqual(counts);
+});
+
+test('a failure names the command that repeats its file alone in the same node, if npm test runs it', () => {
+  const name = 'test/e2e/resize/resize.test.ts: a pod > is resized';
+  expect(repeating(name, '--containerd 2.3 --runtime crun')).toBe(
+    'npm test -- test/e2e/resize/resize.test.ts --containerd 2.3 --runtime crun',
+  );
+  expect(repeating('test/main.test.ts: a shim starts', '')).toBe('npm test -- test/main.test.ts');
+  expect(repeating('test/crash/crash.test.ts: a kill', undefined)).toBeUndefined();
+  expect(repeating('outside of all tests', '')).toBeUndefined();
 });

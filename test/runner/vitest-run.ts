@@ -12,6 +12,8 @@ export interface Outcome {
   readonly what: string;
   readonly passed: number;
   readonly failures: readonly Failure[];
+  /** Flags with which `npm test -- FILE` makes the same node; undefined if npm test does not run the files. */
+  readonly sameNode?: string;
 }
 
 export const vitest = join('node_modules', '.bin', 'vitest');
@@ -41,6 +43,8 @@ export interface NodeRun {
   readonly exclude?: readonly string[];
   /** Only tests with this text in their title. */
   readonly title?: string | undefined;
+  /** Whether the tests call crictl. */
+  readonly criTools?: boolean;
   /** Environment variables for the tests. */
   readonly env?: Readonly<Record<string, string>>;
   readonly timeoutMs: number;
@@ -49,8 +53,8 @@ export interface NodeRun {
 }
 
 /**
- * Runs a project's tests in a node. Prints each failure at once and each file when it has ended. Prints the output of vitest at the end,
- * because several nodes run concurrently.
+ * Runs a project's tests in a node. Prints each failure at once and each file when it has ended. Prints the output of
+ * vitest at the end if a test has failed: at the end, because several nodes run concurrently.
  */
 export async function testsInNode(run: NodeRun): Promise<Outcome> {
   const {
@@ -65,6 +69,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
     only = [],
     exclude = [],
     title,
+    criTools = false,
     timeoutMs,
     say,
     signal,
@@ -92,6 +97,7 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
       runtime,
       init,
       kernel,
+      criTools,
       env,
       command: ['sh', '-c', `exec ${vitest} ${vitestFlags.join(' ')} "$@"`, 'sh', ...titleFlags(title), ...only],
       stdio: { stdout: sink, stderr: sink },
@@ -105,8 +111,10 @@ export async function testsInNode(run: NodeRun): Promise<Outcome> {
   } finally {
     follower.close();
   }
-  process.stdout.write(Buffer.concat(output));
-  return count(what, join(outDir, 'results.json'));
+  const outcome = await count(what, join(outDir, 'results.json'));
+  if (outcome.failures.length > 0) process.stdout.write(Buffer.concat(output));
+  if (project !== 'e2e') return outcome;
+  return { ...outcome, sameNode: `--containerd ${containerd} --runtime ${runtime} --init ${init} --kernel ${kernel}` };
 }
 
 /** Returns the flags for vitest that select tests by title. */
@@ -152,14 +160,23 @@ export const inPairs = <Item, Result>(
   run: (item: Item) => Promise<Result>,
 ): Promise<Result[]> => concurrently(2, items, run);
 
+/** Returns the command that repeats the file of a failure alone; undefined without a file, or if npm test does not run it. */
+export function repeating(name: string, sameNode: string | undefined): string | undefined {
+  const [file] = /^test\/[^: ]+\.test\.ts/.exec(name) ?? [];
+  return file === undefined || sameNode === undefined ? undefined : `npm test -- ${[file, sameNode].join(' ').trim()}`;
+}
+
 /**
- * Prints the failures, the outcome of each run, and the totals in a last line "<name>: N passed, N failed". Returns the exit code. The
- * failures come late, so that the end of a long output has them.
+ * Prints the failures with the commands that repeat them, the outcome of each run, and the totals in a last line "<name>: N passed, N
+ * failed". Returns the exit code. The failures come late, so that the end of a long output has them.
  */
 export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
-  const failed = outcomes.flatMap(({ what, failures }) => failures.map((failure) => ({ run: what, ...failure })));
-  for (const { run, name: test, what } of failed)
-    process.stdout.write(`FAILED ${run}: ${test}\n    ${what.replaceAll('\n', '\n    ')}\n`);
+  const failed = outcomes.flatMap(({ failures, ...run }) => failures.map((failure) => ({ run, ...failure })));
+  for (const { run, name: test, what } of failed) {
+    const command = repeating(test, run.sameNode);
+    const lines = [...what.split('\n'), ...(command === undefined ? [] : [`repeat it: ${command}`])];
+    process.stdout.write(`FAILED ${run.what}: ${test}\n${lines.map((line) => `    ${line}\n`).join('')}`);
+  }
   for (const { what, passed, failures } of outcomes) say(`${what}: ${passed} passed, ${failures.length} failed`);
   const passed = outcomes.reduce((all, outcome) => all + outcome.passed, 0);
   process.stdout.write(`${name}: ${passed} passed, ${failed.length} failed\n`);

@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MAX_CALLS } from '../../src/runtime/channel/channel.ts';
 import { failure } from '../../src/runtime/channel/failure.ts';
 import { MessageReader, type Outcome, ResponseMemory } from '../../src/runtime/channel/response/index.ts';
@@ -25,6 +25,7 @@ beforeEach(async () => {
   await new Promise<void>((resolve) => backend.onConnected(resolve));
 });
 afterEach(async () => {
+  vi.useRealTimers();
   backend.close();
   await server.remove();
 });
@@ -74,8 +75,12 @@ test('a call that was sent, and whose time has passed, may have an effect', asyn
   const slow = new RawServer();
   await slow.listen((peer) => peer.greet());
   const other = new Backend(`unix://${slow.path}`);
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   const options = { deadline: performance.now() + 200 };
-  const late = await other.call(UPDATE, Buffer.alloc(0), options).catch((error: unknown) => error);
+  const call = other.call(UPDATE, Buffer.alloc(0), options).catch((error: unknown) => error);
+  await (await slow.peer()).requests();
+  vi.advanceTimersByTime(200);
+  const late = await call;
   other.close();
   await slow.remove();
   expect([isNeverSent(late), isUnanswered(late), isNotServing(late)]).toEqual([false, true, true]);

@@ -59,7 +59,7 @@ test.each([
       await write(stream, one);
     },
   ],
-])('a second message to a unary call ends it, without a deadline too: %s', { timeout: 5000 }, async (_, play) => {
+])('a second message to a unary call ends it, without a deadline too: %s', async (_, play) => {
   answer = play;
   const error = await failure();
   expect(isServiceError(error) && [error.code, error.details]).toEqual([status.INTERNAL, MORE]);

@@ -7,6 +7,7 @@ import { Server, ServerCredentials, type sendUnaryData, status } from '@grpc/grp
 import { expect, test } from 'vitest';
 import { isServiceError } from '../../src/core/errors/index.ts';
 import { Backend, isUnimplemented, runtimePath } from '../../src/runtime/index.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 /** Starts a gRPC server without any method, so that each call is answered UNIMPLEMENTED. */
 async function serve(address: string): Promise<Server> {
@@ -34,7 +35,7 @@ test('a method that a backend lacks is remembered until the next connection', as
   first.forceShutdown();
   rmSync(join(folder, 'cri.sock'), { force: true });
   const second = await serve(address);
-  await expect.poll(() => connected).toBe(2);
+  await expect.poll(() => connected, LONG_WAIT).toBe(2);
   expect(backend.lacks('UpdatePodSandboxResources')).toBe(false);
   backend.close();
   second.forceShutdown();

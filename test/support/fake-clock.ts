@@ -35,8 +35,8 @@ export class FakeQuickClock implements Clock {
 
 /** Waits until a condition holds that only this process can cause. */
 export async function eventually(holds: () => boolean, what: () => string = () => String(holds)): Promise<void> {
-  for (const limit = Date.now() + 20_000; !holds(); ) {
-    if (Date.now() > limit) throw new Error(`not within 20 s: ${what()}`);
+  for (const limit = Date.now() + 120_000; !holds(); ) {
+    if (Date.now() > limit) throw new Error(`not within 120 s: ${what()}`);
     await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -1,6 +1,7 @@
 import { type LowerUsageOptions, type LowerUsageResult, lowerUsage } from '../../src/cgroups/index.ts';
 import { MiB, bytes } from '../../src/core/quantities/index.ts';
 import type { FakeMemory } from './fake-memory.ts';
+import { VirtualClock } from './virtual-clock.ts';
 
 export const CGROUP = '/kubepods/pod1/c1';
 /** The marked memory.high for a target of 64 MiB: an eighth of it below, and below a multiple of 256 KiB. */
@@ -14,5 +15,30 @@ export const reclaimTo = (
   options: Partial<LowerUsageOptions> = {},
 ): Promise<LowerUsageResult> =>
   lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(30_000), ...options });
+
+/** Lets virtual time pass until the work has ended. Its only waits are timers of the clock. */
+export async function inVirtualTime<Result>(
+  clock: VirtualClock,
+  work: Promise<Result>,
+  limitMs = 60_000,
+): Promise<Result> {
+  let isOver = false;
+  const end = (): void => void (isOver = true);
+  void work.then(end, end);
+  await clock.until(() => isOver, limitMs);
+  return work;
+}
+
+/** Lowers the usage of fake cgroups in virtual time: the deadline is over as soon as nothing is left to do before it. */
+export async function reclaimWithin(
+  milliseconds: number,
+  target: number,
+  memories: readonly FakeMemory[],
+): Promise<PromiseSettledResult<LowerUsageResult>[]> {
+  const clock = new VirtualClock();
+  const deadline = clock.now() + milliseconds;
+  const all = memories.map((memory) => reclaimTo(memory, target, { deadline, clock }));
+  return inVirtualTime(clock, Promise.allSettled(all), milliseconds);
+}
 
 export const never = (): Promise<never> => new Promise(() => undefined);

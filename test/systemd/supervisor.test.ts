@@ -1,12 +1,15 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import koffi from 'koffi';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { setImmediate as turn } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/observe/index.ts';
 import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../src/systemd/supervisor.ts';
 import { NotifySocket } from '../support/daemon/notify-socket.ts';
+import { LONG_WAIT } from '../support/long-wait.ts';
 
 let folder: string;
 let closing: (() => unknown)[];
@@ -16,16 +19,22 @@ beforeEach(() => {
   closing = [];
 });
 afterEach(async () => {
+  vi.useRealTimers();
   for (const close of closing.reverse()) await close();
   rmSync(folder, { recursive: true });
 });
 
-/** Occupies a thread of libuv's pool. Resolves when the thread is free again. */
-function occupyWorker(milliseconds: number): Promise<number> {
-  const usleep = koffi.load(null).func('int usleep(uint microseconds)') as unknown as {
-    async: (microseconds: number, done: (error: Error | null, result: number) => void) => void;
+/** Occupies threads of libuv's pool: each one opens a pipe without a writer. Returns a function that frees them. */
+function occupyWorkers(count: number): () => Promise<unknown> {
+  const pipe = join(folder, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  const opening = Promise.all(Array.from({ length: count }, () => open(pipe)));
+  return async () => {
+    // Linux opens a pipe for both directions without waiting.
+    const writer = openSync(pipe, 'r+');
+    for (const file of await opening) await file.close();
+    closeSync(writer);
   };
-  return new Promise((resolve) => usleep.async(milliseconds * 1000, (_, result) => resolve(result)));
 }
 
 function listenAt(...at: ConstructorParameters<typeof NotifySocket>): NotifySocket {
@@ -89,12 +98,17 @@ describe('notifications of systemd', () => {
   test('do not report that the process is alive while the threads for file I/O are blocked', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'), 'on drain');
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
     await supervisor.ready('serving');
     // libuv has four threads.
-    expect(await Promise.all([1, 2, 3, 4].map(() => occupyWorker(400)))).toEqual([0, 0, 0, 0]);
-    // Twenty halves of the interval have passed.
-    expect(systemd.drain().filter((message) => message === 'WATCHDOG=1').length).toBeLessThan(3);
-    await expect.poll(() => systemd.drain()).toContain('WATCHDOG=1');
+    const free = occupyWorkers(4);
+    for (let half = 0; half < 20; half += 1) {
+      vi.advanceTimersByTime(20);
+      await turn();
+    }
+    expect(systemd.drain().filter((message) => message === 'WATCHDOG=1')).toEqual([]);
+    await free();
+    await expect.poll(() => systemd.drain(), LONG_WAIT).toContain('WATCHDOG=1');
   });
 
   test('are logged and counted once if the socket cannot be reached, without an error', async () => {

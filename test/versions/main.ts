@@ -16,7 +16,7 @@ import {
 } from '../support/node/index.ts';
 import { type Suite, suites, versionsTable } from './table.ts';
 
-/** npm run versions: the suites that depend on containerd or on the OCI runtime, on each release of containerd. */
+/** The suite `versions`: the suites that depend on containerd or on the OCI runtime, on each release of containerd. */
 
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];

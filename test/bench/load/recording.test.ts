@@ -62,7 +62,7 @@ test.each([
   const file = join(folder, 'bad.recording');
   writeFileSync(file, content);
   expect(() => decodeRecording(content)).toThrow(message);
-  expect(() => readRecording(file)).toThrow(/bad\.recording: .*npm run record-load/s);
+  expect(() => readRecording(file)).toThrow(/bad\.recording: .*npm run nightly -- --only record-load/s);
 });
 
 test('a file that does not exist is an error with its name', () => {

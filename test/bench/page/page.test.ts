@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { bars } from '../../../bench/bars.ts';
 import { operations } from '../../../bench/operations.ts';
-import { NO_RUN, PERFORMANCE, performanceText, readmeText } from '../../../bench/page/page.ts';
+import { NO_RUN, PERFORMANCE, performanceText } from '../../../bench/page/page.ts';
 import type { Results } from '../../../bench/run.ts';
 import { growthSizes } from '../../../bench/work/growth.ts';
 import { measurement, results, side, work } from '../results.ts';
@@ -62,21 +62,7 @@ test('the text of a complete run has a row for each call, limit, process and gro
   expect(text).toMatch(/^\| heap of each pod and container \| KiB \| {2}\| {2}\| {2}\| 2\.50 \|$/m);
 });
 
-test('the text for the README has limits with their figures, without those of large nodes', () => {
-  const text = readmeText(complete(), now);
-  const names = bars.map(({ name }) => name).filter((name) => !/^(Single executable|Storm|Growth), /.test(name));
-  expect(rowsOf(text).slice(2)).toEqual(names);
-  expect(text).toContain('| Packaged daemon, first answer | at most 100 ms | 1.00 |');
-  expect(text).toContain(
-    "| Version, 1 in flight: time that the shim adds | at most 1.5 times the relay's | 2.50: missed |",
-  );
-});
-
 test('docs/performance.md has all rows of a run, or says that none was written', () => {
   const text = written(PERFORMANCE);
   if (text !== NO_RUN) expectAllRows(text);
-});
-
-test('the README has figures of a run', () => {
-  expect(rowsOf(written('README.md')).length).toBeGreaterThan(5);
 });

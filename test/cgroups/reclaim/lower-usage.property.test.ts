@@ -5,6 +5,8 @@ import { type ErrorContext, ShimError } from '../../../src/core/errors/index.ts'
 import { hasEnoughMargin } from '../../../src/cgroups/reclaim/pace.ts';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory, writeRefused } from '../../support/fake-memory.ts';
+import { inVirtualTime } from '../../support/lower-usage.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const megabytes = (max: number) => fc.integer({ min: 0, max }).map((amount) => amount * MiB);
 
@@ -70,9 +72,11 @@ test('after any events memory.high is restored, and either usage is below the ta
       const reported: unknown[] = [];
       let atLower: { current: number; anon: number } | undefined;
       let figures: ErrorContext = {};
-      const outcome = await lowerUsage(memory, '/c1', {
+      const clock = new VirtualClock();
+      const lowered = lowerUsage(memory, '/c1', {
         target: bytes(target),
-        deadline: performance.now() + 60,
+        deadline: clock.now() + 60,
+        clock,
         signal: abort.signal,
         onHigh: (previous) => Promise.resolve(void reported.push(previous)),
         lower: () => {
@@ -80,7 +84,8 @@ test('after any events memory.high is restored, and either usage is below the ta
           atLower = { current: memory.current, anon: memory.anon };
           return Promise.resolve();
         },
-      }).then(
+      });
+      const outcome = await inVirtualTime(clock, lowered).then(
         () => 'lowered',
         (error: unknown) => {
           if (isCgroupVanished(error)) return 'vanished';
@@ -117,4 +122,4 @@ test('after any events memory.high is restored, and either usage is below the ta
     'vanished',
   ];
   expect([...seen.keys()].sort()).toEqual(outcomes.sort());
-}, 120_000);
+}, 900_000);

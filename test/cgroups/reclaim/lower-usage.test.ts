@@ -1,8 +1,9 @@
-import { describe, expect, test } from 'vitest';
-import { type LowerUsageOptions } from '../../../src/cgroups/index.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { type LowerUsageOptions, type LowerUsageResult } from '../../../src/cgroups/index.ts';
 import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { FakeMemory } from '../../support/fake-memory.ts';
-import { CGROUP, HELD, reclaimTo, soon } from '../../support/lower-usage.ts';
+import { CGROUP, HELD, inVirtualTime, reclaimTo, soon } from '../../support/lower-usage.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 describe('lowerUsage', () => {
   test('reclaims page cache in steps, lowers memory.high with usage, and restores it', async () => {
@@ -204,18 +205,26 @@ describe('a limit that takes swap', () => {
 });
 
 describe('a target slightly above unreclaimable memory', () => {
+  let clock: VirtualClock;
+  beforeEach(() => (clock = new VirtualClock()));
+  const reclaim = (
+    memory: FakeMemory,
+    options: Pick<LowerUsageOptions, 'lower'> = {},
+    milliseconds = 30_000,
+  ): Promise<LowerUsageResult> =>
+    inVirtualTime(clock, reclaimTo(memory, 64 * MiB, { clock, deadline: clock.now() + milliseconds, ...options }));
   /** Lets unreclaimable memory grow by `perSecond` MiB per second. */
   const grow = (memory: FakeMemory, perSecond: number, milliseconds = Infinity): void => {
-    const [start, first] = [performance.now(), memory.anon];
+    const first = memory.anon;
     memory.meanwhile = () => {
-      const passed = Math.min(performance.now() - start, milliseconds);
+      const passed = Math.min(clock.passed, milliseconds);
       memory.anon = Math.max(memory.anon, first + Math.floor((perSecond * MiB * passed) / 1000));
     };
   };
 
   test('is accepted when the memory does not grow', async () => {
     const memory = new FakeMemory(62 * MiB, 100 * MiB);
-    expect((await reclaimTo(memory, 64 * MiB)).reached.current).toBeLessThan(64 * MiB);
+    expect((await reclaim(memory)).reached.current).toBeLessThan(64 * MiB);
   });
 
   test('is rejected when the memory grows, and the limit is never set', async () => {
@@ -223,7 +232,7 @@ describe('a target slightly above unreclaimable memory', () => {
     grow(memory, 10);
     const lowerings: number[] = [];
     const lower = (): Promise<void> => Promise.resolve(void lowerings.push(memory.anon));
-    await expect(reclaimTo(memory, 64 * MiB, { lower })).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
+    await expect(reclaim(memory, { lower })).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect(lowerings).toEqual([]);
     expect(memory.high).toBe('max');
   });
@@ -233,27 +242,22 @@ describe('a target slightly above unreclaimable memory', () => {
     memory.swapMax = 30 * MiB;
     grow(memory, 10);
     const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
-    await expect(reclaimTo(memory, 64 * MiB, { deadline: soon(300), lower })).rejects.toMatchObject({
-      reason: 'RECLAIM_TIMEOUT',
-    });
+    await expect(reclaim(memory, { lower }, 300)).rejects.toMatchObject({ reason: 'RECLAIM_TIMEOUT' });
   });
 
   test('is accepted when the memory has stopped to grow', async () => {
     const memory = new FakeMemory(58 * MiB, 100 * MiB);
     grow(memory, 10, 400);
-    const start = performance.now();
     let loweredAfter = 0;
-    const lower = (): Promise<void> => Promise.resolve(void (loweredAfter = performance.now() - start));
-    await reclaimTo(memory, 64 * MiB, { lower });
+    const lower = (): Promise<void> => Promise.resolve(void (loweredAfter = clock.passed));
+    await reclaim(memory, { lower });
     expect(loweredAfter).toBeGreaterThan(500);
     expect(memory.anon).toBe(62 * MiB);
   });
 
   test('is rejected with DEADLINE_EXCEEDED when there is no time to observe the growth', async () => {
     const memory = new FakeMemory(62 * MiB, 0);
-    await expect(reclaimTo(memory, 64 * MiB, { deadline: soon(50) })).rejects.toMatchObject({
-      reason: 'RECLAIM_TIMEOUT',
-    });
+    await expect(reclaim(memory, {}, 50)).rejects.toMatchObject({ reason: 'RECLAIM_TIMEOUT' });
     expect(memory.high).toBe('max');
   });
 });

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { KeyedLock } from '../../../src/core/concurrency/lock.ts';
 
 /** Returns a promise that a test resolves. */
@@ -126,9 +126,11 @@ test('every caller gets an outcome and the value that was requested last applies
 });
 
 describe('an action with a deadline', () => {
+  afterEach(() => void vi.useRealTimers());
   const late = (): Error => new Error('too late');
 
   test('does not run when its turn has not come by then, and leaves no place in the queue', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const lock = new KeyedLock();
     const first = gate();
     const running = lock.run('a', () => first.opened);
@@ -136,6 +138,7 @@ describe('an action with a deadline', () => {
     const action = (): Promise<number> => Promise.resolve((runs += 1));
     const waiting = lock.runBy('a', action, performance.now() + 50, late);
     expect(lock.waiting('a')).toBe(1);
+    vi.advanceTimersByTime(50);
     await expect(waiting).rejects.toThrow('too late');
     await expect(lock.runBy('a', action, performance.now() - 1, late)).rejects.toThrow('too late');
     expect(lock.waiting('a')).toBe(0);
@@ -146,13 +149,14 @@ describe('an action with a deadline', () => {
   });
 
   test('may take longer once its turn has come', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const lock = new KeyedLock();
     const [first, second] = [gate(), gate()];
     const running = lock.run('a', () => first.opened);
     const result = lock.runBy('a', () => second.opened.then(() => 'done'), performance.now() + 100, late);
     first.open();
     await running;
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    vi.advanceTimersByTime(200);
     second.open();
     expect(await result).toBe('done');
   });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { EndpointDrift } from '../../../src/daemon/endpoint/endpoint-drift.ts';
 import { noLog } from '../../../src/observe/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 let stateFolder: string;
@@ -38,7 +39,7 @@ test('the first look waits until the shim has answered its first calls', async (
   expect([drift.state, drift.check()]).toEqual(['unknown', undefined]);
   clock.pass(1);
   // The next look is scheduled.
-  await expect.poll(() => clock.next, { timeout: 20_000 }).toBeDefined();
+  await expect.poll(() => clock.next, LONG_WAIT).toBeDefined();
 });
 
 test('there is no look after the end', () => {

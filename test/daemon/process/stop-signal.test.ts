@@ -4,6 +4,7 @@ import { status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
 import { stopTwice } from '../../support/daemon/second-signal.ts';
 import { TestDaemon } from '../../support/daemon/test-daemon.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const daemon = new TestDaemon();
 
@@ -24,7 +25,7 @@ describe('a stop signal', () => {
 
     program.kill('SIGTERM');
     expect(await program.logged('stopping')).toMatchObject({ signal: 'SIGTERM', connections: 1 });
-    await vi.waitFor(() => expect(existsSync(daemon.listen)).toBe(false));
+    await vi.waitFor(() => expect(existsSync(daemon.listen)).toBe(false), LONG_WAIT);
     expect(await daemon.connect().code('/s/Echo')).toBe(status.UNAVAILABLE);
     backend.release();
     expect(await call).toBe('late');

@@ -59,7 +59,7 @@ test('calls and streams end UNAVAILABLE when containerd is killed, and work agai
   expect([UNAVAILABLE, 12]).toContain(await ended);
   expect(await codeOf(cri.version())).toBe(UNAVAILABLE);
   await execa('node-containerd', ['start']);
-  await cri.ready(30_000);
+  await cri.ready(120_000);
   expect((await cri.version()).runtime_name).toBe('containerd');
   // After the registry has been compared with the new backend, a pod from before the kill can be resized.
   await compared(2);
@@ -77,7 +77,7 @@ test('calls end UNAVAILABLE until a containerd that starts after the shim is up,
   try {
     expect(await codeOf(client.version())).toBe(UNAVAILABLE);
     await execa('node-containerd', ['start']);
-    await client.ready(30_000);
+    await client.ready(120_000);
     expect((await client.version()).runtime_name).toBe('containerd');
     await early.waitForLog(({ msg }) => msg === 'registry compared with the backend');
   } finally {

@@ -101,12 +101,12 @@ class RunningCommand {
 
   /** Waits until the complete lines after a position match, and returns them. Earlier output never counts. */
   async until(start: number, fit: (lines: readonly string[]) => boolean): Promise<readonly string[]> {
-    const timeout = AbortSignal.timeout(60_000);
+    const timeout = AbortSignal.timeout(120_000);
     for (;;) {
       const lines = this.#out.slice(start, this.end).split('\n').slice(0, -1);
       if (fit(lines)) return lines;
       await once(this.#child, 'more', { signal: timeout }).catch(() => {
-        throw new Error(`no such lines within 60 s: ${lines.join('\n')}`);
+        throw new Error(`no such lines within 120 s: ${lines.join('\n')}`);
       });
     }
   }

@@ -29,7 +29,7 @@ import {
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd
-// kubelet is a fake, and so is kubeadm. npm run kubelet has real ones.
+// kubelet is a fake, and so is kubeadm. npm run nightly -- --only kubelet has real ones.
 
 const PATCH = '/var/lib/kubelet/instance-config.yaml';
 const DROP_INS = '/var/lib/kubelet/drop-ins';

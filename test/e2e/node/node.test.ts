@@ -31,7 +31,7 @@ test('containerd has the requested version, and the images that pods need', asyn
 
 test('containerd can be stopped, killed and started again', async () => {
   const answers = async (): Promise<boolean> =>
-    (await execa('ctr', ['version'], { reject: false, timeout: 5000 })).exitCode === 0;
+    (await execa('ctr', ['version'], { reject: false, timeout: 60_000 })).exitCode === 0;
   await execa('node-containerd', ['stop']);
   expect(existsSync('/run/node/containerd.pid')).toBe(false);
   await execa('node-containerd', ['start']);

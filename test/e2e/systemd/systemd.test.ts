@@ -310,7 +310,7 @@ describe('the shim in its own units', () => {
     expect(await shim.stop()).toBe(0);
     // Returns when the shim has notified systemd that it serves.
     await execa('systemctl', ['start', 'cri-resize-shim.service']);
-    await cri.ready(30_000);
+    await cri.ready(120_000);
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
     expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
     expect(await unit(pod)).toMatchObject({ MemoryMax: String(256 * MiB), CPUQuotaPerSecUSec: '400000' });

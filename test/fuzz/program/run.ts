@@ -10,7 +10,7 @@ import { FuzzedShim } from './shim.ts';
 
 /** Connections at the same time. */
 const CONNECTIONS = 16;
-/** docs/limits.md: what `npm run limits` allows. */
+/** docs/limits.md: what the suite `limits` allows. */
 const MOST_MIB = 150;
 const PROBE_EVERY_MS = 250;
 const SAY_MS = 10_000;

@@ -8,6 +8,7 @@ import { MiB } from '../../../src/core/quantities/index.ts';
 import { GRPC_LIMITS } from '../../../src/grpc/index.ts';
 import { createRawServer, rawMessage, serveUnary } from '../../../src/grpc/grpc-js/index.ts';
 import { noCounters, noLog } from '../../../src/observe/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */
 const LIMITS = { requestLimit: 2 * MiB, requestBytes: 2.5 * MiB, shortRequestBytes: MiB / 4, runningCalls: 1024 };
@@ -136,10 +137,13 @@ describe('requests of all clients', () => {
     };
     // It runs, and keeps its bytes until it has ended.
     const first = call('/s/Wait', 2 * MiB, connections[0]);
-    await vi.waitFor(() => expect(raw.budget.bytes).toBe(2 * MiB), { timeout: 10_000 });
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(2 * MiB), LONG_WAIT);
     // With this one, only 50 KB would be left.
     const second = call('/s/Wait', 474_000, connections[1]);
-    await vi.waitFor(() => expect(refused.length === 1 || raw.budget.bytes === 2 * MiB + 474_000).toBe(true));
+    await vi.waitFor(
+      () => expect(refused.length === 1 || raw.budget.bytes === 2 * MiB + 474_000).toBe(true),
+      LONG_WAIT,
+    );
     expect(await call('/s/Length', 60_000)).toEqual({ code: status.OK, text: '60000' });
     expect((await second).code).toBe(status.RESOURCE_EXHAUSTED);
     release();
@@ -155,13 +159,13 @@ describe('requests of all clients', () => {
     // Two fit. Each of the others is refused when its next part does not fit.
     const codes: number[] = [];
     for (const { outcome } of calls) void outcome.then(({ code }) => codes.push(code));
-    await vi.waitFor(() => expect(codes).toHaveLength(4), { timeout: 10_000 });
+    await vi.waitFor(() => expect(codes).toHaveLength(4), LONG_WAIT);
     expect(codes).toEqual(Array(4).fill(status.RESOURCE_EXHAUSTED));
     expect(refused).toEqual(Array(4).fill('requests'));
-    await vi.waitFor(() => expect(raw.budget.bytes).toBeGreaterThanOrEqual(2 * MiB));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBeGreaterThanOrEqual(2 * MiB), LONG_WAIT);
     expect(raw.budget.bytes).toBeLessThanOrEqual(LIMITS.requestBytes);
     for (const { stream } of calls) stream.destroy();
-    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0), LONG_WAIT);
     const { stream, outcome } = start('/s/Length');
     stream.end(framed(Buffer.alloc(10)));
     expect(await outcome).toEqual({ code: status.OK, text: '10' });
@@ -174,9 +178,9 @@ describe('requests of all clients', () => {
       stream.write(Buffer.alloc(1));
       await turn();
     }
-    await vi.waitFor(() => expect(raw.budget.bytes).toBeGreaterThan(50 * GRPC_LIMITS.partOverhead));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBeGreaterThan(50 * GRPC_LIMITS.partOverhead), LONG_WAIT);
     stream.destroy();
-    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0), LONG_WAIT);
   });
 
   test('that run at the same time are limited', async () => {
@@ -199,7 +203,7 @@ describe('requests of all clients', () => {
     const request = framed(Buffer.alloc(1000));
     const calls = Array.from({ length: 10 }, () => start('/s/Wait'));
     for (const { stream } of calls) stream.end(request);
-    await vi.waitFor(() => expect(raw.budget.bytes).toBe(10 * 1000));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(10 * 1000), LONG_WAIT);
     for (const { stream } of calls) stream.close(http2.constants.NGHTTP2_CANCEL);
     await Promise.all(calls.map(({ outcome }) => outcome));
     // The server has seen the resets when it answers a later call.
@@ -208,6 +212,6 @@ describe('requests of all clients', () => {
     expect((await outcome).code).toBe(status.OK);
     expect(raw.budget.bytes).toBe(10 * 1000);
     release();
-    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0));
+    await vi.waitFor(() => expect(raw.budget.bytes).toBe(0), LONG_WAIT);
   });
 });

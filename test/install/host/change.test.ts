@@ -1,5 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import {
   type Change,
   ChangedMeanwhile,
@@ -7,6 +6,7 @@ import {
   combineChanges,
   probeChanges,
 } from '../../../src/install/host/change.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const never = new AbortController().signal;
 let actions: string[] = [];
@@ -24,9 +24,8 @@ function change(name: string, fails: { readonly do?: string; readonly undo?: str
   };
 }
 
-async function run(changes: readonly Change[], signal = never) {
+async function run(changes: readonly Change[], signal = never, lines: string[] = []) {
   actions = [];
-  const lines: string[] = [];
   const ended = await applyChanges(changes, (line) => lines.push(line), signal);
   return { ended, lines };
 }
@@ -80,7 +79,11 @@ test('an interruption between two changes rolls back the applied ones', async ()
 });
 
 test('a change that takes longer than a second is reported when it starts', async () => {
-  const { lines } = await run([{ ...change('a'), do: () => delay(1200) }]);
+  const lines: string[] = [];
+  const begun = performance.now();
+  const isReported = (): Promise<void> => vi.waitFor(() => expect(lines).toEqual(['a ...']), LONG_WAIT);
+  await run([{ ...change('a'), do: isReported }], never, lines);
+  expect(performance.now() - begun).toBeGreaterThan(990);
   expect(lines).toEqual(['a ...', 'done: a']);
 });
 

@@ -26,7 +26,7 @@ show*) printf 'LoadState=${loaded}\\nActiveState=active\\n' ;;
 *) echo "$*" >>${log} ;;
 esac`);
   // No shim answers here. Each systemctl has this time too, and is a script that a busy machine may start late.
-  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const wait = { timeoutMs: 10_000, signal: new AbortController().signal };
   await expect(restartOnRollback({ node: fake.node, wait } as Site).undo()).rejects.toThrow('does not answer');
   return readFileSync(log, 'utf8').trim().split('\n');
 }
@@ -66,7 +66,7 @@ case "$*" in
     exit 1
   fi ;;
 esac`);
-  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const wait = { timeoutMs: 60_000, signal: new AbortController().signal };
   await starting({ node: fake.node, wait } as Site, nothing).undo();
   return readFileSync(log, 'utf8').trim().split('\n');
 }
@@ -77,7 +77,7 @@ test('links of other programs among the units, to nothing or to a device, do not
   symlinkSync('/dev/null', join(unitFolder, 'masked.wants'));
   symlinkSync('/nowhere', join(unitFolder, 'dangling.wants'));
   fake.systemctl(`case "$*" in restart*) echo 'Job for cri-resize-shim.service failed.' >&2; exit 1 ;; esac`);
-  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const wait = { timeoutMs: 60_000, signal: new AbortController().signal };
   const started = starting({ node: fake.node, wait, unitFolder } as Site, nothing).do();
   await expect(started).rejects.toThrow('Job for cri-resize-shim.service failed.');
 });
@@ -110,7 +110,7 @@ async function callsOf(work: (site: Site) => Promise<void>): Promise<readonly st
 show*) printf 'LoadState=loaded\\nActiveState=active\\n' ;;
 *) echo "$*" >>${log} ;;
 esac`);
-  await work(fake.site({ wait: { timeoutMs: 5000, signal: new AbortController().signal } }));
+  await work(fake.site({ wait: { timeoutMs: 60_000, signal: new AbortController().signal } }));
   return readFileSync(log, 'utf8').trim().split('\n');
 }
 

@@ -24,7 +24,7 @@ show*) printf 'LoadState=loaded\\nActiveState=${sockets}\\n' ;;
 *) echo "$*" >>${fake.at('log')} ;;
 esac
 [ "$*" != '${restart}' ] || { echo 'Job for cri-resize-shim.service failed.' >&2; exit 1; }`);
-  const wait = { timeoutMs: 5000, signal: new AbortController().signal };
+  const wait = { timeoutMs: 60_000, signal: new AbortController().signal };
   const { changes } = await planSwitch(fake.node, { isOn: false, wait, unitFolder: fake.at('units') });
   const lines: string[] = [];
   const result = await applyChanges(changes, (line) => lines.push(line), wait.signal);

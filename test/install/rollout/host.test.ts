@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { allowExecution, removalAfter, thisHost } from '../../../src/install/rollout/host.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 test('the paths that systemd removes are quoted as words of a unit’s command', () => {
   expect(removalAfter(['/opt/a b', '/opt/$c"d\\e'])).toBe(
@@ -58,7 +59,7 @@ describe('while systemd does not answer', () => {
     const end = new AbortController();
     const { lines, idle } = hostOf(1000);
     const waiting = idle(end.signal);
-    await expect.poll(() => lines, { timeout: 20_000 }).toHaveLength(1);
+    await expect.poll(() => lines, LONG_WAIT).toHaveLength(1);
     end.abort(new Error('the grace period is over'));
     await expect(waiting).rejects.toThrow('the grace period is over');
   });

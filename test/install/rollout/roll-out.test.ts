@@ -4,6 +4,8 @@ import { type CommandResult, NoSystemd } from '../../../src/install/rollout/host
 import { HALTED } from '../../../src/install/rollout/turns/index.ts';
 import { version } from '../../../src/config/index.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
+import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 /** Tests the order of nodes. test/e2e/install/installer.test.ts tests what resizectl does on a host. */
 
@@ -11,7 +13,10 @@ let cluster: FakeCluster;
 beforeEach(async () => (cluster = await new FakeCluster().start()));
 afterEach(() => cluster.stop());
 
-const until = (holds: () => boolean): Promise<void> => expect.poll(holds, { timeout: 30_000, interval: 20 }).toBe(true);
+/** The duration of a Lease that expires during a test. */
+const SHORT_LEASE = { flags: ['--lease-duration=2s'] };
+
+const until = (holds: () => boolean): Promise<void> => expect.poll(holds, { ...LONG_WAIT, interval: 20 }).toBe(true);
 const installed = (...nodes: readonly FakeNode[]): Promise<void> => until(() => nodes.every(({ isReady }) => isReady));
 const haltedBy = (): string | undefined => cluster.api.lease?.metadata.annotations?.[HALTED];
 /** Does what an operator does with `kubectl annotate lease ... cri-resize-shim.io/halted-`. */
@@ -224,12 +229,14 @@ describe('a kubelet that no longer uses the shim', () => {
 
 describe('a turn', () => {
   test('is renewed while it lasts, so that no other node takes it', async () => {
+    const fleet = new SimulatedFleet();
+    const MINUTE = 60_000;
     // More than twice the duration of the Lease.
-    const first = cluster.node('a', { install: () => delay(4500, done) }).start();
-    await until(() => cluster.work.length === 1);
-    const second = cluster.node('b').start();
-    await installed(first, second);
-    expect(cluster.work).toEqual(['a: install', 'a: install 0', 'b: install', 'b: install 0']);
+    const first = fleet.node('a', { install: async () => (await fleet.clock.sleep(12 * MINUTE), done) }).start();
+    await fleet.clock.until(() => fleet.cluster.work.length === 1, MINUTE);
+    const second = fleet.node('b').start();
+    await fleet.installed([first, second], 20 * MINUTE);
+    expect(fleet.cluster.work).toEqual(['a: install', 'a: install 0', 'b: install', 'b: install 0']);
   });
 
   test('continues at once on the same node after its pod was killed', async () => {
@@ -250,16 +257,16 @@ describe('a turn', () => {
   test('passes on if its node stops renewing it and is Ready, or has left the cluster', async () => {
     cluster.api.set('gone-silent');
     giveLeaseTo('gone-silent');
-    await installed(cluster.node('a').start());
+    await installed(cluster.node('a', SHORT_LEASE).start());
     giveLeaseTo('was-removed');
-    await installed(cluster.node('b').start());
+    await installed(cluster.node('b', SHORT_LEASE).start());
     expect(haltedBy()).toBeUndefined();
   });
 
   test('halts the others if its node stops renewing it and is not Ready', async () => {
     cluster.api.set('broken', { ready: 'Unknown' });
     giveLeaseTo('broken');
-    const node = cluster.node('a').start();
+    const node = cluster.node('a', SHORT_LEASE).start();
     await until(() => node.messages.some((line) => line.startsWith('waiting: halted')));
     expect(haltedBy()).toBe('broken: lost during its turn, and not Ready');
     expect(cluster.work).toEqual([]);
@@ -308,7 +315,7 @@ describe('when the installer’s pod ends', () => {
   });
 
   test('the shim stays, with a message, if the API server does not answer', async () => {
-    const node = await start();
+    const node = await start('a', {}, { answer: 1000 });
     cluster.api.set('a', { labels: {} });
     cluster.api.away(true);
     await node.terminate();
@@ -377,21 +384,11 @@ describe('when the installer’s pod ends', () => {
   test('the shim stays, with an event, if the pod has no time left before its turn', async () => {
     const [a, b] = [await start('a'), await start('b', { uninstall: () => done })];
     giveLeaseTo('a');
-    // The holder renews the Lease.
-    const alive = setInterval(
-      () =>
-        cluster.api.writeLease(({ metadata, spec }) => ({
-          metadata,
-          spec: { ...spec, renewTime: new Date().toISOString() },
-        })),
-      100,
-    );
     cluster.api.set('b', { labels: {} });
     const ending = b.terminate();
     await until(() => b.messages.includes('waiting: it is the turn of a'));
     b.timeUp();
     await ending;
-    clearInterval(alive);
     expect(cluster.work).toEqual([]);
     expect(cluster.api.eventReasons()).toEqual(['b: ShimLeftInstalled']);
     expect(a.isInstalled).toBe(true);

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { web } from '../../support/resize/fake-resizes.ts';
 import { AnnotatedPod, runPending, size, unknownVolume, volumesOf } from '../../support/kubernetes/annotated-pod.ts';
 
@@ -67,7 +68,7 @@ describe('an annotation that does not fit yet', () => {
 
     test('ends with its annotation', async () => {
       pod.observe({});
-      await expect.poll(() => pod.resizes.unfinished).toEqual([]);
+      await expect.poll(() => pod.resizes.unfinished, LONG_WAIT).toEqual([]);
       pod.clock.pass(60_000);
       await runPending();
       expect(pod.core.waiting).toBe(0);

@@ -23,7 +23,7 @@ const port = (): number => (server.address() as AddressInfo).port;
 /** Reads a list of pods, with a limit of 50 ms without data. */
 async function list(host: string, options: RequestOptions = {}): Promise<string> {
   const api = apiOf(() => Promise.resolve({ server: new URL(`${host}:${port()}`), options }));
-  const response = await api({ method: 'GET', path: '/api/v1/pods', idleMs: 50, signal: AbortSignal.timeout(10_000) });
+  const response = await api({ method: 'GET', path: '/api/v1/pods', idleMs: 50, signal: AbortSignal.timeout(120_000) });
   return readText(response, 1000);
 }
 

@@ -23,9 +23,9 @@ afterEach(async () => {
 });
 
 async function list(): Promise<string> {
-  const signal = AbortSignal.timeout(20_000);
+  const signal = AbortSignal.timeout(120_000);
   const api = apiOf(() => openConnection(config));
-  const response = await api({ method: 'GET', path: '/api/v1/pods', query: { limit: '1' }, idleMs: 10_000, signal });
+  const response = await api({ method: 'GET', path: '/api/v1/pods', query: { limit: '1' }, idleMs: 60_000, signal });
   return (JSON.parse(await readText(response, 1000)) as { kind: string }).kind;
 }
 const errorText = async (): Promise<string> =>

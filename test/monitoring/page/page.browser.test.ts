@@ -203,7 +203,7 @@ describe('250 pods', () => {
     await page.locator('#card:has-text("not on this node, or no longer")').waitFor();
     await page.goBack();
     await page.locator('#live:text-is("live")').waitFor();
-    await expect.poll(() => page.locator('#card').innerText()).toBe('');
+    await expect.poll(() => page.locator('#card').innerText(), LONG_WAIT).toBe('');
     expect(opened.requested.filter((url) => !url.includes('/live?'))).toEqual([address]);
     expect(opened.messages).toEqual([]);
   });
@@ -296,3 +296,4 @@ describe('timelines of the page', () => {
   });
 });
 import { MONITORING_LIMITS } from '../../../src/monitoring/limits.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';

@@ -12,7 +12,7 @@ import { withTable } from '../../runner/page-table.ts';
 import { tableText } from './table-text.ts';
 
 /**
- * npm run vpa: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a table, and fails
+ * The suite `vpa`: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a table, and fails
  * when a scenario misses its bar through the shim. The last line of output has the numbers of passed and failed scenarios.
  */
 
@@ -82,7 +82,7 @@ async function writeTable(table: string, containerd: string): Promise<void> {
   const page = join(packageRoot(), 'docs/vpa.md');
   const day = new Date().toISOString().slice(0, 10);
   const what = `VPA ${vpaVersion}, kubelet ${kubeletVersion(usualKubernetes)}, containerd ${containerd}, ${day}:`;
-  await writeFile(page, withTable(await readFile(page, 'utf8'), 'npm run vpa', `${what}\n\n${table}`));
+  await writeFile(page, withTable(await readFile(page, 'utf8'), 'vpa', `${what}\n\n${table}`));
 }
 
 process.exitCode = await main();

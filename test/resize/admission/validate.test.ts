@@ -60,12 +60,6 @@ describe('invalid resources', () => {
   function bad(field: keyof LinuxContainerResources, value: bigint | string): [string, object] {
     return [field, { [field]: value }];
   }
-
-  test('a cpuset list of 540,000 characters is rejected within a second', () => {
-    const start = performance.now();
-    expect(() => validateResources(received({ cpuset_cpus: `${'0-1:1/1,'.repeat(60_000)}x` }))).toThrow(invalid);
-    expect(performance.now() - start).toBeLessThan(1000);
-  });
 });
 
 describe('validatePodRequest', () => {

@@ -5,6 +5,7 @@ import { updateAndVerify } from '../../../src/resize/execute/container-step.ts';
 import { actionsFor } from '../../../src/resize/execute/pod-actions.ts';
 import type { StepActions } from '../../../src/resize/execute/transaction.ts';
 import type { ContainerStep } from '../../../src/resize/model/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { CONTAINER_SCOPE, roundedStep, setQuota, startSystemdPod } from '../../support/resize/systemd-pod.ts';
 
@@ -51,12 +52,12 @@ const outcomeOf = (applied: Promise<void>): Promise<unknown> =>
     (error: unknown) => (error instanceof ShimError ? error.reason : error),
   );
 
-const isWaiting = (): Promise<void> => vi.waitFor(() => expect(runtime.context.calls.waiting(ID)).toBe(1), 30_000);
+const isWaiting = (): Promise<void> => vi.waitFor(() => expect(runtime.context.calls.waiting(ID)).toBe(1), LONG_WAIT);
 const updates = (): number => runtime.calls.filter((method) => method === 'UpdateContainerResources').length;
 
 describe('a memory limit that is lowered after another update of the container', () => {
   test('stays as it is when memory that cannot be reclaimed has grown past the new limit meanwhile', async () => {
-    const outcome = outcomeOf((await actions(10_000)).apply(step));
+    const outcome = outcomeOf((await actions(60_000)).apply(step));
     await isWaiting();
     use(80);
     end();
@@ -65,7 +66,7 @@ describe('a memory limit that is lowered after another update of the container',
   });
 
   test('is set when usage is as low as before', async () => {
-    const outcome = outcomeOf((await actions(10_000)).apply(step));
+    const outcome = outcomeOf((await actions(60_000)).apply(step));
     await isWaiting();
     end();
     expect(await outcome).toBe('applied');
@@ -105,7 +106,7 @@ describe.each(others)('%s that is set after another update of the container', (_
   });
 
   test('is set when the other update ends in time', async () => {
-    const outcome = outcomeOf((await actions(10_000)).apply(wanted));
+    const outcome = outcomeOf((await actions(60_000)).apply(wanted));
     await isWaiting();
     end();
     expect(await outcome).toBe('applied');
@@ -117,7 +118,7 @@ test('a rollback that waits for another update of the container fails in the tim
   end();
   await other;
   const [[, raise] = ['', step]] = others;
-  const running = await actions(10_000);
+  const running = await actions(60_000);
   await running.apply(raise);
   const ended = Promise.withResolvers<undefined>();
   end = () => ended.resolve(undefined);

@@ -34,7 +34,7 @@ afterEach(() => runtime.close());
 async function apply(step: Step): Promise<unknown> {
   const pod = (await runtime.context.registry.pod(SANDBOX))!;
   const updates = step.kind === 'container' ? [step] : [];
-  const actions = actionsFor(runtime.context, pod, { updates, until: performance.now() + 2000 });
+  const actions = actionsFor(runtime.context, pod, { updates, until: performance.now() + 60_000 });
   return actions.apply(step).then(
     () => 'applied',
     (error: unknown) => (error instanceof ShimError ? error.reason : error),

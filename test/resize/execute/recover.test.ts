@@ -5,6 +5,7 @@ import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
 import { MiB, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
@@ -196,7 +197,7 @@ describe('an interrupted resize', () => {
       throw new Error('no such pod');
     });
     await recover(runtime.context);
-    await expect.poll(journal).toEqual([]);
+    await expect.poll(journal, LONG_WAIT).toEqual([]);
   });
 
   test('from before a reboot is dropped, since its cgroups are gone', async () => {

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { steadyNow } from '../../../src/core/concurrency/index.ts';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
@@ -10,6 +9,7 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { decode, encode, runtimePath } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ContainerUpdates } from '../../support/resize/container-updates.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { desired } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
@@ -59,7 +59,12 @@ beforeEach(async () => {
   refusal = undefined;
   hangs = undefined;
 });
-afterEach(() => runtime.close());
+afterEach(() => {
+  vi.useRealTimers();
+  return runtime.close();
+});
+/** From now on, deadlines come when a test says so. */
+const useFakeTime = (): unknown => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
 const { found, journal } = interrupted(() => runtime);
 
 /** The first update of the first container to this limit reaches a runtime that ends with it. */
@@ -218,21 +223,27 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
     // containerd locks the status of a container during an update.
     return isHanging ? new Promise(() => undefined) : before(request);
   });
-  // The call has to be sent before its deadline.
+  useFakeTime();
   const call = (): Promise<unknown> =>
     new ContainerUpdates(runtime).update(mi(220), () =>
       runtime.backend.call(runtimePath(UPDATE), runtimeRequest(220), { deadline: performance.now() + 100 }),
     );
-  await expect(call()).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
+  // The call has to be sent before its deadline.
+  const sent = runtime.calls.length;
+  const unanswered = expect(call()).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
+  await expect.poll(() => runtime.calls.slice(sent), LONG_WAIT).toContain(UPDATE);
+  await vi.advanceTimersByTimeAsync(100);
+  await unanswered;
   isDescribed = false;
-  const start = performance.now();
   const recovery = recover(runtime.context);
+  // No time passes meanwhile.
   await update(250, 1);
-  expect(performance.now() - start).toBeLessThan(1000);
+  await expect.poll(() => runtime.context.calls.isHeld(containerId(0)), LONG_WAIT).toBe(true);
+  await vi.advanceTimersByTimeAsync(2000);
   expect(await recovery).toBe(false);
-  expect(performance.now() - start).toBeLessThan(2000);
   expect(found()).toEqual([470, 100, 250]);
   hangs = undefined;
+  vi.useRealTimers();
   expect(await recover(runtime.context)).toBe(true);
   expect(found()).toEqual([350, 100, 250]);
 });
@@ -241,14 +252,24 @@ test('a runtime that takes longer for an answer than the first recovery waits is
   goesAtUpdate(220);
   await expect(update(220)).rejects.toThrow('the connection has ended');
   refusal = undefined;
+  const slow: (() => void)[] = [];
   runtime.wrapResponder(UPDATE, async (request, before) => {
     const answer = await before(request);
-    await delay(1800);
+    await new Promise<void>((resolve) => slow.push(resolve));
     return answer;
   });
-  expect(await recover(runtime.context)).toBe(false);
+  useFakeTime();
+  const recoverIn = async (ms: number): Promise<boolean> => {
+    const asked = slow.length;
+    const recovery = recover(runtime.context);
+    await expect.poll(() => slow.length, LONG_WAIT).toBe(asked + 1);
+    await vi.advanceTimersByTimeAsync(ms);
+    for (const answer of slow) answer();
+    return recovery;
+  };
+  expect(await recoverIn(1800)).toBe(false);
   expect(found()).toEqual([420, 100, 200]);
-  expect(await recover(runtime.context)).toBe(true);
+  expect(await recoverIn(1800)).toBe(true);
   expect(found()).toEqual([300, 100, 200]);
   expect(journal()).toEqual([]);
 });
@@ -259,15 +280,22 @@ test('a request waits for a runtime that does not answer until its deadline, and
   refusal = undefined;
   hangs = containerId(0);
   const { unanswered } = runtime.context.journal;
+  useFakeTime();
   for (const ms of [100, 200]) {
-    const begun = performance.now();
+    const isSettled = vi.fn();
     const resized = resizePod(runtime.context, SANDBOX, desired({ c1: { memory: mi(210) } }), {
       dryRun: false,
       deadline: steadyNow() + ms,
     });
-    await expect(resized).rejects.toThrow('could not be rolled back');
-    expect(performance.now() - begun).toBeLessThan(1500);
+    const rejected = expect(resized.finally(isSettled)).rejects.toThrow('could not be rolled back');
+    await expect.poll(() => runtime.context.calls.isHeld(containerId(0)), LONG_WAIT).toBe(true);
+    await vi.advanceTimersByTimeAsync(ms - 1);
+    expect(isSettled).not.toHaveBeenCalled();
+    // A recovery would wait for 1.5 s.
+    await vi.advanceTimersByTimeAsync(1);
+    await rejected;
   }
+  vi.useRealTimers();
   expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
   refusal = noAnswer;
   expect(await recover(runtime.context)).toBe(false);

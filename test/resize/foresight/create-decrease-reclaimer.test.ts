@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 test.each(['before', 'after'])(
@@ -29,7 +30,7 @@ test.each(['before', 'after'])(
     runtime.allocated.set(found.metadata.uid, entry(50));
     runtime.actuated.set(found.metadata.uid, entry(200));
     decreaseReclaimer.check();
-    await expect.poll(() => asked.length).toBeGreaterThan(0);
+    await expect.poll(() => asked.length, LONG_WAIT).toBeGreaterThan(0);
     expect(new Set(asked)).toEqual(new Set([SANDBOX]));
     await decreaseReclaimer.close();
     await runtime.close();
@@ -111,7 +112,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     runtime.actuated.set(uid, entry(200));
     runtime.allocated.set(uid, entry(50));
     runtime.context.decreaseReclaimer.check();
-    await expect.poll(() => runtime.calls).toContain('ListContainers');
+    await expect.poll(() => runtime.calls, LONG_WAIT).toContain('ListContainers');
     // The reads of the cgroups follow that call.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   };
@@ -129,10 +130,10 @@ describe('a decrease that kubelet does not compare in place', () => {
     use(POD, 20, 10);
     let isThrough = false;
     const waiting = runtime.context.decreaseReclaimer.comparable(uid, 'cadvisor')?.then(() => (isThrough = true));
-    await expect.poll(() => runtime.read('memory.high')).not.toBe('max');
+    await expect.poll(() => runtime.read('memory.high'), LONG_WAIT).not.toBe('max');
     expect([isThrough, told]).toEqual([false, []]);
     // As cAdvisor does.
-    await expect.poll(() => [runtime.read('cgroup.procs'), isThrough], { timeout: 10_000 }).toEqual(['', true]);
+    await expect.poll(() => [runtime.read('cgroup.procs'), isThrough], LONG_WAIT).toEqual(['', true]);
     await waiting;
   });
 

@@ -6,6 +6,8 @@ import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodEntry } from '../../../src/kubelet/index.ts';
 import type { DecreaseReport } from '../../../src/resize/foresight/decrease.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { outOfTime } from '../../support/out-of-time.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
@@ -69,7 +71,7 @@ async function reportOf(request: { readonly before?: number; readonly after?: nu
   // kubelet is about to compare.
   void decreaseReclaimer.comparable(uid, 'cadvisor');
   return await expect
-    .poll(() => decreaseReclaimer.reportOf(uid), { timeout: 10_000 })
+    .poll(() => decreaseReclaimer.reportOf(uid), LONG_WAIT)
     .toBeDefined()
     .then(() => decreaseReclaimer.reportOf(uid)!);
 }
@@ -78,12 +80,12 @@ async function reportOf(request: { readonly before?: number; readonly after?: nu
 const applied = (swap: number): Promise<unknown> => {
   const linux = { memory_limit_in_bytes: BigInt(80 * MiB), unified: { 'memory.swap.max': text(swap) } };
   const request = containerUpdate(containerId(0), linux);
-  // Too little time to reclaim: the error of an admitted update.
-  return updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)), {
-    deadline: performance.now() + 400,
-  }).then(
-    () => 'applied',
-    (error: unknown) => (error instanceof ShimError ? error.reason : error),
+  // RECLAIM_TIMEOUT is the error of an admitted update.
+  return outOfTime(runtime.context.tree, (deadline) =>
+    updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)), { deadline }).then(
+      () => 'applied',
+      (error: unknown) => (error instanceof ShimError ? error.reason : error),
+    ),
   );
 };
 

@@ -4,6 +4,7 @@ import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { PodRecord } from '../../../src/resize/journal/record.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { SANDBOX, FakeRuntime } from '../../support/fake-runtime.ts';
 
@@ -67,7 +68,7 @@ test('M5: a transaction that could not begin in time does not stay in the journa
   await expect(journal.begin(pod, [], { volumes: new Map() })).rejects.toBe(late);
   expect(journal.unfinished()).toEqual([]);
   // Behind the write that may still reach the disk.
-  await expect.poll(() => asked).toEqual(['write', 'remove']);
+  await expect.poll(() => asked, LONG_WAIT).toEqual(['write', 'remove']);
   await runtime.close();
 });
 
@@ -105,7 +106,7 @@ describe('two changes of one pod at the same time, the first of which fails', ()
     };
     const journal = new PodJournal(Promise.resolve(folder as unknown as Journal));
     const deferred = journal.setResizes(pod.metadata.uid, ['a request']);
-    await expect.poll(() => writes).toBe(1);
+    await expect.poll(() => writes, LONG_WAIT).toBe(1);
     const beginning = journal.begin(pod, [], { volumes: new Map() });
     await new Promise(setImmediate);
     fail();

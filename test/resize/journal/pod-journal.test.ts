@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
@@ -117,7 +118,7 @@ test('a transaction that did not begin, because the last fsync failed, leaves th
   try {
     await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toThrow('EIO');
     // The record that was to replace it may be on the disk.
-    await expect.poll(() => sync.mock.calls.length).toBeGreaterThan(3);
+    await expect.poll(() => sync.mock.calls.length, LONG_WAIT).toBeGreaterThan(3);
   } finally {
     sync.mockRestore();
   }

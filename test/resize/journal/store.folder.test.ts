@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, wr
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ANSWER_MS, RECHECK_MS } from '../../../src/resize/journal/availability.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { TestFolder, modeOf, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
@@ -73,7 +74,7 @@ describe('the state folder', () => {
       rmSync(replaced, { recursive: true });
     }
     expect(state.messages).toEqual([]);
-    await expect.poll(() => state.descriptors()).toEqual([state.folder]);
+    await expect.poll(() => state.descriptors(), LONG_WAIT).toEqual([state.folder]);
     await state.closeAll();
     expect(state.descriptors()).toEqual([]);
   });
@@ -111,7 +112,7 @@ describe('the state folder', () => {
     expect(await checked()).toBe(false);
     rmSync(state.folder);
     expect(clock.pass(RECHECK_MS)).toBe(1);
-    await expect.poll(() => journal.readiness).toEqual({ ready: true });
+    await expect.poll(() => journal.readiness, LONG_WAIT).toEqual({ ready: true });
     expect(clock.next).toBeUndefined();
     expect(state.messages).toEqual(['journal unavailable', 'journal writable again']);
   });
@@ -130,7 +131,7 @@ describe('the state folder', () => {
     await journal.write(numbered(1, uid(3)));
     expect(journal.readiness).toEqual({ ready: true });
     expect(clock.pass(RECHECK_MS)).toBe(1);
-    await expect.poll(() => readdirSync(state.folder).sort()).toEqual([`${uid(1)}.json`, `${uid(3)}.json`]);
+    await expect.poll(() => readdirSync(state.folder).sort(), LONG_WAIT).toEqual([`${uid(1)}.json`, `${uid(3)}.json`]);
     const found = await (await state.open()).load();
     expect(found).toEqual(expect.arrayContaining([ofThisBoot(numbered(2, uid(1)))]));
   });
@@ -167,7 +168,7 @@ describe('the state folder', () => {
     rmSync(state.folder);
     renameSync(`${state.folder}-away`, state.folder);
     expect(clock.pass(RECHECK_MS)).toBe(1);
-    await expect.poll(() => journal.readinessNow()).toEqual({ ready: true });
+    await expect.poll(() => journal.readinessNow(), LONG_WAIT).toEqual({ ready: true });
     expect(readdirSync(state.folder)).toEqual(['marker']);
   });
 

@@ -7,6 +7,7 @@ import { LONGEST_CHANGE_MS } from '../../../src/resize/journal/late-change.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { ReadFile } from '../../../src/resize/journal/reader.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { TestFolder, recordName } from '../../support/journal/test-folder.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
@@ -59,7 +60,7 @@ const volumes = new Map([['other', volumeOf(9)]]);
 const started = (): PodJournal => new PodJournal(state.open({ clock, readFile }));
 /** Lets the disk do nothing for as long as the journal waits for it. */
 async function pass(ms: number): Promise<void> {
-  await expect.poll(() => clock.next).toBe(ms);
+  await expect.poll(() => clock.next, LONG_WAIT).toBe(ms);
   clock.pass(ms);
 }
 const onDisk = (): unknown => JSON.parse(readFileSync(state.path(recordName), 'utf8'));
@@ -77,11 +78,11 @@ test('a disk that hangs at the first write delays no caller for longer than a ch
   expect(state.messages).toEqual(['journal unavailable']);
   const change = journal.setVolumes(pod, volumes);
   const rejected = expect(change).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
-  await expect.poll(() => disk.waiting.size).toBe(2);
+  await expect.poll(() => disk.waiting.size, LONG_WAIT).toBe(2);
   clock.pass(LONGEST_CHANGE_MS);
   await rejected;
   answer();
-  await expect.poll(() => journal.readiness()).toEqual({ ready: true });
+  await expect.poll(() => journal.readiness(), LONG_WAIT).toEqual({ ready: true });
 });
 
 test('a disk that does not return the records has changes rejected, and its records taken over once it does', async () => {
@@ -102,7 +103,7 @@ test('a disk that does not return the records has changes rejected, and its reco
   expect(late).toEqual([]);
 
   answer();
-  await expect.poll(() => late).toMatchObject([{ podUid }]);
+  await expect.poll(() => late, LONG_WAIT).toMatchObject([{ podUid }]);
   expect(journal.transactionOf(pod)).toMatchObject({ id: 't1' });
   await journal.setVolumes(pod, volumes);
   expect(onDisk()).toMatchObject({ transaction: { id: 't1' }, volumes: { other: { source: 'asked' } } });
@@ -112,14 +113,14 @@ test('a disk that does not return the records has changes rejected, and its reco
 test('the checks of a disk that does not return the records wait for one read', async () => {
   disk.hangs.read = true;
   const journal = started();
-  await expect.poll(() => disk.waiting.size).toBe(1);
+  await expect.poll(() => disk.waiting.size, LONG_WAIT).toBe(1);
   await pass(LONGEST_CHANGE_MS - ANSWER_MS);
   await journal.restored();
   await pass(RECHECK_MS);
   await journal.readiness();
   expect(disk.waiting.size).toBe(1);
   answer();
-  await expect.poll(() => journal.readiness()).toEqual({ ready: true });
+  await expect.poll(() => journal.readiness(), LONG_WAIT).toEqual({ ready: true });
   expect(journal.identities()).toMatchObject([{ podUid }]);
   expect(state.messages).toEqual([
     'journal unavailable',

@@ -2,6 +2,7 @@ import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { RECORD_VERSION, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
 import { RECHECK_MS } from '../../../src/resize/journal/availability.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, uid } from '../../support/journal/test-folder.ts';
@@ -71,7 +72,7 @@ test('a record of a newer shim that the operator removes is replaced by a new on
   await journal.load();
   rmSync(state.path(fileOf(1)));
   expect(clock.pass(RECHECK_MS)).toBe(1);
-  await expect.poll(() => journal.withheld).toEqual({ newer: 0, unread: 0 });
+  await expect.poll(() => journal.withheld, LONG_WAIT).toEqual({ newer: 0, unread: 0 });
   await journal.write(numbered(2, uid(1)));
   expect(await journal.load()).toEqual([ofThisBoot(numbered(2, uid(1)))]);
   await journal.check();

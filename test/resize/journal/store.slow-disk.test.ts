@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { LONGEST_CHANGE_MS } from '../../../src/resize/journal/late-change.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 import { TestFolder, uid } from '../../support/journal/test-folder.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
@@ -30,10 +31,10 @@ test('a disk that is slow and does not hang takes the records of many pods at on
     journal.write(numbered(1, uid(pod))).then(() => ended.push(pod)),
   );
   for (let count = 1; count <= PODS; count += 1) {
-    await expect.poll(() => running.length).toBeGreaterThan(0);
+    await expect.poll(() => running.length, LONG_WAIT).toBeGreaterThan(0);
     clock.pass(LONGEST_CHANGE_MS / 2 - 1);
     running.shift()?.();
-    await expect.poll(() => ended.length).toBe(count);
+    await expect.poll(() => ended.length, LONG_WAIT).toBe(count);
   }
   await Promise.all(writes);
   expect(journal.readiness).toEqual({ ready: true });
@@ -44,7 +45,7 @@ test('a disk that stops rejects the records of all pods, also of those that stil
   const journal = await state.open({ clock });
   const writes = Array.from({ length: PODS }, (_, pod) => journal.write(numbered(1, uid(pod))));
   const results = Promise.allSettled(writes);
-  await expect.poll(() => running.length).toBe(2);
+  await expect.poll(() => running.length, LONG_WAIT).toBe(2);
   clock.pass(LONGEST_CHANGE_MS);
   for (const result of await results)
     expect(result).toMatchObject({ status: 'rejected', reason: { reason: 'JOURNAL_UNAVAILABLE' } });

@@ -8,6 +8,7 @@ import { RECHECK_MS } from '../../../src/resize/journal/availability.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
@@ -62,8 +63,8 @@ describe.each(['EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EUCLEAN
       await journal.write(numbered(4, uid(2)));
       for (const tries of [2, 3]) {
         expect(clock.pass(RECHECK_MS)).toBe(1);
-        await expect.poll(() => state.counters.snapshot().journalFaults).toEqual({ unread_record: tries });
-        await expect.poll(() => clock.next).toBe(RECHECK_MS);
+        await expect.poll(() => state.counters.snapshot().journalFaults, LONG_WAIT).toEqual({ unread_record: tries });
+        await expect.poll(() => clock.next, LONG_WAIT).toBe(RECHECK_MS);
         expect(journal.withheld).toEqual({ newer: 0, unread: 1 });
       }
       expect(readdirSync(state.folder).sort()).toEqual([recordName, `${uid(2)}.json`].sort());
@@ -73,7 +74,7 @@ describe.each(['EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EUCLEAN
 
       faults.clear();
       expect(clock.pass(RECHECK_MS)).toBe(1);
-      await expect.poll(() => late).toEqual([ofThisBoot(numbered(1))]);
+      await expect.poll(() => late, LONG_WAIT).toEqual([ofThisBoot(numbered(1))]);
       expect(journal.withheld).toEqual({ newer: 0, unread: 0 });
       await journal.write(numbered(5));
       expect((await journal.load()).map(({ podUid }) => podUid).sort()).toEqual([podUid, uid(2)].sort());
@@ -116,14 +117,14 @@ test('a record that can be read again is taken over before it can be changed, al
   await pods.restored();
   faults.clear();
   clock.pass(RECHECK_MS);
-  await expect.poll(() => journal.withheld.unread).toBe(1);
+  await expect.poll(() => journal.withheld.unread, LONG_WAIT).toBe(1);
   expect(late).toEqual([uid(1)]);
   const pod = { sandboxId: 'sandbox-1', metadata: { uid: uid(1) } } as PodDescription;
   await pods.setVolumes(pod, new Map([['other', volumeOf(9)]]));
   const written: unknown = JSON.parse(readFileSync(state.path(`${uid(1)}.json`), 'utf8'));
   expect(written).toMatchObject({ transaction: { startedAt: 1 }, resizes: [request], volumes: { other: {} } });
   answer();
-  await expect.poll(() => journal.withheld.unread).toBe(0);
+  await expect.poll(() => journal.withheld.unread, LONG_WAIT).toBe(0);
   expect(late).toEqual([uid(1), uid(2)]);
   expect([...pods.volumesOf(pod).keys()]).toEqual(['other']);
 });
@@ -141,7 +142,7 @@ describe('a state folder that cannot be read at the start', () => {
     await expect(journal.write(numbered(3))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
     await expect(journal.remove(uid(2))).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
     expect(clock.pass(RECHECK_MS)).toBe(1);
-    await expect.poll(() => late).toEqual([ofThisBoot(numbered(2, uid(2))), ofThisBoot(numbered(1))]);
+    await expect.poll(() => late, LONG_WAIT).toEqual([ofThisBoot(numbered(2, uid(2))), ofThisBoot(numbered(1))]);
     expect(await journal.check()).toEqual({ ready: true });
     await journal.write(numbered(4));
     expect(clock.next).toBeUndefined();

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
 const NEXT = 'b'.repeat(64);
@@ -37,9 +38,9 @@ test('the record of a pod stays when kubelet removes a sandbox that it has repla
   await deferAndResize(pod);
   registry.learnPod({ ...pod, sandboxId: NEXT, metadata: { ...pod.metadata, attempt: 1 } });
   registry.forgetPod(SANDBOX);
-  await expect.poll(records).toEqual([[NEXT, ['a request']]]);
+  await expect.poll(records, LONG_WAIT).toEqual([[NEXT, ['a request']]]);
   registry.forgetPod(NEXT);
-  await expect.poll(records).toEqual([]);
+  await expect.poll(records, LONG_WAIT).toEqual([]);
 });
 
 test('the record of a pod without a uid goes with its sandbox, although there are other such pods', async () => {
@@ -49,7 +50,7 @@ test('the record of a pod without a uid goes with its sandbox, although there ar
   await deferAndResize({ ...pod, sandboxId: 'c'.repeat(64), metadata });
   expect(records()).toHaveLength(1);
   registry.forgetPod('c'.repeat(64));
-  await expect.poll(records).toEqual([]);
+  await expect.poll(records, LONG_WAIT).toEqual([]);
 });
 
 test('a new pod without memory-backed volumes costs no read of its limits', () => {

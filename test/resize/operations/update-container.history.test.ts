@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 import { criRequester } from '../../../src/resize/history/index.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
@@ -68,9 +69,9 @@ describe('the history has an update by a CRI client', () => {
     const release = Promise.withResolvers<undefined>();
     const held = runtime.context.lock.run(podConfig.metadata.uid, () => release.promise);
     const both = [update(150), update(160)];
-    await expect.poll(() => runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1);
+    await expect.poll(() => runtime.context.lock.waiting(podConfig.metadata.uid), LONG_WAIT).toBe(1);
     await expect
-      .poll(() => runtime.context.history.ofPod(SANDBOX))
+      .poll(() => runtime.context.history.ofPod(SANDBOX), LONG_WAIT)
       .toMatchObject([
         { state: 'Canceled', reason: 'SUPERSEDED', changes: [{ value: 'container c0 memory', from: '', to: '150Mi' }] },
       ]);

@@ -9,6 +9,7 @@ import { updateContainer } from '../../../src/resize/operations/update-container
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
+import { outOfTime } from '../../support/out-of-time.ts';
 import { criMi } from '../../support/quantities/mebibytes.ts';
 
 /** A memory limit below the anonymous memory in use: it fits where that memory can go to swap, and stays there. */
@@ -66,10 +67,10 @@ describe('A8: a limit below anonymous memory', () => {
 
   const lowered = (linux: Parameters<typeof containerUpdate>[1]): Promise<unknown> => {
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: criMi(80), ...linux });
-    // Too little time to reclaim: the error of an admitted update.
-    return updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), {
-      deadline: performance.now() + 400,
-    }).catch(reasonOf);
+    // RECLAIM_TIMEOUT is the error of an admitted update.
+    return outOfTime(runtime.context.tree, (deadline) =>
+      updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
+    );
   };
 
   test('of an update that leaves the container its swap is admitted', async () => {
@@ -111,7 +112,7 @@ describe('A8: a limit below anonymous memory', () => {
       runtime.writeFile('/kubepods/pod1', 'memory.current', text(250));
       return Promise.reject(new Error('refused by the runtime'));
     };
-    const failing = updateContainer(runtime.context, request, refuse, { deadline: performance.now() + 10_000 });
+    const failing = updateContainer(runtime.context, request, refuse, { deadline: performance.now() + 60_000 });
     await expect(failing).rejects.toThrow(/^refused by the runtime$/);
     expect(runtime.read('memory.max')).toBe(text(400));
   });
@@ -121,9 +122,9 @@ describe('A8: a limit below anonymous memory', () => {
     const update = (resources: object): Promise<unknown> => {
       const name = 'UpdatePodSandboxResourcesRequest';
       const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
-      return updatePod(runtime.context, request, () => Promise.resolve(ANSWER), {
-        deadline: performance.now() + 400,
-      }).catch(reasonOf);
+      return outOfTime(runtime.context.tree, (deadline) =>
+        updatePod(runtime.context, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
+      );
     };
     expect(await update({ memory_limit_in_bytes: criMi(80) })).toBe('RECLAIM_TIMEOUT');
     const limits = { memory_limit_in_bytes: criMi(80), memory_swap_limit_in_bytes: criMi(80) };

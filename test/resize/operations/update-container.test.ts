@@ -4,6 +4,7 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import {
   FakeRuntime,
   RuntimeFailure,
@@ -182,7 +183,7 @@ describe('UpdateContainerResources', () => {
       called = true;
       return updates.applies(50 * MiB);
     });
-    await vi.waitFor(() => expect(runtime.context.calls.waiting(containerId(0))).toBe(1), 30_000);
+    await vi.waitFor(() => expect(runtime.context.calls.waiting(containerId(0))).toBe(1), LONG_WAIT);
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     runtime.writeFile(cgroup, 'memory.stat', `anon ${80 * MiB}\nshmem 0\nunevictable 0\n`);
     runtime.writeFile(cgroup, 'memory.current', String(80 * MiB));
@@ -251,7 +252,7 @@ describe('an update whose deadline has passed', () => {
     const holder = runtime.context.lock.run(podConfig.metadata.uid, () => ended.promise);
     const forward = vi.fn(() => updates.applies(150 * MiB));
     const late = updateContainer(runtime.context, request, forward, { deadline: performance.now() });
-    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), 30_000);
+    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
     ended.resolve(undefined);
     await holder;
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });

@@ -3,6 +3,7 @@ import { Metadata } from '../../../src/core/grpc/index.ts';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { decode, encode } from '../../../src/runtime/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 
@@ -55,7 +56,7 @@ describe('UpdatePodSandboxResources', () => {
     const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) });
     const forward = vi.fn(() => Promise.resolve(ANSWER));
     const late = updatePod(runtime.context, request, forward, { deadline: performance.now() });
-    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), 30_000);
+    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
     ended.resolve(undefined);
     await holder;
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
@@ -77,7 +78,7 @@ describe('UpdatePodSandboxResources', () => {
     await called.promise;
     const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) }, { pod_sandbox_id: next });
     const later = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
-    await expect.poll(() => runtime.context.lock.waiting(pod.metadata.uid)).toBe(1);
+    await expect.poll(() => runtime.context.lock.waiting(pod.metadata.uid), LONG_WAIT).toBe(1);
     answer.reject(new Error('the runtime says no'));
     await expect(earlier).rejects.toThrow('says no');
     // Otherwise the rollback would find the limit of the later request, and leave it.

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
 import { retryDelay } from '../../../src/resize/queue/backoff.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { db, outcome, reached, web } from '../../support/resize/fake-resizes.ts';
 import {
   ResizeQueue,
@@ -88,7 +89,7 @@ describe('a deferred resize', () => {
     const { id } = await queue.deferred();
     queue.clock.pass(queue.clock.next ?? 0);
     (await queue.core.next()).fail(error);
-    await expect.poll(() => queue.resizes.get(id)).toMatchObject({ state: 'Deferred', reason });
+    await expect.poll(() => queue.resizes.get(id), LONG_WAIT).toMatchObject({ state: 'Deferred', reason });
     expect(queue.store.records.size).toBe(1);
     queue.clock.pass(queue.clock.next ?? 0);
     (await queue.core.next()).succeed();

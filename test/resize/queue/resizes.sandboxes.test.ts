@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
 import type { ResizeWatch } from '../../../src/resize/queue/watching/watch.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import {
   FakeClock,
   FakeCore,
@@ -63,7 +64,7 @@ describe('a deferred resize', () => {
     all.resizes.podRemoved(web.sandboxId);
     expect(all.resizes.get(id)).toMatchObject({ state: 'Deferred', pod: second });
     expect(all.resizes.newestOf(second.sandboxId)?.id).toBe(id);
-    await expect.poll(() => sandboxesIn(all)).toEqual([second.sandboxId, db.sandboxId]);
+    await expect.poll(() => sandboxesIn(all), LONG_WAIT).toEqual([second.sandboxId, db.sandboxId]);
     all.clock.pass(60_000);
     const calls = [await all.core.next(), await all.core.next()];
     expect(calls.map(({ sandboxId }) => sandboxId)).toEqual([second.sandboxId, db.sandboxId]);
@@ -263,7 +264,7 @@ describe.each([
     expect(all.clock.next).toBe(0);
     all.clock.pass(0);
     (await all.core.next()).fail(failure);
-    await expect.poll(() => all.resizes.get(id)).toMatchObject({ state: 'Deferred', tries: 3 });
+    await expect.poll(() => all.resizes.get(id), LONG_WAIT).toMatchObject({ state: 'Deferred', tries: 3 });
     expect(all.clock.next).toBeGreaterThan(1000);
   });
 

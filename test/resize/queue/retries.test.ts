@@ -3,6 +3,7 @@ import { Reason } from '../../../src/core/errors/index.ts';
 import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
 import { MOST_ABOVE, Retries } from '../../../src/resize/queue/retries.ts';
 import { equalRanks } from '../../../src/resize/queue/retry-order.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 // From the end of an attempt to the end of the turns, a few promises settle one after the other.
 test.each(Array.from({ length: 12 }, (_, count) => count))(
@@ -27,7 +28,7 @@ test.each(Array.from({ length: 12 }, (_, count) => count))(
       retries.roomFreed();
     };
     retries.roomFreed();
-    await expect.poll(() => tries).toBe(2);
+    await expect.poll(() => tries, LONG_WAIT).toBe(2);
     await retries.idle();
     expect(tries).toBe(2);
   },

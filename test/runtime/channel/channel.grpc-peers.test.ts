@@ -15,6 +15,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Channel } from '../../../src/runtime/channel/index.ts';
 import { Metadata } from '../../../src/core/grpc/index.ts';
 import { isServiceError } from '../../../src/core/errors/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const LIMIT = 16_777_216;
 const folder = mkdtempSync(join(tmpdir(), 'channel-'));
@@ -94,7 +95,7 @@ describe('a server of grpc-js', () => {
     const deadline = performance.now() + 30_000;
     const running = call({ path: '/t/Hang', deadline, signal: abort.signal });
     running.catch(() => undefined);
-    await expect.poll(() => seen.length).toBe(1);
+    await expect.poll(() => seen.length, LONG_WAIT).toBe(1);
     const left = Number(seen[0]?.getDeadline()) - Date.now();
     expect(left).toBeGreaterThan(20_000);
     expect(left).toBeLessThan(31_000);

@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MAX_CALLS, MAX_LEAVING, MAX_REQUEST_BYTES, NEXT_ATTEMPT_MS } from '../../../src/runtime/channel/channel.ts';
 import { Channel } from '../../../src/runtime/channel/index.ts';
 import { isServiceError } from '../../../src/core/errors/index.ts';
@@ -18,6 +18,7 @@ import {
   settings,
   windowUpdate,
 } from '../../support/http2/wire.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const PATH = '/s/Method';
 const LIMIT = 16_777_216;
@@ -33,9 +34,16 @@ beforeEach(() => {
   channel = new Channel(server.path, LIMIT, () => (connections += 1));
 });
 afterEach(async () => {
+  vi.useRealTimers();
   channel.close();
   await server.remove();
 });
+
+/** Stops the clock and the timers of the channel: sockets continue to work, and time passes only in {@link pass}. */
+const stopTime = (): void => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+const pass = (ms: number): void => void vi.advanceTimersByTime(ms);
+/** Resolves when the actions of this turn of the event loop have been carried out. */
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 const serve = (each: (peer: RawPeer) => void = (peer) => peer.greet()): Promise<void> => server.listen(each);
 
@@ -69,33 +77,38 @@ const unconnected = [
 
 describe('without a server', () => {
   test('the first call fails at once with the reason, and a later one after the next attempts', async () => {
+    stopTime();
     expect(await failureOf(call())).toEqual(unconnected);
-    const begin = performance.now();
-    expect(await failureOf(call())).toEqual(unconnected);
-    expect(performance.now() - begin).toBeGreaterThan(350);
-    expect(performance.now() - begin).toBeLessThan(2000);
+    const later = call();
+    pass(NEXT_ATTEMPT_MS - 1);
+    await turn();
+    expect(channel.calls).toBe(1);
+    pass(1);
+    expect(await failureOf(later)).toEqual(unconnected);
     expect(channel.calls).toBe(0);
   });
 
   test('a call that waits for the next attempt ends when it is cancelled, at its deadline, and when the shim stops', async () => {
+    stopTime();
     await failureOf(call());
     const abort = new AbortController();
     const [cancelled, late, stopped] = [call({ signal: abort.signal }), call({ ms: 30 }), call()];
-    const begin = performance.now();
     abort.abort();
     expect(await failureOf(cancelled)).toEqual([status.CANCELLED, 'Cancelled on client']);
+    pass(30);
     expect((await failureOf(late))[0]).toBe(status.DEADLINE_EXCEEDED);
     channel.close();
     expect(await failureOf(stopped)).toEqual([status.CANCELLED, 'the shim stops']);
-    expect(performance.now() - begin).toBeLessThan(350);
     expect(await failureOf(call())).toEqual([status.CANCELLED, 'the shim stops']);
     expect(channel.calls).toBe(0);
   });
 
   test('a call that waits gets a server that has started', async () => {
+    stopTime();
     await failureOf(call());
     const running = call();
     await serve();
+    pass(NEXT_ATTEMPT_MS / 2);
     const peer = await server.peer();
     await peer.requests();
     respond(peer, 1);
@@ -103,13 +116,19 @@ describe('without a server', () => {
   });
 
   test('a call that waits for its turn on a server that has started waits until its deadline', async () => {
+    stopTime();
     await failureOf(call());
     const [first, second] = [call(), call()];
     await serve((peer) => peer.greet([3, 1]));
+    pass(NEXT_ATTEMPT_MS / 2);
     const peer = await server.peer();
     await peer.requests();
-    const other = await failureOf(call({ ms: 2 * NEXT_ATTEMPT_MS }));
-    expect(other[0]).toBe(status.DEADLINE_EXCEEDED);
+    const other = call({ ms: 2 * NEXT_ATTEMPT_MS });
+    pass(2 * NEXT_ATTEMPT_MS - 1);
+    await turn();
+    expect(channel.calls).toBe(3);
+    pass(1);
+    expect((await failureOf(other))[0]).toBe(status.DEADLINE_EXCEEDED);
     respond(peer, 1, 'one');
     expect(await peer.requests(2)).toEqual([1, 3]);
     respond(peer, 3, 'two');
@@ -121,14 +140,14 @@ describe('a server that goes away', () => {
   test('ends its calls, is noticed, and connected to again without a call', async () => {
     await serve();
     channel.keepConnected();
-    await expect.poll(() => [channel.isConnected, connections]).toEqual([true, 1]);
+    await expect.poll(() => [channel.isConnected, connections], LONG_WAIT).toEqual([true, 1]);
     const running = call();
     await (await server.peer()).requests();
     await server.stop();
     expect(await failureOf(running)).toEqual(lost);
-    await expect.poll(() => channel.isConnected).toBe(false);
+    await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(false);
     await serve();
-    await expect.poll(() => [channel.isConnected, connections]).toEqual([true, 2]);
+    await expect.poll(() => [channel.isConnected, connections], LONG_WAIT).toEqual([true, 2]);
   });
 
   test('without calls, nothing connects to it again until the next call', async () => {
@@ -139,8 +158,8 @@ describe('a server that goes away', () => {
     respond(peer, 1);
     await running;
     peer.socket.destroy();
-    await expect.poll(() => channel.isConnected).toBe(false);
-    await new Promise(setImmediate);
+    await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(false);
+    await turn();
     const next = call();
     const second = await server.peer(1);
     await second.requests();
@@ -158,7 +177,7 @@ describe('a server that goes away', () => {
     });
     const begin = performance.now();
     channel.keepConnected();
-    await expect.poll(() => times.length, { timeout: 5000 }).toBe(4);
+    await expect.poll(() => times.length, LONG_WAIT).toBe(4);
     // A server may notice a connection late, but not before it was begun.
     expect((times[3] ?? 0) - begin).toBeGreaterThan(295);
   });
@@ -179,18 +198,21 @@ describe('a server that goes away', () => {
       peer.socket.pause();
     });
     channel.keepConnected();
-    await expect.poll(() => channel.isConnected).toBe(true);
+    await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(true);
+    stopTime();
     const sizes = 20_000;
     const calls = Array.from({ length: 100 }, () => call({ size: sizes, ms: 300 }));
+    await turn();
+    pass(300);
     for (const one of calls) expect((await failureOf(one))[0]).toBe(status.DEADLINE_EXCEEDED);
     expect(channel.calls).toBe(0);
     const [peer] = server.peers;
     peer?.socket.resume();
     // All bytes that were handed to the socket arrive. Those of the other calls were dropped.
-    await expect.poll(() => peer?.frames.filter(({ type }) => type === HEADERS).length).toBeGreaterThan(5);
+    await expect.poll(() => peer?.frames.filter(({ type }) => type === HEADERS).length, LONG_WAIT).toBeGreaterThan(5);
     const next = call();
     const isLast = (): boolean => peer?.frames.some(({ payload }) => payload.equals(message(Buffer.alloc(0)))) === true;
-    await expect.poll(isLast).toBe(true);
+    await expect.poll(isLast, LONG_WAIT).toBe(true);
     const ids = peer?.frames.filter(({ type }) => type === HEADERS).map(({ id }) => id) ?? [];
     expect(ids.length).toBeLessThan(60);
     if (peer !== undefined) respond(peer, ids.at(-1) ?? 0);
@@ -245,7 +267,7 @@ describe('a call that the server has not processed', () => {
     const first = await server.peer();
     await first.requests();
     first.send(goaway(2_147_483_647, 0));
-    await expect.poll(() => channel.isConnected).toBe(false);
+    await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(false);
     const next = call();
     const second = await server.peer(1);
     await second.requests();
@@ -287,13 +309,16 @@ describe('limits', () => {
   });
 
   test('calls that have not ended, and the bytes of their requests', async () => {
+    stopTime();
     await serve((peer) => peer.greet([3, 0]));
     const refused = [status.UNAVAILABLE, 'too many calls to the backend at the same time'];
     const large = [call({ size: LIMIT, ms: 200 }), call({ size: MAX_REQUEST_BYTES - LIMIT, ms: 200 })];
     expect(await failureOf(call({ size: 1 }))).toEqual(refused);
+    pass(200);
     for (const one of large) expect((await failureOf(one))[0]).toBe(status.DEADLINE_EXCEEDED);
     const many = Array.from({ length: MAX_CALLS }, () => call({ ms: 500 }));
     expect(await failureOf(call())).toEqual(refused);
+    pass(500);
     expect(new Set((await Promise.all(many.map(failureOf))).map(([code]) => code))).toEqual(new Set([4]));
     expect(channel.calls).toBe(0);
   });
@@ -313,7 +338,7 @@ describe('limits', () => {
       const peer = await server.peer(index);
       await peer.requests();
       peer.send(goaway(1, 0));
-      await expect.poll(() => channel.isConnected).toBe(false);
+      await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(false);
     }
     expect(await failureOf(calls[0]!)).toEqual(lost);
     await (await server.peer(0)).closed();
@@ -338,7 +363,7 @@ describe('a closed channel', () => {
   test('does not connect any more', async () => {
     await serve();
     channel.keepConnected();
-    await expect.poll(() => channel.isConnected).toBe(true);
+    await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(true);
     channel.close();
     await (await server.peer()).closed();
     expect(server.peers).toHaveLength(1);

@@ -1,5 +1,5 @@
 import { status } from '@grpc/grpc-js';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Channel } from '../../../src/runtime/channel/index.ts';
 import { LIMIT, PATH, ServedChannel, answer, failureOf } from '../../support/channel/served-channel.ts';
 import { RawServer } from '../../support/http2/raw-server.ts';
@@ -22,22 +22,25 @@ import {
   windowUpdate,
 } from '../../support/http2/wire.ts';
 import { MiB } from '../../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const subject = new ServedChannel();
 const { call, started } = subject;
+
+afterEach(() => void vi.useRealTimers());
 
 describe('flow control', () => {
   test('a request beyond the server’s windows waits for them, in frames that it accepts', async () => {
     const request = Buffer.alloc(200_000, 'abc');
     const { running, peer, id } = await started({ request });
     const sent = (): number => dataOf(peer.frames, id).length;
-    await expect.poll(sent).toBe(65_535);
+    await expect.poll(sent, LONG_WAIT).toBe(65_535);
     peer.send(windowUpdate(0, 1_000_000));
     // The window of the stream is empty still.
     peer.send(settings([4, 100_000]));
-    await expect.poll(sent).toBe(100_000);
+    await expect.poll(sent, LONG_WAIT).toBe(100_000);
     peer.send(windowUpdate(id, 7));
-    await expect.poll(sent).toBe(100_007);
+    await expect.poll(sent, LONG_WAIT).toBe(100_007);
     peer.send(windowUpdate(id, 1_000_000));
     await peer.seen(({ flags, type }) => type === DATA && flags === END_STREAM);
     expect(dataOf(peer.frames, id)).toEqual(message(request));
@@ -50,7 +53,7 @@ describe('flow control', () => {
 
   test('SETTINGS are acknowledged before DATA that relies on them', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(100_000) });
-    await expect.poll(() => dataOf(peer.frames, id).length).toBe(65_535);
+    await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(65_535);
     peer.send(windowUpdate(0, 100_000));
     await new Promise(setImmediate);
     peer.send(settings([4, 200_000], [5, 65_536]));
@@ -73,7 +76,7 @@ describe('flow control', () => {
     const peer = await small.peer();
     await peer.requests();
     for (let sent = 1; sent <= 8; sent += 1) {
-      await expect.poll(() => dataOf(peer.frames, 1).length).toBe(sent);
+      await expect.poll(() => dataOf(peer.frames, 1).length, LONG_WAIT).toBe(sent);
       peer.send(windowUpdate(1, 1));
     }
     await peer.seen(({ flags, type }) => type === DATA && flags === END_STREAM);
@@ -87,16 +90,16 @@ describe('flow control', () => {
 
   test('lowered windows count for what was sent, and streams share the window of the connection', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(60_000) });
-    await expect.poll(() => dataOf(peer.frames, id).length).toBe(60_005);
+    await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(60_005);
     const second = call({ request: Buffer.alloc(60_000) });
-    await expect.poll(() => dataOf(peer.frames, 3).length).toBe(5530);
+    await expect.poll(() => dataOf(peer.frames, 3).length, LONG_WAIT).toBe(5530);
     peer.send(settings([4, 1000]), windowUpdate(0, 100_000));
     await peer.seen(({ type, flags }) => type === SETTINGS && flags === ACK, 2);
     peer.send(windowUpdate(3, 4530), frame(PING, 0, 0, Buffer.alloc(8)));
     await peer.seen(({ type }) => type === PING);
     expect(dataOf(peer.frames, 3)).toHaveLength(5530);
     peer.send(windowUpdate(3, 60_005 - 5530));
-    await expect.poll(() => dataOf(peer.frames, 3).length).toBe(60_005);
+    await expect.poll(() => dataOf(peer.frames, 3).length, LONG_WAIT).toBe(60_005);
     peer.send(answer(id), answer(3));
     await Promise.all([running, second]);
   });
@@ -119,7 +122,7 @@ describe('flow control', () => {
 
   test('requests take turns for a window of the connection that one of them could use up', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(200_000) });
-    await expect.poll(() => dataOf(peer.frames, id).length).toBe(65_535);
+    await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(65_535);
     const small = call();
     await peer.requests(2);
     peer.send(windowUpdate(id, 1_000_000));
@@ -166,7 +169,10 @@ describe('flow control', () => {
   });
 
   test('data of calls that have ended counts for the connection', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const { running, peer, id } = await started({ deadline: performance.now() + 20 });
+    vi.advanceTimersByTime(20);
+    vi.useRealTimers();
     expect((await failureOf(running))[0]).toBe(status.DEADLINE_EXCEEDED);
     await peer.seen(({ type }) => type === RST_STREAM);
     peer.send(headers(id, RESPONSE));

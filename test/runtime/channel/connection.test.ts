@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { Metadata } from '../../../src/core/grpc/index.ts';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Call } from '../../../src/runtime/channel/call.ts';
 import { Connection } from '../../../src/runtime/channel/connection.ts';
 import { Channel } from '../../../src/runtime/channel/index.ts';
@@ -39,6 +39,8 @@ import { MiB } from '../../../src/core/quantities/index.ts';
 const subject = new ServedChannel();
 const { call, started } = subject;
 
+afterEach(() => void vi.useRealTimers());
+
 describe('a call', () => {
   test('is HEADERS and DATA in one write, without a dynamic table, and returns the bytes of the response', async () => {
     const { running, peer, id } = await started();
@@ -68,11 +70,13 @@ describe('a call', () => {
   test('has the timeout that is left, and the metadata of its caller', async () => {
     const metadata = new Metadata();
     metadata.add('x-id', 'a');
-    const { running, peer, id } = await started({ deadline: performance.now() + 5000, metadata });
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    const deadline = performance.now() + 5000;
+    vi.advanceTimersByTime(1234);
+    const { running, peer, id } = await started({ deadline, metadata });
     const fields = peer.fieldsOf(peer.frames.find(({ type }) => type === HEADERS)!);
     expect(fields['x-id']).toBe('a');
-    expect(Number.parseInt(fields['grpc-timeout'] ?? '', 10)).toBeGreaterThan(4000);
-    expect(fields['grpc-timeout']).toMatch(/^[1-5]\d{3}m$/);
+    expect(fields['grpc-timeout']).toBe('3766m');
     peer.send(answer(id));
     await running;
   });

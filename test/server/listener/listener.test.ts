@@ -13,6 +13,7 @@ import {
   ownOwner,
   rightsOf,
 } from '../../support/daemon/listener-folder.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const shim = new ListenerFolder();
 
@@ -22,7 +23,7 @@ describe('listen', () => {
     await shim.start();
     expect(await canConnect(shim.path)).toBe(true);
     expect(readdirSync(dirname(shim.path))).toEqual(['shim.sock']);
-    await vi.waitFor(() => expect(shim.accepted).toHaveLength(1));
+    await vi.waitFor(() => expect(shim.accepted).toHaveLength(1), LONG_WAIT);
   });
 
   test('removes the socket on close; the path can be used again', async () => {
@@ -121,7 +122,7 @@ describe('listen', () => {
     const connected = once(socket, 'connect');
     await listener.close();
     await connected;
-    await vi.waitFor(() => expect(shim.accepted).toHaveLength(1));
+    await vi.waitFor(() => expect(shim.accepted).toHaveLength(1), LONG_WAIT);
     socket.destroy();
   });
 

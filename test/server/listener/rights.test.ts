@@ -7,6 +7,7 @@ import { noLog } from '../../../src/observe/index.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
 
 import { ListenerFolder, isRoot, leaveStale, ownOwner, rightsOf } from '../../support/daemon/listener-folder.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const shim = new ListenerFolder();
 
@@ -66,7 +67,7 @@ describe.runIf(isRoot)('rights like the backend', () => {
   test('follow a backend that starts later, without waiting for a connection', async () => {
     await shim.start();
     await shim.startBackend({ socket: 0o660, folder: 0o711 });
-    await vi.waitFor(() => expect(rightsOf(shim.path)).toBe('660 0:0'), { timeout: 5000 });
+    await vi.waitFor(() => expect(rightsOf(shim.path)).toBe('660 0:0'), LONG_WAIT);
   });
 
   test('are set on an existing folder that is empty', async () => {

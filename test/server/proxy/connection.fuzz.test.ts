@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { emptyTally, play } from '../../fuzz/proxy/engine.ts';
 
-// `npm run fuzz` plays more inputs. To repeat a failed input, use `--target proxy --seed 20250101 --only INDEX`.
+// The suite `fuzz` plays more inputs. To repeat a failed input, use `--target proxy --seed 20250101 --only INDEX`.
 test('20,000 mutated conversations cause no crash and leak nothing', async () => {
   const tally = emptyTally();
   for (let index = 0; index < 20_000; index += 1) {

@@ -68,7 +68,7 @@ export class CriClient {
   }
 
   /** Makes a unary call. Rejects with grpc-js's ServiceError, whose message starts with the method. */
-  call<Response extends object>(method: string, request: object, timeoutMs = 60_000): Promise<Response> {
+  call<Response extends object>(method: string, request: object, timeoutMs = 120_000): Promise<Response> {
     const definition = methodOf(method);
     return new Promise((resolve, reject) => {
       this.#client.makeUnaryRequest(

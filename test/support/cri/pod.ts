@@ -163,7 +163,7 @@ export async function runPod(client: CriClient, spec: PodSpec): Promise<RunningP
 }
 
 const EXITED = 2;
-const END_LIMIT_MS = 30_000;
+const END_LIMIT_MS = 120_000;
 
 /** Waits for an init container to complete. Polls, because containerd 1.6 has no events for it. */
 async function ended(client: CriClient, id: string, name: string): Promise<void> {

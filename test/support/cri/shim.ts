@@ -11,6 +11,8 @@ export type LogLine = Readonly<Record<string, unknown>> & { readonly msg: string
 
 /** The shipped daemon as a separate process, with its log. */
 export class ShimProcess {
+  /** All that this process has started. */
+  static readonly started: ShimProcess[] = [];
   readonly log: LogLine[] = [];
   readonly exited: Promise<number | null>;
   readonly #waiting = new Set<() => void>();
@@ -21,6 +23,7 @@ export class ShimProcess {
   ) {
     this.exited = once(process, 'exit').then(([code]) => code as number | null);
     if (process.stderr === null) throw new Error('the shim has no stderr');
+    ShimProcess.started.push(this);
     createInterface({ input: process.stderr }).on('line', (line) => {
       this.log.push(parseLine(line));
       for (const wake of this.#waiting) wake();
@@ -83,7 +86,7 @@ export class ShimProcess {
    * Returns the nth log line that matches, now or when it is written. Lines are counted since the start of the shim, so
    * an old line is never taken for a new one.
    */
-  async waitForLog(fits: (line: LogLine) => boolean, number = 1, timeoutMs = 30_000): Promise<LogLine> {
+  async waitForLog(fits: (line: LogLine) => boolean, number = 1, timeoutMs = 120_000): Promise<LogLine> {
     const deadline = AbortSignal.timeout(timeoutMs);
     for (;;) {
       const line = this.log.filter(fits)[number - 1];
@@ -117,7 +120,7 @@ export class ShimProcess {
 async function answers(address: string): Promise<void> {
   const client = new CriClient(address);
   try {
-    await client.ready(30_000);
+    await client.ready(120_000);
     await client.version();
   } finally {
     client.close();

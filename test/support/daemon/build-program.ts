@@ -4,11 +4,13 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
+/** The installed packages. */
+export const modules = join(root, 'node_modules');
 
 /** Bundles the daemon, or another program, as tools/build.mjs does, outside dist/. Returns the file. */
 export async function buildProgram(entry = 'src/main.ts'): Promise<string> {
   // Below node_modules, so that koffi, which stays outside the bundle, is found.
-  const outfile = join(root, `node_modules/.cache/test-program/${process.pid}-${basename(dirname(entry))}.js`);
+  const outfile = join(modules, `.cache/test-program/${process.pid}-${basename(dirname(entry))}.js`);
   mkdirSync(dirname(outfile), { recursive: true });
   await build({
     absWorkingDir: root,

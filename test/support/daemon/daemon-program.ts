@@ -11,6 +11,7 @@ export interface LogLine {
 export interface ProgramOptions {
   /** Runs the file itself, not Node with the file. */
   readonly isExecutable?: boolean;
+  /** Runs as this user and group. Only the daemon's file has to be readable for them: Node itself starts as root. */
   readonly uid?: number;
   readonly env?: NodeJS.ProcessEnv;
   /** Sockets and variables as passed by systemd. */
@@ -29,13 +30,12 @@ export class Program {
     const resize = args.includes('--resize-listen') ? [] : ['--resize-listen', ''];
     const own = args.includes('--listen') ? ['--state-folder', `${file}.state`, ...resize] : [];
     const { passedOn, env, uid, isExecutable = false } = options;
-    const program = isExecutable ? [file] : [process.execPath, file];
+    const program = isExecutable ? [file] : [process.execPath, ...(uid === undefined ? [] : [becoming(uid)]), file];
     const [command = '', ...rest] = [...(passedOn?.before ?? []), ...program, ...own, ...args];
     this.process = spawn(command, rest, {
       stdio: ['ignore', 'pipe', 'pipe', ...(passedOn?.descriptors ?? [])],
       cwd: '/',
       env: { ...process.env, ...passedOn?.env, ...env },
-      ...(uid === undefined ? {} : { uid }),
     });
     this.process.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
     this.process.stderr?.setEncoding('utf8').on('data', (text: string) => {
@@ -71,4 +71,10 @@ export class Program {
   kill(signal: NodeJS.Signals): void {
     this.process.kill(signal);
   }
+}
+
+/** A flag of Node: becomes another user before the program is loaded. */
+function becoming(uid: number): string {
+  const script = `process.setgroups([]); process.setgid(${uid}); process.setuid(${uid});`;
+  return `--import=data:text/javascript,${encodeURIComponent(script)}`;
 }

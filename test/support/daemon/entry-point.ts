@@ -1,18 +1,25 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { type Http2Server, createServer } from 'node:http2';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { LONG_WAIT } from '../long-wait.ts';
 
-/** A shim of few lines: serves its descriptor 3, or fails as the file `mode` says. Perl sends the notification. */
+/**
+ * A shim of few lines: serves its descriptor 3, or fails as the file `mode` says. With the mode `wait`, it waits for
+ * another one. Perl sends the notification.
+ */
 const SHIM = `
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http2';
 if (process.argv.includes('--version')) { console.log('1.2.3'); process.exit(0); }
-const mode = readFileSync(process.env.MODE, 'utf8');
+const modeNow = () => readFileSync(process.env.MODE, 'utf8');
+if (modeNow() === 'wait') console.log('shim ' + process.pid + ' waits');
+while (modeNow() === 'wait') await new Promise((resolve) => setTimeout(resolve, 10));
+const mode = modeNow();
 if (mode === 'crash') process.abort();
 if (mode === 'hang') setInterval(() => undefined, 1e9);
 if (mode.startsWith('serve')) {
@@ -26,10 +33,13 @@ if (mode.startsWith('serve')) {
 `;
 
 /** For expect.poll. */
-export const LONG = { timeout: 20_000, interval: 20 };
+export const LONG = { ...LONG_WAIT, interval: 20 };
 
 /** Constants with which the bypass serves at once, and the next start of the shim comes after a second. */
 export const AT_ONCE = { UNSERVED: 0, PAUSE: 1 };
+
+/** Constants with which the shim has more time to start than it takes on a busy machine. */
+export const PATIENT = { UNSERVED: 600, START: 600 };
 
 export interface RunOptions {
   /** New values of constants of the entry point, in seconds. */
@@ -76,8 +86,10 @@ export class EntryPoint {
     chmodSync(this.at('backend/sock'), 0o640);
   }
 
+  /** The shim may read it at any time, so it is never incomplete. */
   mode(text: string): void {
-    writeFileSync(this.at('mode'), text);
+    writeFileSync(this.at('mode.new'), text);
+    renameSync(this.at('mode.new'), this.at('mode'));
   }
 
   run(flags: readonly string[] = [], { constants = {}, descriptors, isLogStalled = false }: RunOptions = {}): void {
@@ -102,6 +114,17 @@ export class EntryPoint {
 
   says(text: string): Promise<void> {
     return expect.poll(() => this.output, LONG).toContain(text);
+  }
+
+  /** Returns the process id of a shim in the mode `wait`. */
+  async waitingShim(): Promise<number> {
+    await expect.poll(() => this.output, LONG).toMatch(/shim \d+ waits\n/);
+    return Number(/shim (\d+) waits/.exec(this.output)![1]);
+  }
+
+  /** Waits until the file for the shim says this about the bypass. The log says it earlier. */
+  states(text: RegExp): Promise<void> {
+    return expect.poll(() => readFileSync(this.at('run/.cri.sock.bypass'), 'utf8'), LONG).toMatch(text);
   }
 
   /** Waits until clients can connect: the socket exists a moment earlier. Does not connect, because that is a client. */

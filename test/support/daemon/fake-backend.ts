@@ -87,7 +87,7 @@ export class RawClient {
   /** Rejects with grpc-js's ServiceError. */
   call(path: string, request: string, metadata = new Metadata()): Promise<string> {
     return new Promise((resolve, reject) => {
-      const deadline = Date.now() + 20_000;
+      const deadline = Date.now() + 120_000;
       this.#client.makeUnaryRequest(
         path,
         identity,

@@ -1,8 +1,9 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, unlinkSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, cpSync, mkdirSync, mkdtempSync, rmSync, unlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach } from 'vitest';
-import { buildProgram } from './build-program.ts';
+import { buildProgram, modules } from './build-program.ts';
 import { Program, type ProgramOptions } from './daemon-program.ts';
 import { FakeBackend, RawClient } from './fake-backend.ts';
 
@@ -19,7 +20,7 @@ export class TestDaemon {
   constructor() {
     beforeAll(async () => {
       this.file = await buildProgram();
-    }, 60_000);
+    });
     afterAll(() => unlinkSync(this.file));
     beforeEach(() => {
       this.folder = mkdtempSync(join(tmpdir(), 'daemon-'));
@@ -59,12 +60,23 @@ export class TestDaemon {
 
   /** Starts a daemon with these arguments only. */
   run(options: ProgramOptions, ...args: readonly string[]): Program {
-    const program = new Program(this.file, args, options);
+    const program = new Program(options.uid === undefined ? this.file : this.#readableFile(), args, options);
     this.cleanUp(async () => {
       program.kill('SIGKILL');
       await program.exited;
     });
     return program;
+  }
+
+  /** Copies the daemon and its native part to a place that every user can read. The checkout may be in a folder of root. */
+  #readableFile(): string {
+    const program = join(this.folder, 'program');
+    const file = join(program, 'daemon.mjs');
+    cpSync(this.file, file);
+    for (const name of ['koffi', '@koromix'])
+      cpSync(join(modules, name), join(program, 'node_modules', name), { recursive: true });
+    execFileSync('chmod', ['-R', 'a+rX', program]);
+    return file;
   }
 
   async startBackend(): Promise<FakeBackend> {

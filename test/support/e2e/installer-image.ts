@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { dockerArchive, layerOf } from '../node/parts/images.ts';
 
-/** The image that a builder has made from the Dockerfile (npm run image); undefined without one. */
+/** The image that a builder has made from the Dockerfile (npm run nightly -- --only image); undefined without one. */
 export const builtImage = process.env['IMAGE_ARCHIVE'];
 
 /**

@@ -133,7 +133,7 @@ export function unary(
   message: Buffer,
   options: { metadata?: grpc.Metadata; deadline?: number; onCall?: (call: grpc.ClientUnaryCall) => void } = {},
 ): Promise<Answer> {
-  const { metadata = new grpc.Metadata(), deadline = 30_000 } = options;
+  const { metadata = new grpc.Metadata(), deadline = 120_000 } = options;
   return new Promise((resolve) => {
     let received: grpc.Metadata | undefined;
     let answer: { error: grpc.ServiceError | null; message: Buffer | undefined } | undefined;

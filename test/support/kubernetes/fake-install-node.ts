@@ -76,7 +76,7 @@ export class FakeInstallNode {
       flagsFile: this.at('etc/flags'),
       kubeconfig: { path: this.at('provided/kubeconfig'), isUsed: false },
       commandFile: this.at('bin/resizectl'),
-      wait: { timeoutMs: 1000, signal: new AbortController().signal },
+      wait: { timeoutMs: 60_000, signal: new AbortController().signal },
       ...change,
     };
   }

@@ -30,6 +30,8 @@ export interface Behaviour {
 }
 
 export const done: CommandResult = { code: 0, lines: [] };
+/** Does not expire while a test runs, although its pod may be delayed on a busy machine. */
+const LEASE = '--lease-duration=1h';
 const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 
 /** What the pods of a cluster work with. */
@@ -93,7 +95,7 @@ export class FakeNode {
     const { random, outside, times: others } = cluster.settings;
     const kubeconfig =
       outside === undefined ? cluster.api.kubeconfig(join(cluster.folder, `kubeconfig-${name}`)) : 'none';
-    const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', '--lease-duration=2s'];
+    const flags = ['--namespace=cri-resize-shim', '--label=cri-resize-shim.io/install=true', LEASE];
     const all = [`--node-name=${name}`, ...flags, `--kubeconfig=${kubeconfig}`, ...(behaviour.flags ?? [])];
     const parts = contextOf(
       readOptions(all),
@@ -121,7 +123,17 @@ export class FakeNode {
           resolve(behaviour.drift?.() ?? { state: 'shim', note: '' });
         }),
       repairsDrift: behaviour.repairsDrift ?? false,
-      times: { spread, ready: 2000, retry: 600_000, answer: 3000, poll: 20, look: 20, soak: 200, ...others, ...times },
+      times: {
+        spread,
+        ready: 2000,
+        retry: 600_000,
+        answer: 60_000,
+        poll: 20,
+        look: 20,
+        soak: 200,
+        ...others,
+        ...times,
+      },
     };
   }
 

@@ -1,6 +1,5 @@
 export { runInNode } from './boot.ts';
 export type { CommandStdio, RunOptions, RunResult } from './boot.ts';
-export type { CriTools } from './parts/cri-tools.ts';
 export { NodeError } from '../../../tools/download/errors.ts';
 export { detectHost, runOnHost } from './host.ts';
 export type { Host } from './host.ts';

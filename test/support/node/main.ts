@@ -4,6 +4,8 @@ import { runInNode } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { runOnHost } from './host.ts';
+import { canObtain } from './parts/built-programs.ts';
+import { criTools } from './parts/cri-tools.ts';
 import { greetingShell } from './shell.ts';
 import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
 import type { ContainerdRelease, Init, KernelName, Runtime } from './parts/parts.ts';
@@ -123,6 +125,7 @@ async function inNode(
     runtime: flags.runtime,
     init: flags.init,
     kernel: flags.kernel,
+    criTools: await canObtain(criTools),
     command,
     env: passedOn(),
     stdio,

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
-import { obtainCriTools } from './parts/cri-tools.ts';
-import type { CriTools } from './parts/cri-tools.ts';
+import { obtainBuilt } from './parts/built-programs.ts';
+import { criTools } from './parts/cri-tools.ts';
 import { upstreamVersion } from './parts/debian.ts';
 import { obtainParts } from './parts/parts.ts';
 import type { ContainerdRelease, DiskParts, Init, KernelName, Runtime } from './parts/parts.ts';
@@ -15,6 +15,8 @@ export interface NodeChoice {
   readonly init?: Init;
   /** Default: `uml`. */
   readonly kernel?: KernelName;
+  /** Whether PATH has crictl and critest, which are built from a Go module the first time. Default: no. */
+  readonly criTools?: boolean;
 }
 
 interface KernelFiles {
@@ -38,7 +40,7 @@ export interface DebianKernel extends KernelFiles {
 }
 
 /** Everything on disk that a boot needs. */
-export interface NodeParts extends Omit<NodeChoice, 'kernel'> {
+export interface NodeParts extends Omit<NodeChoice, 'kernel' | 'criTools'> {
   readonly init: Init;
   /** The versions that the packages have, such as 2.1.9 for the release 2.1. */
   readonly containerdVersion: string;
@@ -50,24 +52,26 @@ export interface NodeParts extends Omit<NodeChoice, 'kernel'> {
   readonly runtimeProgram: string;
   /** Programs, units and libraries of systemd, if it is the first process. */
   readonly systemd: string | undefined;
-  /** Folders for PATH with containerd, ctr, the runtime, crictl and critest. */
+  /** Folders for PATH with containerd, ctr, the runtime and, if asked for, crictl and critest. */
   readonly programs: readonly string[];
-  readonly criTools: CriTools;
 }
 
-/** Makes sure that all parts of the node are in the cache. Quick if they are. */
+/**
+ * Makes sure that all parts of the node are in the cache. Quick if they are. Throws GoMissing if one has to be built,
+ * and this machine has no Go toolchain.
+ */
 export async function prepareNode(choice: NodeChoice, progress: Progress = silent): Promise<NodeParts> {
   const cache = cacheRoot();
   const { init = 'plain', kernel: kernelName = 'uml' } = choice;
-  const [packaged, criTools] = await Promise.all([
+  const [packaged, builtTools] = await Promise.all([
     obtainParts(cache, choice.containerd, choice.runtime, init, kernelName, progress),
-    obtainCriTools(cache, progress),
+    choice.criTools === true ? obtainBuilt(criTools, progress) : undefined,
   ]);
-  if (!criTools.available) progress(criTools.reason);
   const { tools, containerd, runtime, systemd } = packaged;
   const program = choice.runtime === 'crun' ? 'crun' : 'runc';
   return {
-    ...choice,
+    containerd: choice.containerd,
+    runtime: choice.runtime,
     init,
     systemd: systemd?.folder,
     containerdVersion: version(containerd.versions, 'containerd'),
@@ -80,9 +84,8 @@ export async function prepareNode(choice: NodeChoice, progress: Progress = silen
     programs: [
       join(containerd.folder, 'bin'),
       join(runtime.folder, 'bin'),
-      ...(criTools.available ? [join(criTools.part.folder, 'bin')] : []),
+      ...(builtTools === undefined ? [] : [join(builtTools.folder, 'bin')]),
     ],
-    criTools,
   };
 }
 

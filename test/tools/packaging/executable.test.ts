@@ -29,7 +29,7 @@ const open: (() => unknown)[] = [];
 
 beforeAll(async () => {
   made = await madeExecutable();
-}, 120_000);
+}, 900_000);
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'executable-'));
   for (const name of ['cri-resize-shim', 'resizectl']) symlinkSync(made.executable, join(folder, name));

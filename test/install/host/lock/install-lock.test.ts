@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type InstallLock, takeInstallLock } from '../../../../src/install/host/lock/install-lock.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 let folder: string;
 let file: string;
@@ -39,7 +40,7 @@ setInterval(() => undefined, 1e6);`;
   other.kill('SIGKILL');
   await other;
   // cat sees the end of the pipe after the process has ended.
-  await expect.poll(async () => (await takeInstallLock(file)).kind, { timeout: 20_000 }).toBe('held');
+  await expect.poll(async () => (await takeInstallLock(file)).kind, LONG_WAIT).toBe('held');
 });
 
 test('a file that cannot be locked is an error, not an installation that runs', async () => {

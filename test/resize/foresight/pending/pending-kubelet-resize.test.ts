@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../../src/core/quantities/index.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../../support/fake-runtime.ts';
 import { podInfo } from '../../../../src/resize/report/pod-info.ts';
 import { updateContainer } from '../../../../src/resize/operations/update-container.ts';
@@ -203,7 +204,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     };
     use(100);
     await runtime.context.decreaseReclaimer.comparable('uid-1', 'cadvisor');
-    await expect.poll(async () => (await info()).state).toBe('Deferred');
+    await expect.poll(async () => (await info()).state, LONG_WAIT).toBe('Deferred');
     expect(await info()).toMatchObject({
       lastError: {
         reason: 'MEMORY_NOT_RECLAIMABLE',
@@ -214,7 +215,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     use(10);
     await update(0, 64);
     runtime.context.decreaseReclaimer.check();
-    await expect.poll(async () => (await info()).decrease).toBeUndefined();
+    await expect.poll(async () => (await info()).decrease, LONG_WAIT).toBeUndefined();
     expect((await info()).state).toBe('Completed');
   });
 });
@@ -240,7 +241,7 @@ test('an ended init container with limits that kubelet has admitted since does n
     runtime.context.decreaseReclaimer.check();
     return same;
   };
-  await expect.poll(sameReads).toBeGreaterThan(3);
+  await expect.poll(sameReads, LONG_WAIT).toBeGreaterThan(3);
 });
 
 test('UpdatePodSandboxResources without values does not lower a pod limit that kubelet raises again', async () => {

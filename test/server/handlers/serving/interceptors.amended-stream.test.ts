@@ -22,6 +22,7 @@ import { Backend } from '../../../../src/runtime/index.ts';
 import type { Interceptors } from '../../../../src/server/handlers/index.ts';
 import { createLocalServer, interceptionOf, localHandlers } from '../../../../src/server/handlers/index.ts';
 import { serveConnection } from '../../../../src/server/proxy/index.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 // A client that compresses its messages gets compressed responses, which the proxy cannot read.
 const PATH = '/s/Events';
@@ -115,7 +116,7 @@ test('the cancellation of the client ends the call of the backend and is not log
   call.on('error', () => undefined);
   call.cancel();
   await ended;
-  await expect.poll(counted).toBe(1);
+  await expect.poll(counted, LONG_WAIT).toBe(1);
   expect(lines).toEqual([]);
 });
 

@@ -5,6 +5,7 @@ import { expect, test, vi } from 'vitest';
 import { noCounters } from '../../../../src/observe/index.ts';
 import { createLog } from '../../../../src/observe/log.ts';
 import { createLocalServer } from '../../../../src/server/handlers/serving/local-server.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 // The grpc-js server is loaded with its first connection.
 const js = vi.hoisted(() => ({ created: 0, fails: false, refuses: false, accepted: [] as unknown[], closed: 0 }));
@@ -54,11 +55,13 @@ test('the server is loaded once; a connection ends if that fails, and the next o
   js.fails = false;
   local.connect(2);
   local.connect(3);
-  await vi.waitFor(() =>
-    expect(js.accepted).toEqual([
-      [2, false],
-      [3, false],
-    ]),
+  await vi.waitFor(
+    () =>
+      expect(js.accepted).toEqual([
+        [2, false],
+        [3, false],
+      ]),
+    LONG_WAIT,
   );
   expect(js.created).toBe(2);
 
@@ -71,11 +74,11 @@ test('the server is loaded once; a connection ends if that fails, and the next o
   js.refuses = false;
   expect(lines.filter((line) => line.includes('does not accept a connection'))).toHaveLength(1);
   local.connect(6);
-  await vi.waitFor(() => expect(js.accepted.splice(2)).toEqual([[6, false]]));
+  await vi.waitFor(() => expect(js.accepted.splice(2)).toEqual([[6, false]]), LONG_WAIT);
   expect(js.created).toBe(2);
 
   local.close();
-  await vi.waitFor(() => expect(js.closed).toBe(1));
+  await vi.waitFor(() => expect(js.closed).toBe(1), LONG_WAIT);
   const late = local.connect(4);
   late.resume();
   await once(late, 'end');

@@ -13,6 +13,7 @@ import {
   rst,
   settled,
 } from '../../../support/http2/wire.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 /** Returns an open proxy and the calls that it has started. */
 function serving(options: TestProxyOptions = {}) {
@@ -47,14 +48,14 @@ test('short requests start together up to a bound; those that wait own their byt
   const proxy = serving();
   for (const id of ids(100)) proxy.client.send(whole(id));
   expect(proxy.calls).toHaveLength(31);
-  await vi.waitFor(() => expect(proxy.calls).toHaveLength(100));
+  await vi.waitFor(() => expect(proxy.calls).toHaveLength(100), LONG_WAIT);
   expect(proxy.calls.map((call) => call.request[0])).toEqual(ids(100).map((id) => id % 256));
 });
 
 test('a call that is reset in the same read does not start, though reading takes many turns', async () => {
   const proxy = serving();
   proxy.client.send(...ids(500).map((id) => Buffer.concat([whole(id), rst(id, 8)])));
-  await vi.waitFor(() => expect(proxy.core.client.lastStreamId).toBe(999));
+  await vi.waitFor(() => expect(proxy.core.client.lastStreamId).toBe(999), LONG_WAIT);
   await settled();
   expect(proxy.calls).toHaveLength(0);
   proxy.client.send(whole(1001));
@@ -92,7 +93,7 @@ test('requests that wait count; the longest is refused if they are too many byte
   proxy.client.send(...ids(4).map((id) => whole(id, Buffer.alloc(16_000))));
   const refused = proxy.client.take().filter(({ type }) => type === HEADERS);
   expect(refused.map((seen) => fieldsOf(seen)['grpc-status'])).toEqual(['8']);
-  await vi.waitFor(() => expect(proxy.calls).toHaveLength(3));
+  await vi.waitFor(() => expect(proxy.calls).toHaveLength(3), LONG_WAIT);
   expect(proxy.events).toContain('refused requests');
 });
 
@@ -104,7 +105,7 @@ test('requests that wait are held once, though holding one refuses another reque
   proxy.client.send(...[3, 5, 7, 9].map((id) => whole(id, Buffer.alloc(16_000))));
   const refused = proxy.client.take().filter(({ type }) => type === HEADERS);
   expect(refused.map((seen) => [seen.id, fieldsOf(seen)['grpc-status']])).toEqual([[1, '8']]);
-  await vi.waitFor(() => expect(proxy.calls).toHaveLength(4));
+  await vi.waitFor(() => expect(proxy.calls).toHaveLength(4), LONG_WAIT);
   expect(requests.total).toBe(0);
   // Nothing is left that a later refusal could end: these calls run.
   proxy.client.send(opened(11));

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MiB } from '../../../../src/core/quantities/index.ts';
 import { SocketTransport } from '../../../../src/server/proxy/transport/index.ts';
+import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 let folder: string;
 let server: Server;
@@ -84,14 +85,14 @@ test('what has waited leaves in order, and its end is reported', async () => {
   write(Buffer.of(1));
   expect(drained).not.toHaveBeenCalled();
   await expectAll();
-  await vi.waitFor(() => expect(drained).toHaveBeenCalled());
+  await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
   expect(transport.backlog).toBe(0);
   // Once more: memory of earlier bytes may be used again.
   drained.mockClear();
   client.removeAllListeners('data').pause();
   writeSmall(50_000);
   await expectAll();
-  await vi.waitFor(() => expect(drained).toHaveBeenCalled());
+  await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
 });
 
 test('a few bytes that wait leave without further writes', async () => {
@@ -99,7 +100,7 @@ test('a few bytes that wait leave without further writes', async () => {
   write(Buffer.of(1), Buffer.of(2));
   write(Buffer.of(3));
   await expectAll();
-  await vi.waitFor(() => expect(drained).toHaveBeenCalled());
+  await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
 });
 
 test('the end comes behind what waits', async () => {

@@ -14,8 +14,8 @@ import { MiB } from '../../../../src/core/quantities/index.ts';
 export const uml = (kernel: UmlKernel): Kernel => ({
   start: (start) => startProgram(kernel.program, start),
   memoryBytes: 4 * 2 ** 30,
-  bootLimitMs: 60_000,
-  endLimitMs: 10_000,
+  bootLimitMs: 300_000,
+  endLimitMs: 60_000,
 });
 
 /** Returns the kernel's command line. uml.sh describes the consoles. */

@@ -17,19 +17,31 @@ export interface Built {
 /** The programs are not in the cache, and this machine cannot build them. */
 export class GoMissing extends NodeError {}
 
-/** Programs that are built from their Go modules the first time. Throws {@link GoMissing} without a Go toolchain. */
-export async function obtainBuilt({ name, modules: from, what, time }: Built, progress: Progress): Promise<Part> {
-  const cache = cacheRoot();
-  // Without the names of fields: renaming one is no reason for another build of minutes.
-  const key = JSON.stringify(from.map((module) => Object.values(module) as unknown[]));
-  const recipe: Pick<Recipe, 'name' | 'key'> = { name, key };
-  const built = await present(cache, recipe);
-  if (built) return built;
+/** The key has no names of fields: renaming one is no reason for another build of minutes. */
+const recipeOf = ({ name, modules }: Built): Pick<Recipe, 'name' | 'key'> => ({
+  name,
+  key: JSON.stringify(modules.map((module) => Object.values(module) as unknown[])),
+});
+
+/** Whether {@link obtainBuilt} has the programs or can build them. */
+export const canObtain = async (built: Built): Promise<boolean> =>
+  (await present(cacheRoot(), recipeOf(built))) !== undefined || (await goToolchain()) !== undefined;
+
+/**
+ * Programs that are built from their Go modules the first time: once for each content of their recipe, by whichever
+ * command needs them first. Throws {@link GoMissing} without a Go toolchain.
+ */
+export async function obtainBuilt(built: Built, progress: Progress): Promise<Part> {
+  const { modules, what, time } = built;
+  const [cache, recipe] = [cacheRoot(), recipeOf(built)];
+  const part = await present(cache, recipe);
+  if (part) return part;
   const toolchain = await goToolchain();
-  if (toolchain === undefined) throw new GoMissing(`building ${what} needs a Go toolchain (command "go")`);
+  if (toolchain === undefined)
+    throw new GoMissing(`${what} is not in the cache, and building it needs a Go toolchain (command "go")`);
   const make = async (folder: string): Promise<Record<string, string>> => {
     const versions: Record<string, string> = {};
-    for (const module of from) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
+    for (const module of modules) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
     return versions;
   };
   const building = `building ${what} with ${toolchain} (${time})`;

@@ -1,14 +1,14 @@
 import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { type BuiltRelease, builtReleases, canObtainContainerd, obtainBuiltContainerd } from './built-containerd.ts';
+import { type BuiltRelease, builtContainerd, builtReleases, builtVersions } from './built-containerd.ts';
+import { canObtain, obtainBuilt } from './built-programs.ts';
 import type { Part } from '../../../../tools/download/cache.ts';
 import type { Suite } from './debian.ts';
 import { debianKernelPart, earlierDebianKernelPart, qemuPart } from './debian-kernel.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import { dockerArchive, standardImages } from './images.ts';
 import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
-import { cacheRoot } from '../../../../tools/download/places.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
 import { systemdPart } from './systemd-part.ts';
 
@@ -39,7 +39,7 @@ export type KernelName = (typeof kernels)[number];
 
 /** Whether {@link obtainParts} can find or build this release here. */
 export const isObtainable = async (release: ContainerdRelease): Promise<boolean> =>
-  !isBuilt(release) || canObtainContainerd(release, cacheRoot());
+  !isBuilt(release) || canObtain(builtContainerd(release));
 
 const containerdSuite: Record<PackagedRelease, Suite> = { '1.6': 'bookworm', '1.7': 'trixie', '2.1': 'forky' };
 
@@ -180,6 +180,11 @@ export async function obtainParts(
     ],
     progress,
   );
-  const containerd = isBuilt(release) ? await obtainBuiltContainerd(release, cache, progress) : packagedContainerd!;
+  const containerd = isBuilt(release) ? await built(release, progress) : packagedContainerd!;
   return { kernel, qemu, tools, containerd, runtime: chosenRuntime, systemd };
+}
+
+async function built(release: BuiltRelease, progress: Progress): Promise<Part> {
+  const { folder, versions } = await obtainBuilt(builtContainerd(release), progress);
+  return { folder, versions: { ...versions, containerd: builtVersions[release] } };
 }

@@ -1,0 +1,16 @@
+import { expect, test } from 'vitest';
+import { type Machine, holdsSetting } from '../../../src/cgroups/values/settings.ts';
+import { bytes } from '../../../src/core/quantities/index.ts';
+
+test.each(['0-8191,', '0-8191:1/2,'])(
+  'the longest list that is accepted, of %s, is compared within milliseconds',
+  (part) => {
+    // Nothing else runs meanwhile. The last CPU may be any of fourteen numbers.
+    const asked = `${part.repeat(Math.floor(4095 / part.length))}N`;
+    const machine: Machine = { pageSize: bytes(4096), lastPossible: () => 1 };
+    const start = process.cpuUsage();
+    expect(holdsSetting('cpuset.cpus', asked, '0-3', machine)).toBe(false);
+    // Its processor time, which other processes do not affect.
+    expect(process.cpuUsage(start).user / 1000).toBeLessThan(300);
+  },
+);

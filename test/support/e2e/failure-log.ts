@@ -1,0 +1,14 @@
+import { afterEach } from 'vitest';
+import { ShimProcess } from '../cri/shim.ts';
+
+/** Lines of each log. A test fails within the last ones. */
+const LINES = 40;
+
+// After a failed test, its output has the end of the log of each shim of the file.
+afterEach(({ task }) => {
+  if (task.result?.state !== 'fail') return;
+  for (const shim of ShimProcess.started) {
+    const lines = shim.log.slice(-LINES).map((line) => JSON.stringify(line));
+    console.error(`log of the shim on ${shim.address}, process ${shim.process.pid}, its end:\n${lines.join('\n')}`);
+  }
+});
