@@ -1,4 +1,4 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 
 /** The tests that npm run nightly -- --only mutation holds the mutants against: those of the planner, the conversions and the parsers. */
 export default defineConfig({
@@ -22,6 +22,8 @@ export default defineConfig({
       'test/config/values/duration.test.ts',
       'test/mutation/loads.test.ts',
     ],
+    // They measure time.
+    exclude: [...configDefaults.exclude, '**/*.speed.test.ts'],
     // As in npm test: a slow machine must not pass for a test that has noticed something. Stryker has its own limit.
     testTimeout: 60_000,
     setupFiles: ['test/mutation/seed.ts'],

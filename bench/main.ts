@@ -2,7 +2,8 @@ import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { operations } from './operations.ts';
 import { writePage } from './page/page.ts';
-import { allBarsMet, json, table } from './report.ts';
+import { judge } from './bars.ts';
+import { json, table } from './report.ts';
 import { run } from './run.ts';
 import { works } from './work/index.ts';
 
@@ -58,7 +59,11 @@ async function main(): Promise<number> {
   const results = await run({ ...chosen, seconds: flags.seconds, profile, progress });
   process.stdout.write(flags.json ? json(results) : table(results));
   if (flags.write) await writePage(results);
-  return flags.check && !allBarsMet(results) ? 1 : 0;
+  if (!flags.check) return 0;
+  const verdicts = judge(results);
+  const missed = verdicts.filter(({ isMet }) => !isMet).length;
+  progress(`limits: ${verdicts.length - missed} passed, ${missed} failed`);
+  return missed === 0 ? 0 : 1;
 }
 
 try {

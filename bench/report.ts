@@ -33,8 +33,6 @@ export function json(results: Results): string {
   return `${JSON.stringify({ versions, calls: measurements, works: workResults, limits: judge(results) }, null, 2)}\n`;
 }
 
-export const allBarsMet = (results: Results): boolean => judge(results).every(({ isMet }) => isMet);
-
 function callRows({ op, client, inFlight, sides }: Measurement): string[][] {
   return sideNames.flatMap((name) => {
     const side = sides[name];

@@ -67,7 +67,7 @@ test('answers of a backend that has closed reach the client, although it no long
 
 test('a client gets no second GOAWAY with a higher stream after that of containerd', async () => {
   entry.mode('crash');
-  runBefore('raw', { constants: AT_ONCE });
+  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
   const client = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);
@@ -102,7 +102,7 @@ test('more clients than descriptors wait, and neither a client nor the start of 
 
 test('without a free descriptor the bypass pauses before it accepts again, and the client waits', async () => {
   entry.mode('hang');
-  runBefore('raw', { constants: AT_ONCE });
+  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
   await entry.says('the shim does not serve');
   const limit = (count: string): Promise<unknown> =>
@@ -121,7 +121,7 @@ test('without a free descriptor the bypass pauses before it accepts again, and t
 
 test('a client that does not read delays no GOAWAY to the others', async () => {
   entry.mode('crash');
-  runBefore('raw', { constants: AT_ONCE });
+  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
   const stalled = connectClient();
   await expect.poll(() => connections.length, LONG).toBe(1);

@@ -106,7 +106,7 @@ describe.each([
 
 test('a shim that is back takes over without a lost call, and a call that runs is answered', async () => {
   entry.mode('crash');
-  entry.run([], { constants: AT_ONCE });
+  entry.run([], { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
   const [busy, waiting, idle] = [new Client(), new Client(), new Client()];
   expect(await Promise.all([busy, waiting, idle].map((client) => client.call()))).toEqual(Array(3).fill('containerd'));
@@ -140,7 +140,9 @@ test('a GOAWAY comes after whole frames, and after the last one of a header bloc
   let connection: Socket | undefined;
   const raw = createPlainServer((socket) => (connection = socket).write(first)).listen(at('raw'));
   entry.mode('crash');
-  entry.run(['--listen', entry.listen, '--container-runtime-endpoint', at('raw')], { constants: AT_ONCE });
+  entry.run(['--listen', entry.listen, '--container-runtime-endpoint', at('raw')], {
+    constants: { ...PATIENT, ...AT_ONCE },
+  });
   await entry.listens();
   const client = createConnection(entry.listen).on('error', () => undefined);
   let received = Buffer.alloc(0);
@@ -202,7 +204,7 @@ test('a socket of a killed container is replaced, and one that is served is not'
   ]);
   await once(stale, 'exit');
   expect(existsSync(entry.listen)).toBe(true);
-  entry.run();
+  entry.run([], { constants: PATIENT });
   await expect.poll(() => call().catch(() => ''), LONG).toBe('shim');
 });
 

@@ -56,6 +56,14 @@ describe('a checkpoint of kubelet', () => {
     expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, unrecognized: 0 });
   });
 
+  // checkpoint.speed.test.ts measures how long that takes.
+  test('of 3,000 pods has all of them', () => {
+    const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
+    const entries = Object.fromEntries(Array.from({ length: 3000 }, (_, n) => [`pod-${n}`, withMemory(containers)]));
+    const read = readCheckpoint(checkpointText(entries));
+    expect(read.kind === 'read' && read.pods.size).toBe(3000);
+  });
+
   test('is read with any checksum', () => {
     const data = JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }) } });
     for (const checksum of [undefined, null, 'sha256:00', -1, {}, 1e300])

@@ -60,7 +60,7 @@ async function measureAll(part: string): Promise<number> {
     process.stderr.write(`limits: no attack has ${JSON.stringify(part)} in its name\n`);
     return 2;
   }
-  let failed = 0;
+  let [passed, failed] = [0, 0];
   process.stdout.write(
     '| attack | connections | RSS, MB | RSS afterwards, MB | p99 quiet (direct), ms | p99 attacked (direct), ms | ratio |\n' +
       '|---|---|---|---|---|---|---|\n',
@@ -72,13 +72,15 @@ async function measureAll(part: string): Promise<number> {
       const ratio = slowdownOf(result);
       const isBack = attacked !== RELEASED || after < MOST_AFTERWARDS;
       const isGood = megabytes < MOST_MEGABYTES && isBack && ratio <= MOST_SLOWDOWN;
-      if (!isGood) failed += 1;
+      if (isGood) passed += 1;
+      else failed += 1;
       const times = [result.quiet, result.attacked].map(
         ({ shim, direct }) => `${shim.toFixed(2)} (${direct.toFixed(2)})`,
       );
       const cells = [attacked, count, megabytes.toFixed(0), after.toFixed(0), ...times, ratio.toFixed(1)];
       process.stdout.write(`| ${cells.join(' | ')} |${isGood ? '' : ' above the limit'}\n`);
     }
+  process.stdout.write(`limits: ${passed} passed, ${failed} failed\n`);
   return failed === 0 ? 0 : 1;
 }
 

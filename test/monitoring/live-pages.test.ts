@@ -4,13 +4,14 @@ import { type IncomingMessage, get, request } from 'node:http';
 import { type AddressInfo, type Socket, createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
 import { noLog } from '../../src/observe/index.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
 import { MiB } from '../../src/core/quantities/index.ts';
+import { eventually } from '../support/fake-clock.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 
 const nothing: Overview = { pods: [], recent: [], history: [] };
@@ -63,6 +64,7 @@ beforeEach(async () => {
   await listening();
 });
 afterEach(async () => {
+  vi.useRealTimers();
   for (const one of opened.splice(0)) one.destroy();
   server.close();
   await expect.poll(() => watches, LONG_WAIT).toBe(0);
@@ -326,6 +328,7 @@ test('a web site in a browser gets no updates', async () => {
 
 test('open pages do not count as connections, and stay open for longer than one', async () => {
   server.close();
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   await listening({ connections: 2, connectionMs: 2000 });
   const updates = updatesOf(await open());
   await next(updates);
@@ -333,8 +336,13 @@ test('open pages do not count as connections, and stay open for longer than one'
     createConnection({ port: port(), host: '127.0.0.1' }).on('error', () => undefined),
   );
   opened.push(...short);
+  let closed = 0;
+  for (const socket of short) socket.once('close', () => (closed += 1)).resume();
   // All of them are closed: two as the oldest, two when their time is over.
-  await Promise.all(short.map((socket) => once(socket.resume(), 'close')));
+  // Unlike expect.poll, this does not advance the fake time.
+  await eventually(() => closed === 2);
+  vi.advanceTimersByTime(2000);
+  await expect.poll(() => closed, LONG_WAIT).toBe(4);
   resized?.();
   expect(await next(updates)).toHaveProperty('state');
 });

@@ -1,7 +1,7 @@
 import { type AddressInfo, createConnection } from 'node:net';
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
 import { type LogFields, type ReadinessReport, noLog } from '../../src/observe/index.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
@@ -30,7 +30,10 @@ beforeEach(async () => {
   logged = [];
   await restart();
 });
-afterEach(() => server.close());
+afterEach(() => {
+  vi.useRealTimers();
+  server.close();
+});
 
 async function restart(limits: Partial<MonitoringLimits> = {}): Promise<void> {
   server = createMonitoringServer(
@@ -188,8 +191,10 @@ describe('a status page that takes long', () => {
 
   test('is read to its end if its connection has lasted too long: its client asks again', async () => {
     server.close();
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     await restart({ connectionMs: 2000, pageMs: 60_000 });
     const { signal, finish } = await reading();
+    vi.advanceTimersByTime(2000);
     await expect.poll(openConnections, LONG_WAIT).toBe(0);
     expect(signal.aborted).toBe(false);
     overview = () => Promise.reject(new Error('read twice'));

@@ -19,7 +19,9 @@ export async function runBounded(
   args: readonly string[],
   { cwd, output, limitMs, graceMs = GRACE_MS, signal }: Bounds,
 ): Promise<End> {
-  const child = spawn(process.execPath, args, { cwd, detached: true, stdio: ['ignore', output, output] });
+  // It ends with this process, also if that is killed.
+  const command = ['--pdeathsig', 'TERM', '--', process.execPath, ...args];
+  const child = spawn('setpriv', command, { cwd, detached: true, stdio: ['ignore', output, output] });
   const ended = once(child, 'exit') as Promise<[number | null]>;
   let killing: NodeJS.Timeout | undefined;
   const end = (): void => {

@@ -7,6 +7,7 @@ import { execa } from 'execa';
 import { cacheRoot, packageRoot } from '../../tools/download/places.ts';
 import { countsIn } from '../runner/counts.ts';
 import { withTable } from '../runner/page-table.ts';
+import { SelectionError } from '../runner/selection.ts';
 import { endingSignal, progressOf } from '../runner/vitest-run.ts';
 import { goToolchain } from '../support/node/parts/go-module.ts';
 import { runBounded } from './bounded.ts';
@@ -97,16 +98,19 @@ async function runSuite(suite: Suite, flags: readonly string[]): Promise<number>
 }
 
 /**
- * Exit codes: 0 all that ran passed, 1 some failed, 2 invalid arguments, 130 ended by a signal; those of the suite, or 124
- * at its time limit, if it runs with other flags.
+ * Exit codes: 0 all that ran passed, 1 some failed, or a stage of --only needs Go, 2 invalid arguments, 130 ended by a
+ * signal; those of the suite, or 124 at its time limit, if it runs with other flags.
  */
 async function main(flags: readonly string[], { state: folder, only, quick, write }: Flags): Promise<number> {
   const [suite] = only ?? [];
   const isAlone = only?.length === 1 && isSuite(suite);
-  if (isAlone && (flags.length > 0 || isOnRequest(suite))) return runSuite(suite, flags);
-  if (flags.length > 0) {
-    throw new RangeError(`flags after -- need --only with one suite: ${Object.keys(suites).join(', ')}`);
+  if (only !== undefined && quick) throw new SelectionError('--only or --quick, not both');
+  if (isAlone && (flags.length > 0 || isOnRequest(suite))) {
+    if (write) throw new SelectionError('--write needs the results of stages: leave out the flags after --');
+    return runSuite(suite, flags);
   }
+  if (flags.length > 0)
+    throw new SelectionError(`flags after -- need --only with one suite: ${Object.keys(suites).join(', ')}`);
   const chosen = only === undefined ? (quick === true ? quickStages : stages) : stagesOf(only);
   const signal = endingSignal();
   mkdirSync(folder, { recursive: true });
@@ -125,18 +129,20 @@ async function main(flags: readonly string[], { state: folder, only, quick, writ
       say(`${name}: ${result.passed} passed, ${result.failed} failed in ${result.seconds} s${late}`);
     }
   }
-  process.stdout.write(`\n${nightlyTable(chosen, state.results)}\n\n`);
-  if (write) writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), 'nightly', nightlyTable(stages, state.results)));
+  process.stdout.write(`\n${nightlyTable(chosen, state.results, hasGo)}\n\n`);
+  if (write)
+    writeFileSync(PAGE, withTable(readFileSync(PAGE, 'utf8'), 'nightly', nightlyTable(stages, state.results, hasGo)));
   const results = chosen.flatMap(({ name }) => state.results[name] ?? []);
   const sum = (key: 'passed' | 'failed'): number => results.reduce((all, result) => all + result[key], 0);
   process.stdout.write(`nightly: ${sum('passed')} passed, ${sum('failed')} failed\n`);
-  return sum('failed') === 0 ? 0 : 1;
+  const isLeftOut = only !== undefined && chosen.some(({ name }) => state.results[name] === undefined);
+  return sum('failed') === 0 && !isLeftOut ? 0 : 1;
 }
 
 try {
   process.exitCode = await main(program.args, program.opts<Flags>());
 } catch (error) {
-  if (!(error instanceof RangeError)) throw error;
+  if (!(error instanceof SelectionError)) throw error;
   process.stderr.write(`nightly: ${error.message}\n`);
   process.exitCode = 2;
 }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { kubernetesReleases } from '../real-kubelet/programs.ts';
-import { WITH_EITHER_DRIVER } from '../runner/selection.ts';
+import { SelectionError, WITH_EITHER_DRIVER } from '../runner/selection.ts';
 import { builtReleases } from '../support/node/parts/built-containerd.ts';
 import { containerdReleases } from '../support/node/index.ts';
 
@@ -33,7 +33,8 @@ export const suites = {
   limits: [built('limits')],
   blocking: [built('blocking')],
   mutation: ['tools/mutation.mjs'],
-  image: [built('image')],
+  // The flags of a builder follow.
+  image: [built('image'), '--'],
   bench: [built('bench')],
   // These are no stages. The registry of many machines serves no keys, and a recording is data for the bench.
   signatures: [built('signatures')],
@@ -127,14 +128,15 @@ export const quickStages: readonly Stage[] = [
   ...among(['crash']),
 ];
 
-/** Returns the stages with one of these names, and those of a suite with this name. Throws RangeError for other names. */
+/** Returns the stages with one of these names, and those of a suite with this name. Throws SelectionError for other names. */
 export function stagesOf(names: readonly string[]): readonly Stage[] {
   const known = [...new Set([...stages, ...quickStages])];
   const wrong = names.find((name) => !known.some((stage) => stage.name === name || stage.suite === name));
-  if (wrong !== undefined)
-    throw new RangeError(
-      `no stage or suite ${JSON.stringify(wrong)}: expected ${known.map(({ name }) => name).join(', ')}`,
-    );
+  if (isSuite(wrong)) throw new SelectionError(`the suite ${wrong} is no stage: name it alone after --only`);
+  if (wrong !== undefined) {
+    const expected = [...new Set([...known.map(({ name }) => name), ...Object.keys(suites)])];
+    throw new SelectionError(`no stage or suite ${JSON.stringify(wrong)}: expected ${expected.join(', ')}`);
+  }
   const isChosen = (stage: Stage): boolean =>
     names.includes(stage.name) || (stages.includes(stage) && names.includes(stage.suite));
   return known.filter(isChosen);

@@ -100,7 +100,7 @@ async function table({ kubernetes, folder, env, signal }: Run): Promise<Outcome[
 
 function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
   const kubelet = `kubelet ${kubeletVersion(kubernetes)}`;
-  const node = { project: 'kubelet', runtime: 'runc', env, timeoutMs: 20 * 60_000, say, signal } as const;
+  const node = { project: 'kubelet', runtime: 'runc', env, timeoutMs: 60 * 60_000, say, signal } as const;
   const pods = flags.containerd.map((containerd) => ({
     ...node,
     what: `${kubelet}, containerd ${containerd}`,
@@ -114,7 +114,7 @@ function others({ kubernetes, folder, env, signal }: Run): Promise<Outcome[]> {
     containerd: '2.1',
     init: 'systemd',
     outDir: join(folder, 'systemd'),
-    timeoutMs: 30 * 60_000,
+    timeoutMs: 60 * 60_000,
     only: ['test/real-kubelet/installer.test.ts', 'test/real-kubelet/kubeadm.test.ts'],
   } as const;
   const bypass = {

@@ -168,7 +168,7 @@ export function repeating(name: string, sameNode: string | undefined): string | 
 
 /**
  * Prints the failures with the commands that repeat them, the outcome of each run, and the totals in a last line "<name>: N passed, N
- * failed". Returns the exit code. The failures come late, so that the end of a long output has them.
+ * failed". Returns the exit code. The failures come late, so that the end of a long output has them. A run of no tests is a failure.
  */
 export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
   const failed = outcomes.flatMap(({ failures, ...run }) => failures.map((failure) => ({ run, ...failure })));
@@ -179,8 +179,10 @@ export function report(name: string, outcomes: readonly Outcome[], say: (text: s
   }
   for (const { what, passed, failures } of outcomes) say(`${what}: ${passed} passed, ${failures.length} failed`);
   const passed = outcomes.reduce((all, outcome) => all + outcome.passed, 0);
-  process.stdout.write(`${name}: ${passed} passed, ${failed.length} failed\n`);
-  return failed.length === 0 ? 0 : 1;
+  const isEmpty = passed === 0 && failed.length === 0;
+  if (isEmpty) process.stdout.write('FAILED: no test has run: check --title and the files\n');
+  process.stdout.write(`${name}: ${passed} passed, ${isEmpty ? 1 : failed.length} failed\n`);
+  return failed.length === 0 && !isEmpty ? 0 : 1;
 }
 
 /** Returns a signal that the first SIGINT, SIGTERM or SIGHUP aborts. */

@@ -22,6 +22,7 @@ import { ManagerFiles } from '../../src/kubelet/index.ts';
 import type { Amounts, PodSpec } from '../../src/sandbox/index.ts';
 import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
+import { timerlessClock } from './fake-clock.ts';
 
 /**
  * A runtime and a cgroup tree for situations that real ones do not create on demand: a runtime that does not answer,
@@ -62,7 +63,7 @@ export class FakeRuntime {
   readonly backend: Backend;
   readonly cgroupRoot = join(this.#folder, 'cgroup');
   readonly stateFolder = join(this.#folder, 'state');
-  readonly journal = Journal.open(this.stateFolder);
+  readonly journal = Journal.open(this.stateFolder, { clock: timerlessClock });
   readonly procRoot = join(this.#folder, 'proc');
   /** kubelet's folder. */
   readonly kubeletRoot = join(this.#folder, 'kubelet');

@@ -8,13 +8,13 @@ export const CGROUP = '/kubepods/pod1/c1';
 export const HELD = 56 * MiB - 64 * 1024;
 export const soon = (milliseconds: number): number => performance.now() + milliseconds;
 
-/** Lowers the usage of a fake cgroup, within 30 s unless the options say otherwise. */
+/** Lowers the usage of a fake cgroup, within ten minutes unless the options say otherwise. */
 export const reclaimTo = (
   memory: FakeMemory,
   target: number,
   options: Partial<LowerUsageOptions> = {},
 ): Promise<LowerUsageResult> =>
-  lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(30_000), ...options });
+  lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(600_000), ...options });
 
 /** Lets virtual time pass until the work has ended. Its only waits are timers of the clock. */
 export async function inVirtualTime<Result>(

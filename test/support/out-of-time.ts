@@ -1,6 +1,6 @@
-import { expect, vi } from 'vitest';
+import { vi } from 'vitest';
 import type { CgroupTree } from '../../src/cgroups/index.ts';
-import { LONG_WAIT } from './long-wait.ts';
+import { eventually } from './fake-clock.ts';
 
 const TIME_MS = 30_000;
 
@@ -15,7 +15,8 @@ export async function outOfTime(tree: CgroupTree, call: (deadline: number) => Pr
     let isOver = false;
     const ended = call(performance.now() + TIME_MS).finally(() => (isOver = true));
     const isReclaiming = (): boolean => write.mock.calls.some(([, { file }]) => file === 'memory.high');
-    await expect.poll(() => isOver || isReclaiming(), LONG_WAIT).toBe(true);
+    // Unlike expect.poll, this does not advance the fake time.
+    await eventually(() => isOver || isReclaiming());
     await vi.advanceTimersByTimeAsync(TIME_MS);
     return await ended;
   } finally {

@@ -79,6 +79,14 @@ describe('whether a file has a setting', () => {
   });
 });
 
+// settings.speed.test.ts measures how long that takes.
+test.each(['0-8191,', '0-8191:1/2,'])('the longest list that is accepted, of %s, is compared', (part) => {
+  // The last CPU may be any of fourteen numbers.
+  const asked = `${part.repeat(Math.floor(4095 / part.length))}N`;
+  const small: Machine = { ...machine, lastPossible: () => 1 };
+  expect(holdsSetting('cpuset.cpus', asked, '0-3', small)).toBe(false);
+});
+
 test('a list up to the last CPU is not compared where that is not known', () => {
   const unknown: Machine = { ...machine, lastPossible: () => undefined };
   expect(holdsSetting('cpuset.cpus', 'all', '0-3', unknown)).toBeUndefined();

@@ -70,8 +70,9 @@ test('the links of enabled units are on the disk before kubelet is pointed at th
     fake.systemctl('');
     const bypass = { isUsed: false, isActive: false };
     const state = { active: [], enabled: [], hasFailed: false, bypass };
-    // No shim answers here.
-    await expect(starting(fake.site(), state).do()).rejects.toThrow('timed out');
+    // No shim answers here, and after 0 s the first look at it is the last one.
+    const site = fake.site({ wait: { timeoutMs: 0, signal: new AbortController().signal } });
+    await expect(starting(site, state).do()).rejects.toThrow('timed out');
     expect(diskOrder.toSorted()).toEqual([fake.at('units'), ...wants].map((path) => `sync ${path}`));
     expect(diskOrder.at(-1)).toBe(`sync ${fake.at('units')}`);
   } finally {

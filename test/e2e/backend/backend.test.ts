@@ -88,12 +88,18 @@ test('calls end UNAVAILABLE until a containerd that starts after the shim is up,
 
 test('a stopping shim lets a running call end', async () => {
   const pod = await makePod();
-  const passing = await ShimProcess.start({ listen: 'unix:///run/stop-test/cri.sock' });
+  // On a busy machine, the end of the call may take longer than the default of 30 s.
+  const args = ['--shutdown-timeout', '120s'];
+  const passing = await ShimProcess.start({ listen: 'unix:///run/stop-test/cri.sock', args });
   const client = new CriClient(passing.address);
-  const running = client.exec(pod.id('a'), 'sh', '-c', 'echo started >/dev/shm/started; sleep 2; echo done');
+  const command = 'echo started >/dev/shm/started; until [ -e /dev/shm/end ]; do sleep 0.1; done; echo done';
+  const running = client.exec(pod.id('a'), 'sh', '-c', command);
   // The command itself reports that the call has reached the container.
   while (!(await cri.tryExec(pod.id('a'), 'cat', '/dev/shm/started')).stdout.includes('started'));
   const stopped = passing.stop();
+  await passing.waitForLog(({ msg }) => msg === 'stopping');
+  // Through the other shim.
+  await cri.exec(pod.id('a'), 'touch', '/dev/shm/end');
   expect(await running).toBe('done\n');
   expect(await stopped).toBe(0);
   expect(await codeOf(client.version())).toBe(UNAVAILABLE);

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { type IncomingMessage, get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
@@ -252,7 +253,7 @@ describe('resizectl resize', () => {
       unchanged += 1;
     }
     const start = { events: events.end, watch: watch.end };
-    const { code, out } = await resizectl('resize', 'db', 'volume.cache=16Mi', '--defer', '--timeout=5s');
+    const { code, out } = await resizectl('resize', 'db', 'volume.cache=16Mi', '--defer', '--timeout=120s');
     expect(code).toBe(4);
     const [, id = ''] =
       /^resize ([-0-9a-f]{36}) of default\/db: Deferred: VOLUME_IN_USE: .*; tried 1 time, next at /m.exec(out) ?? [];
@@ -329,15 +330,27 @@ test('metrics count resizes by direction, state and step, without the name of a 
   expect(scraped.get('cri_resize_shim_event_loop_lag_seconds')?.samples.at(-1)?.value).toBeGreaterThan(0);
 });
 
+/** Returns the first event of the stream of the status page, which does not end. */
+async function firstUpdate(): Promise<string> {
+  const request = get({ socketPath: METRICS, path: '/live' });
+  const [response] = (await once(request, 'response')) as [IncomingMessage];
+  let text = '';
+  // The end of the loop destroys the response.
+  for await (const chunk of response.setEncoding('utf8')) {
+    text += chunk as string;
+    const end = text.indexOf('\n\n');
+    if (end !== -1) return text.slice(0, end);
+  }
+  throw new Error(`the stream has ended: ${text}`);
+}
+
 test('the status page shows pods and the steps of their resizes', async () => {
-  const read = async (path: string, ...flags: string[]): Promise<string> => {
-    const all = ['-sS', ...flags, '--unix-socket', METRICS, `http://localhost${path}`];
-    return (await execa('curl', all, { reject: flags.length === 0 })).stdout;
-  };
+  const read = async (path: string): Promise<string> =>
+    (await execa('curl', ['-sS', '--unix-socket', METRICS, `http://localhost${path}`])).stdout;
   const stdout = await read('/');
   expect(stdout).toMatch(/<tr data-name="default\/db /);
   expect(await read(`/?pod=${db.sandboxId}`)).toContain('<dt>volume cache</dt><dd>24 MiB of 32 MiB</dd>');
-  const [update = ''] = (await read('/live', '--max-time', '5', '--no-buffer')).split('\n\n', 1);
+  const update = await firstUpdate();
   expect(JSON.parse(update.replace('data: ', ''))).toMatchObject({
     pods: expect.stringContaining('default/db') as string,
   });
@@ -355,7 +368,7 @@ test('A6: a later update of a container wins over a deferred resize, whose other
     'app.memory=72Mi',
     'volume.cache=16Mi',
     '--defer',
-    '--timeout=5s',
+    '--timeout=120s',
   );
   expect(deferred.code).toBe(4);
   await cri.updateContainer(pod.id('app'), { memory_limit_in_bytes: 80 * MiB });

@@ -83,7 +83,7 @@ describe('with foresight', () => {
   test('a following volume shrinks once, before the first container is lowered', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     const watcher = await PodWatcher.watch(pod);
-    await kubelet.resize(pod, to({ a: 64, b: 48 }), 5000);
+    await kubelet.resize(pod, to({ a: 64, b: 48 }), 120_000);
     const report = await watcher.report();
     expect(valuesOf(report, 'volume cache')).toEqual([256, 112]);
     expect(firstWith(report, 'volume cache', 112)).toBeLessThan(firstWith(report, 'a memory.max', 64));
@@ -98,7 +98,7 @@ describe('with foresight', () => {
     await cri.exec(pod.id('a'), 'rm', '/cache/stored');
 
     const watcher = await PodWatcher.watch(pod);
-    await kubelet.resize(pod, to({ a: 64, b: 256 }), 5000);
+    await kubelet.resize(pod, to({ a: 64, b: 256 }), 120_000);
     const report = await watcher.report();
     expect(valuesOf(report, 'volume cache')).toEqual([64, 32]);
     // Both changes may appear in one reading, but the limit never changes before the volume.
@@ -107,7 +107,7 @@ describe('with foresight', () => {
 
     // kubelet 1.33 to 1.35 write the pod first and ignore the runtime's answer, so the first container call is
     // rejected.
-    await kubelet.resize(pod, to({ a: 128, b: 64 }), 5000);
+    await kubelet.resize(pod, to({ a: 128, b: 64 }), 120_000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 128, 64], 64]);
     const earlier = new Kubelet(cri, { informsRuntime: 'after' });
     earlier.runs(pod, to({ a: 128, b: 64 }));
@@ -118,12 +118,12 @@ describe('with foresight', () => {
 
   test('a growing volume grows with the last container, not 2 s later', async () => {
     const pod = await makePod(kubelet, { a: 64, b: 64 }, { cache: 32, policy: '50%/a' });
-    await kubelet.resize(pod, to({ a: 128, b: 96 }), 5000);
+    await kubelet.resize(pod, to({ a: 128, b: 96 }), 120_000);
     // kubelet has just received its last answer.
     expect(sizeOf(pod)).toBe(64);
     // The limit is deliberately looser than the containers need: only the checkpoint shows that this was the last call.
     await cri.updatePod(pod.sandboxId, { memory_limit_in_bytes: 512 * MiB }, { overhead: {} });
-    await kubelet.resize(pod, { containers: { a: 192, b: 96 }, level: 512 }, 5000);
+    await kubelet.resize(pod, { containers: { a: 192, b: 96 }, level: 512 }, 120_000);
     expect(sizeOf(pod)).toBe(96);
   });
 
@@ -138,14 +138,14 @@ describe('with foresight', () => {
     });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual(before);
     await cri.exec(pod.id('a'), 'rm', '/cache/stored');
-    await kubelet.resize(pod, to({ a: 96, b: 64 }), 5000);
+    await kubelet.resize(pod, to({ a: 96, b: 64 }), 120_000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 96, 64], 32]);
   });
 
   test('the pod limit is not lowered when a later step would raise it again', async () => {
     const pod = await makePod(kubelet, { a: 192, b: 64 }, { cache: 32, policy: 'fixed' });
     const watcher = await PodWatcher.watch(pod);
-    await kubelet.resize(pod, to({ a: 64, b: 192 }), 5000);
+    await kubelet.resize(pod, to({ a: 64, b: 192 }), 120_000);
     const report = await watcher.report();
     expect(report.violations).toEqual([]);
     expect(valuesOf(report, 'a memory.max')).toEqual([192, 64]);
@@ -171,9 +171,9 @@ describe('with foresight', () => {
     const after = new Kubelet(cri);
     after.runs(pod, to({ a: 128, b: 128 }));
     // The volume still follows, although no limit of the pod equals its size yet.
-    await after.resize(pod, to({ a: 64, b: 48 }), 5000);
+    await after.resize(pod, to({ a: 64, b: 48 }), 120_000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[112, 64, 48], 112]);
-    await after.resize(pod, to({ a: 128, b: 64 }), 5000);
+    await after.resize(pod, to({ a: 128, b: 64 }), 120_000);
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[192, 128, 64], 192]);
     kubelet = after;
     for (const each of pods.splice(0)) await each.remove();

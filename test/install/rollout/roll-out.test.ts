@@ -1,9 +1,9 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type CommandResult, NoSystemd } from '../../../src/install/rollout/host.ts';
 import { HALTED } from '../../../src/install/rollout/turns/index.ts';
 import { version } from '../../../src/config/index.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
+import type { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
@@ -13,17 +13,17 @@ let cluster: FakeCluster;
 beforeEach(async () => (cluster = await new FakeCluster().start()));
 afterEach(() => cluster.stop());
 
-/** The duration of a Lease that expires during a test. */
-const SHORT_LEASE = { flags: ['--lease-duration=2s'] };
+const MINUTE = 60_000;
 
 const until = (holds: () => boolean): Promise<void> => expect.poll(holds, { ...LONG_WAIT, interval: 20 }).toBe(true);
 const installed = (...nodes: readonly FakeNode[]): Promise<void> => until(() => nodes.every(({ isReady }) => isReady));
-const haltedBy = (): string | undefined => cluster.api.lease?.metadata.annotations?.[HALTED];
+const haltedBy = (of: { readonly api: FakeClusterApi } = cluster): string | undefined =>
+  of.api.lease?.metadata.annotations?.[HALTED];
 /** Does what an operator does with `kubectl annotate lease ... cri-resize-shim.io/halted-`. */
-const removeHalt = (): void =>
-  cluster.api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
-const giveLeaseTo = (holder: string): void =>
-  cluster.api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: holder } }));
+const removeHalt = ({ api }: SimulatedFleet): void =>
+  api.writeLease(({ metadata, spec }) => ({ metadata: { ...metadata, annotations: {} }, spec }));
+const giveLeaseTo = (holder: string, { api }: { readonly api: FakeClusterApi } = cluster): void =>
+  api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: holder } }));
 const failed = { code: 3, lines: ['failed: enable and start cri-resize-shim.service: no', 'rolled back: write'] };
 const busy = {
   code: 7,
@@ -32,15 +32,16 @@ const busy = {
 
 describe('an installation', () => {
   test('runs on one of three nodes at a time, reports each, and leaves the Lease free', async () => {
-    const slow = { install: () => delay(200, done) };
-    const nodes = ['a', 'b', 'c'].map((name) => cluster.node(name, slow).start());
-    await installed(...nodes);
-    expect(cluster.work).toHaveLength(6);
-    for (const at of [0, 2, 4]) expect(cluster.work[at + 1]).toBe(`${cluster.work[at]!} 0`);
-    expect(cluster.api.eventReasons().toSorted()).toEqual(['a', 'b', 'c'].map((name) => `${name}: ShimInstalled`));
-    const holders = cluster.api.holders.filter((holder) => holder !== undefined);
+    const fleet = new SimulatedFleet();
+    const nodes = ['a', 'b', 'c'].map((name) => fleet.node(name).start());
+    await fleet.installed(nodes, 10 * MINUTE);
+    const { api, work } = fleet.cluster;
+    expect(work).toHaveLength(6);
+    for (const at of [0, 2, 4]) expect(work[at + 1]).toBe(`${work[at]!} 0`);
+    expect(api.eventReasons().toSorted()).toEqual(['a', 'b', 'c'].map((name) => `${name}: ShimInstalled`));
+    const holders = api.holders.filter((holder) => holder !== undefined);
     expect(holders.toSorted()).toEqual(['a', 'b', 'c']);
-    expect(cluster.api.lease?.spec.holderIdentity).toBeUndefined();
+    expect(api.lease?.spec.holderIdentity).toBeUndefined();
   });
 
   test('that is already in place needs no turn, even while the others are halted', async () => {
@@ -59,22 +60,23 @@ describe('an installation', () => {
   });
 
   test('that fails halts the other nodes until an operator removes the halt', async () => {
+    const fleet = new SimulatedFleet();
+    const { api, work } = fleet.cluster;
     let isBad = true;
-    const first = cluster.node('a', { install: () => (isBad ? failed : done) }).start();
-    await until(() => haltedBy() !== undefined);
-    expect(haltedBy()).toBe('a: failed: enable and start cri-resize-shim.service: no');
-    const second = cluster.node('b').start();
-    await until(() => second.messages.some((line) => line.startsWith('waiting: halted: a: failed: enable and start')));
-    expect(cluster.work).toEqual(['a: install', 'a: install 3']);
+    const first = fleet.node('a', { install: () => (isBad ? failed : done) }).start();
+    await fleet.clock.until(() => haltedBy(fleet) !== undefined, MINUTE);
+    expect(haltedBy(fleet)).toBe('a: failed: enable and start cri-resize-shim.service: no');
+    const second = fleet.node('b').start();
+    const why = 'waiting: halted: a: failed: enable and start';
+    await fleet.clock.until(() => second.messages.some((line) => line.startsWith(why)), MINUTE);
+    expect(work).toEqual(['a: install', 'a: install 3']);
     expect([first.isReady, second.isReady]).toEqual([false, false]);
-    await until(() => cluster.api.events.length > 0);
-    expect(cluster.api.events).toMatchObject([
-      { type: 'Warning', reason: 'ShimInstallFailed', regarding: { name: 'a' } },
-    ]);
+    await fleet.clock.until(() => api.events.length > 0, MINUTE);
+    expect(api.events).toMatchObject([{ type: 'Warning', reason: 'ShimInstallFailed', regarding: { name: 'a' } }]);
     isBad = false;
-    removeHalt();
-    await installed(first, second);
-    expect(haltedBy()).toBeUndefined();
+    removeHalt(fleet);
+    await fleet.installed([first, second], 20 * MINUTE);
+    expect(haltedBy(fleet)).toBeUndefined();
   });
 
   test('is refused on a node without systemd, which gets an event, and does not halt the others', async () => {
@@ -121,20 +123,21 @@ describe('an installation', () => {
   });
 
   test.each([
-    ['the node does not become Ready', { ready: 'False' }, 'this node is not Ready again after 2 s'],
+    ['the node does not become Ready', { ready: 'False' }, 'this node is not Ready again after 300 s'],
     // The API keeps the last report of the stopped kubelet for a while.
     [
       'kubelet does not report its status',
       { heartbeat: '2020-01-01T00:00:00Z' },
-      'kubelet has not reported its status again after 2 s',
+      'kubelet has not reported its status again after 300 s',
     ],
   ] as const)('halts the others if afterwards %s', async (_, state, why) => {
+    const fleet = new SimulatedFleet();
     const restarted = Date.now();
-    const install = (): typeof done => (cluster.api.set('a', state), done);
-    cluster.node('a', { install, kubeletStart: () => restarted }).start();
-    await until(() => haltedBy() !== undefined);
-    expect(haltedBy()).toBe(`a: ${why}`);
-    await until(() => cluster.api.eventReasons().includes('a: ShimInstallFailed'));
+    const install = (): typeof done => (fleet.api.set('a', state), done);
+    fleet.node('a', { install, kubeletStart: () => restarted }).start();
+    await fleet.clock.until(() => haltedBy(fleet) !== undefined, 10 * MINUTE);
+    expect(haltedBy(fleet)).toBe(`a: ${why}`);
+    await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimInstallFailed'), MINUTE);
   });
 
   test('ends its turn when a lost API server is back', async () => {
@@ -230,7 +233,6 @@ describe('a kubelet that no longer uses the shim', () => {
 describe('a turn', () => {
   test('is renewed while it lasts, so that no other node takes it', async () => {
     const fleet = new SimulatedFleet();
-    const MINUTE = 60_000;
     // More than twice the duration of the Lease.
     const first = fleet.node('a', { install: async () => (await fleet.clock.sleep(12 * MINUTE), done) }).start();
     await fleet.clock.until(() => fleet.cluster.work.length === 1, MINUTE);
@@ -255,21 +257,24 @@ describe('a turn', () => {
   });
 
   test('passes on if its node stops renewing it and is Ready, or has left the cluster', async () => {
-    cluster.api.set('gone-silent');
-    giveLeaseTo('gone-silent');
-    await installed(cluster.node('a', SHORT_LEASE).start());
-    giveLeaseTo('was-removed');
-    await installed(cluster.node('b', SHORT_LEASE).start());
-    expect(haltedBy()).toBeUndefined();
+    const fleet = new SimulatedFleet();
+    fleet.api.set('gone-silent');
+    giveLeaseTo('gone-silent', fleet);
+    await fleet.installed([fleet.node('a').start()], 20 * MINUTE);
+    giveLeaseTo('was-removed', fleet);
+    await fleet.installed([fleet.node('b').start()], 20 * MINUTE);
+    expect(haltedBy(fleet)).toBeUndefined();
   });
 
   test('halts the others if its node stops renewing it and is not Ready', async () => {
-    cluster.api.set('broken', { ready: 'Unknown' });
-    giveLeaseTo('broken');
-    const node = cluster.node('a', SHORT_LEASE).start();
-    await until(() => node.messages.some((line) => line.startsWith('waiting: halted')));
-    expect(haltedBy()).toBe('broken: lost during its turn, and not Ready');
-    expect(cluster.work).toEqual([]);
+    const fleet = new SimulatedFleet();
+    fleet.api.set('broken', { ready: 'Unknown' });
+    giveLeaseTo('broken', fleet);
+    const node = fleet.node('a').start();
+    const isHalted = (): boolean => node.messages.some((line) => line.startsWith('waiting: halted'));
+    await fleet.clock.until(isHalted, 20 * MINUTE);
+    expect(haltedBy(fleet)).toBe('broken: lost during its turn, and not Ready');
+    expect(fleet.cluster.work).toEqual([]);
   });
 });
 
@@ -326,15 +331,26 @@ describe('when the installer’s pod ends', () => {
   });
 
   test('two nodes uninstall one after the other, even while installing is halted', async () => {
-    const nodes = [await start('a'), await start('b')];
-    cluster.api.writeLease(({ metadata, spec }) => ({
+    const fleet = new SimulatedFleet();
+    const nodes = ['a', 'b'].map((name) => fleet.node(name));
+    for (const node of nodes) node.isInstalled = true;
+    await fleet.installed(
+      nodes.map((node) => node.start()),
+      10 * MINUTE,
+    );
+    fleet.api.writeLease(({ metadata, spec }) => ({
       metadata: { ...metadata, annotations: { [HALTED]: 'c: x' } },
       spec,
     }));
-    for (const { name } of nodes) cluster.api.set(name, { labels: {} });
-    await Promise.all(nodes.map((node) => node.terminate()));
-    for (const at of [0, 2]) expect(cluster.work[at + 1]).toBe(`${cluster.work[at]!} 0`);
-    expect(haltedBy()).toBe('c: x');
+    for (const { name } of nodes) fleet.api.set(name, { labels: {} });
+    let ended = 0;
+    const ending = Promise.all(nodes.map((node) => node.terminate().then(() => (ended += 1))));
+    await fleet.clock.until(() => ended === nodes.length, 20 * MINUTE);
+    await ending;
+    const { work } = fleet.cluster;
+    expect(work).toHaveLength(4);
+    for (const at of [0, 2]) expect(work[at + 1]).toBe(`${work[at]!} 0`);
+    expect(haltedBy(fleet)).toBe('c: x');
   });
 
   test('an uninstallation that fails is reported, and halts installing', async () => {
@@ -413,10 +429,13 @@ describe('when the installer’s pod ends', () => {
   });
 
   test('a running installation ends first, and then the label decides', async () => {
-    const node = cluster.node('a', { install: () => delay(500, done) }).start();
+    const { promise, resolve } = Promise.withResolvers<typeof done>();
+    const node = cluster.node('a', { install: () => promise }).start();
     await until(() => cluster.work.length === 1);
     cluster.api.set('a', { labels: {} });
-    await node.terminate();
+    const ending = node.terminate();
+    resolve(done);
+    await ending;
     expect(cluster.work).toEqual(['a: install', 'a: install 0', 'a: uninstall', 'a: uninstall 0']);
   });
 

@@ -35,6 +35,7 @@ beforeAll(async () => {
   const { program, env } = await prepareChromium((line) => void process.stderr.write(`chromium: ${line}\n`));
   browser = await chromium.launch({
     executablePath: program,
+    timeout: 300_000,
     env: { ...(process.env as Record<string, string>), ...env },
     // playwright's defaults add a new profile, no sandbox (root has none) and no first run.
     args: [
@@ -89,6 +90,7 @@ interface OpenedPage {
 
 async function open({ scheme, width }: Look, name: string, query = ''): Promise<OpenedPage> {
   const context = await browser.newContext({ colorScheme: scheme, viewport: { width, height: 800 } });
+  context.setDefaultTimeout(120_000);
   const page = await context.newPage();
   const requested: string[] = [];
   const messages: string[] = [];
@@ -210,6 +212,7 @@ describe('250 pods', () => {
 
   test('can be read without the script', async () => {
     const context = await browser.newContext({ javaScriptEnabled: false });
+    context.setDefaultTimeout(120_000);
     const plain = await context.newPage();
     await plain.goto(`${address}?q=batch/`);
     expect(await plain.locator('#pods tbody tr:visible').count()).toBe(50);

@@ -57,6 +57,12 @@ describe('invalid resources', () => {
     expect(() => validateResources(received(linux))).toThrow(words);
   });
 
+  // validate.speed.test.ts measures how long that takes.
+  test('validateResources rejects a cpuset list of 480,001 characters', () => {
+    const cpuset_cpus = `${'0-1:1/1,'.repeat(60_000)}x`;
+    expect(() => validateResources(received({ cpuset_cpus }))).toThrow(invalid);
+  });
+
   function bad(field: keyof LinuxContainerResources, value: bigint | string): [string, object] {
     return [field, { [field]: value }];
   }

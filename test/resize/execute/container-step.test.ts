@@ -2,9 +2,11 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } fro
 import { ShimError } from '../../../src/core/errors/index.ts';
 import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
 import { updateAndVerify } from '../../../src/resize/execute/container-step.ts';
+import { ROLLBACK_MS } from '../../../src/resize/execute/lower-memory.ts';
 import { actionsFor } from '../../../src/resize/execute/pod-actions.ts';
 import type { StepActions } from '../../../src/resize/execute/transaction.ts';
 import type { ContainerStep } from '../../../src/resize/model/index.ts';
+import { eventually } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { CONTAINER_SCOPE, roundedStep, setQuota, startSystemdPod } from '../../support/resize/systemd-pod.ts';
@@ -29,6 +31,7 @@ beforeEach(async () => {
   other = runtime.context.calls.run(ID, () => ended.promise);
 });
 afterEach(async () => {
+  vi.useRealTimers();
   end();
   await other;
   await runtime.close();
@@ -123,9 +126,18 @@ test('a rollback that waits for another update of the container fails in the tim
   const ended = Promise.withResolvers<undefined>();
   end = () => ended.resolve(undefined);
   other = runtime.context.calls.run(ID, () => ended.promise);
-  await expect(running.rollBack(raise)).rejects.toThrow('busy with another update');
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+  const isSettled = vi.fn();
+  const rejected = expect(running.rollBack(raise).finally(isSettled)).rejects.toThrow('busy with another update');
+  // Unlike expect.poll, this does not advance the fake time.
+  await eventually(() => runtime.context.calls.waiting(ID) === 1);
+  await vi.advanceTimersByTimeAsync(ROLLBACK_MS - 1);
+  expect(isSettled).not.toHaveBeenCalled();
+  await vi.advanceTimersByTimeAsync(1);
+  await rejected;
   expect(runtime.limitOf(0)).toBe(150 * MiB);
   end();
+  // No time passes meanwhile.
   await running.rollBack(raise);
   expect(runtime.limitOf(0)).toBe(100 * MiB);
 });

@@ -5,6 +5,7 @@ import { markedHigh } from '../../../src/cgroups/index.ts';
 import { encode } from '../../../src/runtime/index.ts';
 import { recoverPod, recover } from '../../../src/resize/execute/recover.ts';
 import { MiB, cpuShares, microseconds } from '../../../src/core/quantities/index.ts';
+import { timerlessClock } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
@@ -39,7 +40,7 @@ const half: RequestedVolume = { policy: { kind: 'share', hundredths: 5000 }, ann
 const { pod, begin, has, uses, found, journal } = interrupted(() => runtime, steps);
 /** Returns the records that another process reads from the journal. */
 const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => {
-  const another = await Journal.open(runtime.stateFolder, options);
+  const another = await Journal.open(runtime.stateFolder, { clock: timerlessClock, ...options });
   try {
     return await another.load();
   } finally {

@@ -9,7 +9,7 @@ import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { decode, encode, runtimePath } from '../../../src/runtime/index.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ContainerUpdates } from '../../support/resize/container-updates.ts';
-import { LONG_WAIT } from '../../support/long-wait.ts';
+import { eventually } from '../../support/fake-clock.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import { desired } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
@@ -58,13 +58,13 @@ beforeEach(async () => {
   onItsWay = undefined;
   refusal = undefined;
   hangs = undefined;
+  // Deadlines come when a test says so. Unlike expect.poll, `eventually` does not advance the fake time.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
 });
 afterEach(() => {
   vi.useRealTimers();
   return runtime.close();
 });
-/** From now on, deadlines come when a test says so. */
-const useFakeTime = (): unknown => vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
 const { found, journal } = interrupted(() => runtime);
 
 /** The first update of the first container to this limit reaches a runtime that ends with it. */
@@ -223,7 +223,6 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
     // containerd locks the status of a container during an update.
     return isHanging ? new Promise(() => undefined) : before(request);
   });
-  useFakeTime();
   const call = (): Promise<unknown> =>
     new ContainerUpdates(runtime).update(mi(220), () =>
       runtime.backend.call(runtimePath(UPDATE), runtimeRequest(220), { deadline: performance.now() + 100 }),
@@ -231,19 +230,18 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
   // The call has to be sent before its deadline.
   const sent = runtime.calls.length;
   const unanswered = expect(call()).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
-  await expect.poll(() => runtime.calls.slice(sent), LONG_WAIT).toContain(UPDATE);
+  await eventually(() => runtime.calls.slice(sent).includes(UPDATE));
   await vi.advanceTimersByTimeAsync(100);
   await unanswered;
   isDescribed = false;
   const recovery = recover(runtime.context);
   // No time passes meanwhile.
   await update(250, 1);
-  await expect.poll(() => runtime.context.calls.isHeld(containerId(0)), LONG_WAIT).toBe(true);
+  await eventually(() => runtime.context.calls.isHeld(containerId(0)));
   await vi.advanceTimersByTimeAsync(2000);
   expect(await recovery).toBe(false);
   expect(found()).toEqual([470, 100, 250]);
   hangs = undefined;
-  vi.useRealTimers();
   expect(await recover(runtime.context)).toBe(true);
   expect(found()).toEqual([350, 100, 250]);
 });
@@ -258,11 +256,10 @@ test('a runtime that takes longer for an answer than the first recovery waits is
     await new Promise<void>((resolve) => slow.push(resolve));
     return answer;
   });
-  useFakeTime();
   const recoverIn = async (ms: number): Promise<boolean> => {
     const asked = slow.length;
     const recovery = recover(runtime.context);
-    await expect.poll(() => slow.length, LONG_WAIT).toBe(asked + 1);
+    await eventually(() => slow.length === asked + 1);
     await vi.advanceTimersByTimeAsync(ms);
     for (const answer of slow) answer();
     return recovery;
@@ -280,7 +277,6 @@ test('a request waits for a runtime that does not answer until its deadline, and
   refusal = undefined;
   hangs = containerId(0);
   const { unanswered } = runtime.context.journal;
-  useFakeTime();
   for (const ms of [100, 200]) {
     const isSettled = vi.fn();
     const resized = resizePod(runtime.context, SANDBOX, desired({ c1: { memory: mi(210) } }), {
@@ -288,14 +284,13 @@ test('a request waits for a runtime that does not answer until its deadline, and
       deadline: steadyNow() + ms,
     });
     const rejected = expect(resized.finally(isSettled)).rejects.toThrow('could not be rolled back');
-    await expect.poll(() => runtime.context.calls.isHeld(containerId(0)), LONG_WAIT).toBe(true);
+    await eventually(() => runtime.context.calls.isHeld(containerId(0)));
     await vi.advanceTimersByTimeAsync(ms - 1);
     expect(isSettled).not.toHaveBeenCalled();
     // A recovery would wait for 1.5 s.
     await vi.advanceTimersByTimeAsync(1);
     await rejected;
   }
-  vi.useRealTimers();
   expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
   refusal = noAnswer;
   expect(await recover(runtime.context)).toBe(false);

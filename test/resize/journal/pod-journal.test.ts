@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
+import { timerlessClock } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
@@ -134,7 +135,7 @@ test('an update of a transaction that another process has begun counts as unansw
   const update = { kind: 'container', id: containerId(0), memory } as const;
   await journal.begin(pod, [update], { volumes: new Map() });
   expect(journal.unanswered.of(SANDBOX)).toEqual([]);
-  const store = await Journal.open(runtime.stateFolder);
+  const store = await Journal.open(runtime.stateFolder, { clock: timerlessClock });
   const restarted = new PodJournal(Promise.resolve(store));
   await restarted.restored();
   expect(restarted.unanswered.of(SANDBOX)).toEqual([update]);

@@ -21,7 +21,10 @@ beforeEach(async () => {
   web = await ResizedPod.start();
   ({ runtime } = web);
 });
-afterEach(() => web.close());
+afterEach(() => {
+  vi.useRealTimers();
+  return web.close();
+});
 
 const short = (text: string): string => text.replace(/container (\d)\d+/, 'container $1');
 
@@ -226,6 +229,8 @@ describe('the rollback of ResizePod', () => {
     const resize = web.resize(desired({ c0: changed, c1: changed }));
     // The update may still arrive at this moment.
     await expect(resize).rejects.toMatchObject({ reason: 'UNDO_FAILED', message: /context deadline exceeded/ });
+    // A recovery waits a limited time for the runtime's answer. No time passes here.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     expect(await recover(runtime.context)).toBe(true);
     expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);

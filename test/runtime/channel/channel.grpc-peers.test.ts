@@ -92,13 +92,13 @@ describe('a server of grpc-js', () => {
 
   test('sees the deadline, and that the call is cancelled', async () => {
     const abort = new AbortController();
-    const deadline = performance.now() + 30_000;
+    const deadline = performance.now() + 3_600_000;
     const running = call({ path: '/t/Hang', deadline, signal: abort.signal });
     running.catch(() => undefined);
     await expect.poll(() => seen.length, LONG_WAIT).toBe(1);
     const left = Number(seen[0]?.getDeadline()) - Date.now();
-    expect(left).toBeGreaterThan(20_000);
-    expect(left).toBeLessThan(31_000);
+    expect(left).toBeGreaterThan(3_480_000);
+    expect(left).toBeLessThan(3_720_000);
     const cancelled = once(seen[0]!, 'cancelled');
     abort.abort();
     await expect(running).rejects.toMatchObject({ code: status.CANCELLED });

@@ -35,8 +35,8 @@ if (mode.startsWith('serve')) {
 /** For expect.poll. */
 export const LONG = { ...LONG_WAIT, interval: 20 };
 
-/** Constants with which the bypass serves at once, and the next start of the shim comes after a second. */
-export const AT_ONCE = { UNSERVED: 0, PAUSE: 1 };
+/** Constants with which the bypass serves at once, and each next start of the shim comes after a second. */
+export const AT_ONCE = { UNSERVED: 0, PAUSE: 1, MOST: 1 };
 
 /** Constants with which the shim has more time to start than it takes on a busy machine. */
 export const PATIENT = { UNSERVED: 600, START: 600 };

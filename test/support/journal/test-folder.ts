@@ -5,6 +5,7 @@ import { createCounters } from '../../../src/observe/counters.ts';
 import type { LogFields } from '../../../src/observe/index.ts';
 import type { PodRecord } from '../../../src/resize/journal/record.ts';
 import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
+import { timerlessClock } from '../fake-clock.ts';
 import { podUid } from './numbered.ts';
 
 /** The file of pod `podUid`. */
@@ -23,6 +24,7 @@ export class TestFolder {
   readonly logged: { level: string; fields: LogFields; message: string }[] = [];
   readonly #opened: Journal[] = [];
 
+  /** Opens a journal whose disk may take any time, unless `options` have a clock. */
   open(options: JournalOptions = {}): Promise<Journal> {
     return this.openAnyBoot({ bootId: 'boot-1', ...options });
   }
@@ -32,7 +34,12 @@ export class TestFolder {
     const record = (level: string) => (fields: LogFields, message: string) =>
       void this.logged.push({ level, fields, message });
     const log = { debug: record('debug'), info: record('info'), warn: record('warn'), error: record('error') };
-    const journal = await Journal.open(this.folder, { log, counters: this.counters, ...options });
+    const journal = await Journal.open(this.folder, {
+      log,
+      counters: this.counters,
+      clock: timerlessClock,
+      ...options,
+    });
     this.#opened.push(journal);
     return journal;
   }

@@ -125,7 +125,7 @@ export class FakeNode {
       repairsDrift: behaviour.repairsDrift ?? false,
       times: {
         spread,
-        ready: 2000,
+        ready: 600_000,
         retry: 600_000,
         answer: 60_000,
         poll: 20,

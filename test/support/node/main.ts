@@ -4,7 +4,7 @@ import { runInNode } from './boot.ts';
 import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
 import { runOnHost } from './host.ts';
-import { canObtain } from './parts/built-programs.ts';
+import { isCached } from './parts/built-programs.ts';
 import { criTools } from './parts/cri-tools.ts';
 import { greetingShell } from './shell.ts';
 import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
@@ -125,7 +125,7 @@ async function inNode(
     runtime: flags.runtime,
     init: flags.init,
     kernel: flags.kernel,
-    criTools: await canObtain(criTools),
+    criTools: await isCached(criTools),
     command,
     env: passedOn(),
     stdio,

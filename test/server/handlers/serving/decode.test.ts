@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { decodeUpdate } from '../../../../src/server/handlers/serving/decode.ts';
+import { withEntries } from '../../../e2e/resize/bad-input/bytes.ts';
 import { FakeRuntime } from '../../../support/fake-runtime.ts';
 
 const LONGEST = 512 * 1024;
@@ -15,5 +16,14 @@ test('rejects a too long update without decoding it, and forwards one that canno
   expect(failOpens).toEqual([]);
   expect(decodeUpdate(context, NAME, Buffer.alloc(LONGEST, 0xff))).toBeUndefined();
   expect(failOpens).toEqual(['undecodable']);
+  await runtime.close();
+});
+
+// decode.speed.test.ts measures how long that takes.
+test('decodes an update of almost the largest size that consists of map keys', async () => {
+  const runtime = await FakeRuntime.start();
+  const longest = withEntries(44_000, 'id', [2, 9]);
+  expect(longest.length).toBeGreaterThan(LONGEST * 0.9);
+  expect(Object.keys(decodeUpdate(runtime.context, NAME, longest)?.linux?.unified ?? {})).toHaveLength(44_000);
   await runtime.close();
 });

@@ -190,7 +190,7 @@ const cases: [string, Buffer, status: string | undefined, served: boolean][] = [
   [
     'a call with all headers of gRPC',
     whole('/s/Echo', [
-      { name: 'grpc-timeout', value: '20S' },
+      { name: 'grpc-timeout', value: '600S' },
       { name: 'grpc-accept-encoding', value: 'gzip' },
       { name: 'grpc-encoding', value: 'identity' },
       { name: 'accept-encoding', value: 'gzip' },

@@ -296,14 +296,14 @@ describe('amended responses that wait for a client without windows for its strea
 
   test('are limited for all connections', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, queued: 3 * MiB });
-    const proxies = Array.from({ length: 20 }, () => {
+    const proxies = Array.from({ length: 10 }, () => {
       const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, 1]);
       proxy.client.send(windowUpdate(0, 1 << 30));
       answer(proxy, 'amend', 20);
       return proxy;
     });
     const total = proxies.reduce((sum, proxy) => sum + waiting(proxy), 0);
-    expect(total).toBeLessThan(5 * MiB + 20 * (MiB / 4 + response.length));
+    expect(total).toBeLessThan(5 * MiB + 10 * (MiB / 4 + response.length));
     for (const proxy of proxies) proxy.core.destroy();
     expect(shared.queued.total).toBe(0);
   });

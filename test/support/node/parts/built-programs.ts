@@ -23,9 +23,13 @@ const recipeOf = ({ name, modules }: Built): Pick<Recipe, 'name' | 'key'> => ({
   key: JSON.stringify(modules.map((module) => Object.values(module) as unknown[])),
 });
 
+/** Whether the programs have been built. */
+export const isCached = async (built: Built): Promise<boolean> =>
+  (await present(cacheRoot(), recipeOf(built))) !== undefined;
+
 /** Whether {@link obtainBuilt} has the programs or can build them. */
 export const canObtain = async (built: Built): Promise<boolean> =>
-  (await present(cacheRoot(), recipeOf(built))) !== undefined || (await goToolchain()) !== undefined;
+  (await isCached(built)) || (await goToolchain()) !== undefined;
 
 /**
  * Programs that are built from their Go modules the first time: once for each content of their recipe, by whichever
