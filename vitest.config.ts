@@ -29,6 +29,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          setupFiles: ['test/support/seed.ts'],
           include: ['test/**/*.test.ts'],
           exclude: ['test/e2e/**', speed, matrix, crash, chaos, soak, blocking, kubelet, stockKernel],
           // Property tests compute for several seconds, and a busy machine makes that minutes.

@@ -11,13 +11,9 @@ import { type ContainerdRelease, containerdReleases } from '../support/node/inde
 export const MAIN: readonly string[] = [
   'backend/backend',
   'command-line/doctor',
-  'command-line/resizectl',
-  'foresight/foresight-volumes',
   'node/node',
-  'resize/bad-input/bad-input',
   'resize/cgroups',
   'resize/resize',
-  'resize/status',
   'restart/journal',
   'restart/restart',
   'volumes/volumes',

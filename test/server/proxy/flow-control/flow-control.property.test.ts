@@ -7,6 +7,10 @@ import { PREFACE, holdingUpTo, startProxy, message, settled } from '../../../sup
 import { MiB } from '../../../../src/core/quantities/index.ts';
 
 const APPENDED = Buffer.alloc(70, 'z');
+/** The largest frame of the model. */
+const FRAME_SIZE = 16_384;
+/** Its last message begins in the DATA frame of the others: the backend's window was 3 bytes above the limit at the end. */
+const HELD_AFTER_OTHERS: Plan = { route: 'each', up: 0, down: 1 };
 
 /** What becomes of a message of a stream: some stay as they are. */
 const amendedMessage = (bytes: Uint8Array): Buffer | undefined =>
@@ -170,13 +174,15 @@ describe('flow control', () => {
           const wanted = world.client.granted + readAhead;
           const least = Math.min(wanted, 0.75 * Math.max(65_535, queueLimit));
           expect(world.backend.window).toBeGreaterThanOrEqual(least);
-          expect(world.backend.window).toBeLessThanOrEqual(Math.max(65_535, queueLimit));
+          // The first bytes of a message that is held are given back at once, also if a grant has replaced them already.
+          const most = Math.max(65_535, queueLimit) + FRAME_SIZE;
+          expect(world.backend.window).toBeLessThanOrEqual(most);
           expect(world.proxy.core.streams.running).toBe(0);
           expect(world.proxy.core.held.total).toBe(0);
           expect(world.proxy.events.filter((event) => !/ (answered|cancelled) | memory$/.test(event))).toEqual([]);
         },
       ),
-      { numRuns: 500 },
+      { numRuns: 500, examples: [[[{ kind: 'start', plan: HELD_AFTER_OTHERS }], 200, 0, 0]] },
     );
   }, 240_000);
 });
