@@ -17,10 +17,12 @@ import {
 
 const FRAME = 16_384;
 const CALL = message(Buffer.alloc(70));
+/** The window of each stream. A smaller one would make as many frames as bytes. */
+const WINDOW = 1024;
 
 /** Returns a connection whose client reads nothing: it opens a large window for the connection and almost none for its streams. */
 function stalled(shared: SharedBudget): TestProxy {
-  const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, 1]);
+  const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, WINDOW]);
   proxy.client.send(windowUpdate(0, 1 << 30));
   proxy.backend.send(windowUpdate(0, 1 << 30));
   return proxy;
@@ -31,7 +33,7 @@ function unreadResponses(proxy: TestProxy): void {
   const response = message(Buffer.alloc(2 * MiB));
   const ids = Array.from({ length: 10 }, (_, at) => 2 * at + 1);
   const windows = new Map<number, number>([[0, 65_535]]);
-  const windowOf = (id: number): number => windows.get(id) ?? 1;
+  const windowOf = (id: number): number => windows.get(id) ?? WINDOW;
   for (const id of ids) {
     proxy.client.send(headers(id, request('/amend/A')), data(id, CALL, true));
     proxy.backend.send(headers(id, RESPONSE));
