@@ -1,4 +1,4 @@
-// npm run check: types, lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs all of
+// npm run check: types and lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs all of
 // them, the slowest first, so that one run shows every failure.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -9,9 +9,9 @@ import { fileURLToPath } from 'node:url';
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const bin = (name) => join(root, 'node_modules/.bin', name);
 const checks = [
-  ['lint', bin('eslint'), ['.']],
+  // With types: `options` in .oxlintrc.json.
+  ['types and lint', bin('oxlint'), []],
   ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
-  ['types', bin('tsc'), ['--noEmit']],
   ['format', bin('biome'), ['format', '.']],
   ['language', process.execPath, [join(root, 'tools/check-language.mjs')]],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],

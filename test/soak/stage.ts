@@ -91,13 +91,18 @@ export class SoakStage {
 
   /** Makes the resize with this number, each by another way and of another pod. Rejects unless it succeeds. */
   async resize(number: number): Promise<void> {
-    const ways = [this.#updateContainer, this.#updatePod, this.#resizePod, this.#annotate];
+    const ways = [
+      (pod: RunningPod, size: number) => this.#updateContainer(pod, size),
+      (pod: RunningPod, size: number) => this.#updatePod(pod, size),
+      (pod: RunningPod, size: number) => this.#resizePod(pod, size),
+      (pod: RunningPod, size: number) => this.#annotate(pod, size),
+    ];
     const way = ways[number % ways.length];
     const pod = this.#pods[Math.floor(number / ways.length) % PODS];
     if (way === undefined || pod === undefined) throw new Error('there are no pods');
     // Another one than the pod has: each way comes to a pod in every PODS-th turn.
     const size = SIZES[Math.floor(number / ways.length / PODS) % SIZES.length] ?? 0;
-    await way.call(this, pod, size);
+    await way(pod, size);
   }
 
   /** Sends a signal to the shim. */

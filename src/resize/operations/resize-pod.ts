@@ -71,11 +71,15 @@ async function resizeUnderLock(
   options.onAdmitted?.();
   const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
   const ids = options.waits === true ? (target.containers ?? []).map((container) => container.id) : [];
-  const performed = perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, sizes }).finally(() =>
-    // One that has ended meanwhile is why it failed, or has the new values for nothing.
-    parts.journal.transactionOf(pod)?.failed === undefined ? assertStillRunning(parts, pod, ids) : undefined,
-  );
-  const steps = await orElse(performed, () => {
+  const performed = async (): Promise<ResizeOutcome['steps']> => {
+    try {
+      return await perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, sizes });
+    } finally {
+      // One that has ended meanwhile is why it failed, or has the new values for nothing.
+      if (parts.journal.transactionOf(pod)?.failed === undefined) await assertStillRunning(parts, pod, ids);
+    }
+  };
+  const steps = await orElse(performed(), () => {
     if (prepared.dropRequests()) options.onRoomFreed?.();
   });
   await publishLimits(parts, pod, prepared);

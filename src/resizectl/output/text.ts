@@ -6,7 +6,7 @@ import { MiB, roundedDuration, roundedSize } from '../../core/quantities/index.t
  * messages come from other programs.
  */
 export const printable = (text: string): string =>
-  // biome-ignore lint: the control characters are what this is about.
+  // oxlint-disable-next-line no-control-regex -- the control characters are what this is about.
   text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, '?');
 
 /** The name of a pod for people: `namespace/name`. */

@@ -18,6 +18,7 @@ afterEach(({ task }) => {
   if (task.result?.state === 'fail') printLogs();
 });
 // vitest allows only a pattern as the first argument.
+// oxlint-disable-next-line no-empty-pattern
 afterAll(({}, suite) => {
   const hasErrors = (suite.result?.errors ?? []).length > 0;
   if (hasErrors && !isPrinted) printLogs();
