@@ -80,9 +80,10 @@ const common = {
 const define = { __CRASH_POINTS__: 'false' };
 // koffi loads its native part from its own package folder.
 const external = ['koffi'];
-const { 'cri-resize-shim': daemon, ...others } = Object.fromEntries(
-  Object.entries(entries).filter(([, file]) => existsSync(join(root, file))),
-);
+const present = Object.entries(entries).filter(([, file]) => existsSync(join(root, file)));
+const isTool = ([name]) => name.startsWith('tools/');
+const tools = Object.fromEntries(present.filter(isTool));
+const { 'cri-resize-shim': daemon, ...clients } = Object.fromEntries(present.filter((entry) => !isTool(entry)));
 /** koffi in the single executable: its native part is an asset there, not a file of one of its packages. */
 const nativePartFromAsset = {
   name: 'native part from an asset',
@@ -132,7 +133,9 @@ const globalProcess = {
   },
 };
 await Promise.all([
-  build({ ...common, entryPoints: others, external, define }),
+  build({ ...common, entryPoints: clients, external, define }),
+  // What the tools share is bundled once.
+  build({ ...common, entryPoints: tools, external, define, splitting: true, chunkNames: 'tools/chunk-[hash]' }),
   build({
     ...common,
     entryPoints: { 'tools/cri-resize-shim-crash': daemon },
@@ -177,14 +180,19 @@ await Promise.all([
 writeFileSync(join(fresh, 'resizectl.1'), execFileSync(process.execPath, [join(fresh, 'resizectl.js'), 'man']));
 // Chunks first, because the file that references them may be started as soon as it exists. Chunks of older builds are
 // removed last.
-const fresher = new Set();
+const isChunk = (folder, name) => folder === 'chunks' || /^chunk-/.test(name);
+const moved = new Set();
 for (const folder of ['chunks', 'tools', '.']) {
   mkdirSync(join(target, folder), { recursive: true });
-  for (const entry of readdirSync(join(fresh, folder), { withFileTypes: true })) {
-    if (!entry.isFile()) continue;
-    renameSync(join(fresh, folder, entry.name), join(target, folder, entry.name));
-    if (folder === 'chunks') fresher.add(entry.name);
+  const names = readdirSync(join(fresh, folder), { withFileTypes: true }).flatMap((entry) =>
+    entry.isFile() ? [entry.name] : [],
+  );
+  for (const name of names.sort((a, b) => isChunk(folder, b) - isChunk(folder, a))) {
+    renameSync(join(fresh, folder, name), join(target, folder, name));
+    moved.add(join(folder, name));
   }
 }
-for (const name of readdirSync(join(target, 'chunks'))) if (!fresher.has(name)) rmSync(join(target, 'chunks', name));
+for (const folder of ['chunks', 'tools'])
+  for (const name of readdirSync(join(target, folder)))
+    if (isChunk(folder, name) && !moved.has(join(folder, name))) rmSync(join(target, folder, name));
 rmSync(fresh, { recursive: true });

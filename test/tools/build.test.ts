@@ -1,25 +1,15 @@
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
-import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Client, Metadata, compressionAlgorithms, credentials, status } from '@grpc/grpc-js';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { runtimePath } from '../../src/runtime/index.ts';
 import { Program } from '../support/daemon/daemon-program.ts';
 import { FakeBackend, RawClient } from '../support/daemon/fake-backend.ts';
 
-/** The output of tools/build.mjs. */
-let folder: string;
+/** The output of tools/build.mjs, which npm test runs first. */
+const folder = resolve('dist');
 const text = (name: string): string => readFileSync(join(folder, name), 'utf8');
-
-beforeAll(() => {
-  // Below node_modules, so that koffi, which stays outside the bundles, is found.
-  const cache = resolve('node_modules/.cache');
-  mkdirSync(cache, { recursive: true });
-  folder = mkdtempSync(join(cache, 'built-'));
-  execFileSync(process.execPath, ['tools/build.mjs', folder]);
-});
-afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Returns the files that each start reads: the daemon's file and its static imports, with theirs. */
 function filesAtStart(name = 'cri-resize-shim.js', found = new Set<string>()): Set<string> {

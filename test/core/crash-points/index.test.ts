@@ -1,4 +1,3 @@
-import { execFile } from 'node:child_process';
 import {
   appendFileSync,
   existsSync,
@@ -9,25 +8,22 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { crashPoint, crashPoints } from '../../../src/core/crash-points/index.ts';
 import { Program } from '../../support/daemon/daemon-program.ts';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '../../..');
 const VARIABLE = 'CRI_RESIZE_SHIM_CRASH';
-let built: string;
+const built = join(root, 'dist');
+let scratch: string;
 
-beforeAll(async () => {
-  // Below node_modules, so that koffi is found.
-  const cache = join(root, 'node_modules/.cache');
-  mkdirSync(cache, { recursive: true });
-  built = mkdtempSync(join(cache, 'crash-points-'));
-  await promisify(execFile)(process.execPath, [join(root, 'tools/build.mjs'), built]);
+beforeAll(() => {
+  scratch = mkdtempSync(join(tmpdir(), 'crash-points-'));
 });
-afterAll(() => rmSync(built, { recursive: true }));
+afterAll(() => rmSync(scratch, { recursive: true }));
 afterEach(() => vi.unstubAllEnvs());
 
 const shipped = (): string[] => [
@@ -54,7 +50,7 @@ describe('crash points', () => {
     ['the test build ends at a crash point', () => crashing(), 'SIGKILL', ['serving']],
     ['the shipped build has no crash points', () => shipped()[0]!, 'SIGTERM', undefined],
   ])('end the process if they are armed: %s', async (_, file, end, passed) => {
-    const folder = join(built, `run-${end}`);
+    const folder = join(scratch, `run-${end}`);
     const log = join(folder, 'passed');
     const armed = join(folder, 'armed');
     mkdirSync(folder);
@@ -82,7 +78,7 @@ describe('crash points', () => {
   });
 
   test('do nothing without a build constant, as under vitest', () => {
-    const log = join(built, 'under-vitest');
+    const log = join(scratch, 'under-vitest');
     appendFileSync(log, '');
     vi.stubEnv(VARIABLE, log);
     vi.stubEnv(`${VARIABLE}_LOG`, log);

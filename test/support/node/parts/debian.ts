@@ -130,6 +130,9 @@ export class Archive {
       'Dir::State::Lists': join(folder, 'lists'),
       'Dir::State::status': join(folder, 'status'),
       'Dir::Cache': folder,
+      // Images of containers turn these off, and then each call parses the whole index again.
+      'Dir::Cache::pkgcache': 'pkgcache.bin',
+      'Dir::Cache::srcpkgcache': 'srcpkgcache.bin',
       'APT::Architecture': 'amd64',
       'APT::Architectures': 'amd64',
       // apt's own user may have no write access to the cache.

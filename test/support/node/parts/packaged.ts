@@ -97,9 +97,10 @@ export async function obtainPackaged<const Wanted extends readonly (PackagedPart
   const suites = [...new Set(missing.flatMap((part) => part.packages.map(({ suite }) => suite)))];
   const downloads = new Downloads(suites, progress);
   try {
-    const parts: (Part | undefined)[] = [];
-    for (const part of wanted) parts.push(part && (await obtain(cache, recipeOf(part, downloads), progress)));
-    return parts as PartsOf<Wanted>;
+    const obtained = wanted.map(async (part) => part && obtain(cache, recipeOf(part, downloads), progress));
+    // The archive is closed once none needs it.
+    await Promise.allSettled(obtained);
+    return (await Promise.all(obtained)) as PartsOf<Wanted>;
   } finally {
     await downloads.close();
   }
