@@ -1,4 +1,4 @@
-// Rules of this project for `npm run check`, check `lint`. They are in .oxlintrc.json as `project/...`.
+// Rules of this project for `npm run check`, check `types and lint`. They are in .oxlintrc.json as `project/...`.
 
 /** Returns a rule that reports what these selectors match. */
 const forbid = (message, selectors) => ({

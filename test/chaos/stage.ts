@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { MiB } from '../../src/core/quantities/index.ts';
 import { CrashingShim } from '../crash/crashing-shim.ts';
-import { withoutVolume } from '../crash/scenario.ts';
+import { SLEEP, resources } from '../crash/scenario.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
@@ -16,11 +16,13 @@ import type { Random } from './random.ts';
 
 const SETTLED_MS = 60_000;
 const POLL_MS = 100;
+/** The CPU requests are those of the lowest limit in {@link Load}: a limit below its request is rejected. */
 const POD = {
   name: 'web',
-  containers: withoutVolume.containers.map((container) =>
-    container.name === 'a' ? { ...container, mounts: { cache: '/cache' } } : container,
-  ),
+  containers: [
+    { name: 'a', command: SLEEP, resources: resources(64, 100, 50), mounts: { cache: '/cache' } },
+    { name: 'b', command: SLEEP, resources: resources(128, 200, 50) },
+  ],
   volumes: [{ name: 'cache', size: 64 * MiB }],
 };
 /** The values of {@link POD}. */

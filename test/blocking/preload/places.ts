@@ -24,6 +24,11 @@ const rules: readonly Rule[] = [
   { path: /^\/proc\/self\/fd$/, what: '`/proc/self/fd`', when: 'metrics are read' },
   { path: /^\/proc\/\d+\/comm$/, what: '`/proc/PID/comm`', when: 'a client connects to the resize API' },
   { path: /^\/proc\/(meminfo|swaps|vmstat|stat)$/, what: 'the memory of the node', when: 'resizes, metrics are read' },
+  {
+    path: /^\/proc\/self\/(auxv|limits)$/,
+    what: 'the page size, and the limit of open files, of the process',
+    when: 'the start',
+  },
   { path: /^\/proc\/net\/unix$/, what: '`/proc/net/unix`', when: 'the start' },
   { path: /^\/proc$/, what: '`/proc`', when: 'the start' },
   { path: /^\/var\/lib\/kubelet\/[^/]+_state$/, what: 'a state file of kubelet', when: 'kubelet has changed it' },
