@@ -59,7 +59,6 @@ export interface Messages {
     pod_sandbox_id: string;
     overhead: LinuxContainerResources | null;
     resources: LinuxContainerResources | null;
-    annotations: Record<string, string>;
   };
   UpdatePodSandboxResourcesResponse: object;
   RunPodSandboxRequest: {
@@ -74,6 +73,7 @@ export interface Messages {
     } | null;
   };
   RunPodSandboxResponse: { pod_sandbox_id: string };
+  RestorePodResponse: { pod_sandbox_id: string };
   RemovePodSandboxRequest: { pod_sandbox_id: string };
   PodSandboxStatusRequest: { pod_sandbox_id: string; verbose: boolean };
   PodSandboxStatusResponse: {

@@ -100,7 +100,7 @@ export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined
   const value = int64('memory_limit_in_bytes', limit);
   if (value === 0n) return undefined;
   if (value === -1n || value >= UNLIMITED_MEMORY) return 'max';
-  return bytes(checked('memory_limit_in_bytes', value));
+  return bytes(checked('memory_limit_in_bytes', value, ONLY_MINUS_ONE));
 }
 
 /** CRI's hugepage limit that is none, as runtimes and kubelet set it: the kernel takes the largest 64-bit number for `max`. */
@@ -115,7 +115,7 @@ export function swapMaxOfCri(limit: bigint | number, memory: Limit<Bytes>): Limi
   const value = int64('memory_swap_limit_in_bytes', limit);
   if (value === 0n) return undefined;
   if (value === -1n || value >= UNLIMITED_MEMORY) return 'max';
-  const both = checked('memory_swap_limit_in_bytes', value);
+  const both = checked('memory_swap_limit_in_bytes', value, ONLY_MINUS_ONE);
   if (memory === 'max') throw invalid('memory_swap_limit_in_bytes', value, 'requires a memory limit');
   if (both < memory) throw invalid('memory_swap_limit_in_bytes', value, `below the memory limit ${memory}`);
   return bytes(both - memory);
@@ -135,7 +135,9 @@ export function cpuMaxOfCri(
   const wanted: CpuMax = {
     quota: quotaOf(asked.quota) ?? current?.quota ?? 'max',
     period:
-      asked.period === 0n ? (current?.period ?? DEFAULT_CPU_PERIOD) : microseconds(checked('cpu_period', asked.period)),
+      asked.period === 0n
+        ? (current?.period ?? DEFAULT_CPU_PERIOD)
+        : microseconds(checked('cpu_period', asked.period, NOT_NEGATIVE)),
   };
   assertCpuMax(wanted);
   return wanted;
@@ -143,7 +145,7 @@ export function cpuMaxOfCri(
 
 function quotaOf(value: bigint): Limit<Microseconds> | undefined {
   if (value === 0n) return undefined;
-  return value === -1n ? 'max' : microseconds(checked('cpu_quota', value));
+  return value === -1n ? 'max' : microseconds(checked('cpu_quota', value, ONLY_MINUS_ONE));
 }
 
 /** Reads CRI's cpu_shares. Throws INVALID_VALUE for negative numbers. */
@@ -151,7 +153,7 @@ export function cpuSharesOfCri(shares: bigint | number): CpuShares | undefined {
   const value = int64('cpu_shares', shares);
   if (value === 0n) return undefined;
   const clamped = value > BigInt(MAX_CPU_SHARES) ? BigInt(MAX_CPU_SHARES) : value;
-  return cpuShares(Math.max(MIN_CPU_SHARES, checked('cpu_shares', clamped)));
+  return cpuShares(Math.max(MIN_CPU_SHARES, checked('cpu_shares', clamped, NOT_NEGATIVE)));
 }
 
 /** Returns a memory limit as CRI's memory_limit_in_bytes: -1 is no limit. */
@@ -173,8 +175,12 @@ function int64(field: string, value: bigint | number): bigint {
   return BigInt(value);
 }
 
-function checked(field: string, value: bigint): number {
-  if (value < 0n) throw invalid(field, value, 'the only allowed negative number is -1');
+const ONLY_MINUS_ONE = 'the only allowed negative number is -1';
+const NOT_NEGATIVE = 'must not be negative';
+
+/** @param negative why a negative number is invalid, except for the -1 that the caller has read as no limit */
+function checked(field: string, value: bigint, negative: string): number {
+  if (value < 0n) throw invalid(field, value, negative);
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw invalid(field, value, 'must be below 2^53');
   return Number(value);
 }

@@ -13,23 +13,26 @@ import {
 import type { Amounts } from '../../sandbox/index.ts';
 import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
 
-/** Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text. */
+/**
+ * Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text. Rejects 0, which
+ * Kubernetes reads as no limit, and CRI as no change.
+ */
 export function readCpuLimit(text: string, field: string): Limit<MilliCpu> | undefined {
   if (isRemoval(text)) return 'max';
-  const milli = readCpuRequest(text, field);
+  const milli = readMilliCpu(text, field, NO_ZERO_LIMIT);
   if (milli !== undefined && milli > MAX_MILLI_CPU) throw invalid(field, text, 'more than the kernel accepts');
   return milli;
 }
 
 /** Reads a CPU request: undefined keeps it, and it cannot be removed. Throws INVALID_VALUE as {@link readCpuLimit}. */
 export function readCpuRequest(text: string, field: string): MilliCpu | undefined {
-  return number(text, field, parseMilli, 'expected a CPU quantity such as "500m" or "1.5"');
+  return readMilliCpu(text, field, NO_ZERO_REQUEST);
 }
 
 /** Reads a memory limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE as {@link readCpuLimit}. */
 export function readMemoryLimit(text: string, field: string): Limit<Bytes> | undefined {
   if (isRemoval(text)) return 'max';
-  const limit = readMemoryRequest(text, field);
+  const limit = readBytes(text, field, NO_ZERO_LIMIT);
   if (limit !== undefined && limit < MIN_MEMORY_LIMIT) {
     throw invalid(field, text, `less than a page of memory, ${MIN_MEMORY_LIMIT} bytes`);
   }
@@ -38,7 +41,7 @@ export function readMemoryLimit(text: string, field: string): Limit<Bytes> | und
 
 /** Reads a memory request: undefined keeps it, and it cannot be removed. Throws INVALID_VALUE as {@link readCpuLimit}. */
 export function readMemoryRequest(text: string, field: string): Bytes | undefined {
-  return number(text, field, parseQuantity, 'expected a memory quantity such as "256Mi"');
+  return readBytes(text, field, NO_ZERO_REQUEST);
 }
 
 /** Returns cpu.max of a limit, by kubelet's formula with the default period. */
@@ -71,18 +74,27 @@ export const amountTexts = ({ memory, milliCpu }: Amounts): { readonly cpu: stri
 
 /** The limit whose quota is the largest that the kernel accepts. */
 const MAX_MILLI_CPU: MilliCpu = exactMilliCpu(MAX_CPU_QUOTA, DEFAULT_CPU_PERIOD);
+const NO_ZERO_LIMIT = 'use "max" to remove the limit';
+const NO_ZERO_REQUEST = 'leave it out to keep the request';
 const isRemoval = (text: string): boolean => text === '-1' || text === 'max';
+
+const readMilliCpu = (text: string, field: string, noZero: string): MilliCpu | undefined =>
+  number(text, field, parseMilli, { expected: 'expected a CPU quantity such as "500m" or "1.5"', noZero });
+
+const readBytes = (text: string, field: string, noZero: string): Bytes | undefined =>
+  number(text, field, parseQuantity, { expected: 'expected a memory quantity such as "256Mi"', noZero });
 
 function number<Value extends number>(
   text: string,
   field: string,
   parse: (text: string) => Value | undefined,
-  expected: string,
+  says: { readonly expected: string; readonly noZero: string },
 ): Value | undefined {
   if (text === '') return undefined;
   const value = parse(text);
-  if (value === undefined) throw invalid(field, text, expected);
-  return value === 0 ? undefined : value;
+  if (value === undefined) throw invalid(field, text, says.expected);
+  if (value === 0) throw invalid(field, text, says.noZero);
+  return value;
 }
 
 /** Returns an INVALID_VALUE error of a request of the resize API, with the path of the field. */

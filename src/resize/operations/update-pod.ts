@@ -1,6 +1,5 @@
 import { cpuSharesOfCri, weightMatchesShares } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { type VolumePolicy, readVolumeAnnotations } from '../../tmpfs/index.ts';
 import {
   type LinuxContainerResources,
   type Messages,
@@ -20,7 +19,7 @@ import {
 import { readOrFailOpen } from './read-or-fail-open.ts';
 import { preparations } from './prepare-resize.ts';
 import type { CallerOf } from './update-container.ts';
-import { type WritersParts, criRequester, volumeField } from '../history/index.ts';
+import { type WritersParts, criRequester } from '../history/index.ts';
 import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
 import {
   addOverhead,
@@ -38,7 +37,6 @@ import {
   type PodState,
   type Registry,
   SWAP_MAX,
-  type VolumeState,
   hasPodCgroup,
   identityOf,
   lockKeyOf,
@@ -49,7 +47,7 @@ import {
   readVolumes,
 } from '../../sandbox/index.ts';
 import { type PerformOptions, assertInTime, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
-import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
+import { observeVolumes } from '../volumes/index.ts';
 import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
@@ -67,8 +65,7 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is
  *   answered for with an empty response once the pod's cgroup is written.
  * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * Throws ShimError INVALID_VALUE, INVALID_ANNOTATION, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes,
- * and UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after
+ * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after
  * the rollback.
  */
 export async function updatePod(
@@ -91,17 +88,16 @@ export async function updatePod(
     // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
     const pod = (await readOrFailOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(parts, pod);
-    const { prepared, response } = await preparations.run(async (onBegin) => {
+    const response = await preparations.run(async (onBegin) => {
       const ready = await readOrFailOpen(parts, sandboxId, () => prepare(parts, pod, request));
       if (ready !== undefined) {
         const until = reclaimBy(parts, deadline);
-        return { prepared: ready, response: await resize(parts, ready, forward, { until, onBegin }) };
+        return resize(parts, ready, forward, { until, onBegin });
       }
       onBegin();
-      return { prepared: undefined, response: await forward() };
+      return forward();
     });
-    const volumes = [...(prepared?.sizes.keys() ?? [])].map(volumeField);
-    await parts.newest.applied(sandboxId, writer, [...criFields(undefined, request.resources), ...volumes]);
+    await parts.newest.applied(sandboxId, writer, criFields(undefined, request.resources));
     return response;
   };
   return parts.lock.run(lockKeyOf(found.pod), () => parts.outcomes.track(sandboxId, update, report));
@@ -152,8 +148,6 @@ interface Prepared {
   readonly state: PodState;
   readonly limits: { readonly memory?: Limit<Bytes>; readonly cpu?: CpuMax; readonly weight?: CpuWeight };
   readonly unified: readonly UnifiedChange[];
-  /** The volume sizes in the request's annotations. */
-  readonly sizes: ReadonlyMap<string, VolumePolicy>;
 }
 
 async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Request): Promise<Prepared> {
@@ -166,9 +160,8 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
   const { text, ids } = podSubject(known);
   const { resources, overhead } = withSubject(text, ids, () => addOverhead(request, state.cpu));
   const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
-  const sizes = annotatedSizes(known, volumes, request.annotations);
-  parts.outcomes.setDesired(known.sandboxId, { pod: limits, volumes: sizes });
-  parts.outcomes.asks(known.sandboxId, { pod: limits, volumes: sizes }, knownOf(state));
+  parts.outcomes.setDesired(known.sandboxId, { pod: limits });
+  parts.outcomes.asks(known.sandboxId, { pod: limits }, knownOf(state));
   // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
@@ -179,7 +172,7 @@ async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Requ
     const change = { cgroup, now: state.memory, wanted: limits.memory, swapAfter: swapAfter(cgroup, swap) };
     await assertReclaimable(tree, podSubject(known), change);
   }
-  return { pod, state, limits, unified, sizes };
+  return { pod, state, limits, unified };
 }
 
 const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight | undefined): boolean =>
@@ -195,7 +188,7 @@ async function resize(
   const after = { ...state, ...limits };
   // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
   const pending = pendingResizeForPod(parts, pod, state, limits.memory);
-  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending }, prepared.sizes);
+  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
   await perform(parts, pod, state, target, {
@@ -204,7 +197,6 @@ async function resize(
     },
     ...(until !== undefined && { until }),
     ...(onBegin && { onBegin }),
-    sizes: new Map([...prepared.sizes].map(([name, policy]) => [name, { policy, annotated: true }])),
   });
   parts.registry.updatePod(pod);
   scheduleVolumeGrowth(parts, pod, isFinal);
@@ -240,17 +232,4 @@ function sharesOf(
   const asked = resources === null ? undefined : cpuSharesOfCri(resources.cpu_shares);
   const extra = overhead === null ? undefined : cpuSharesOfCri(overhead.cpu_shares);
   return asked === undefined ? undefined : cpuShares(asked + (extra ?? 0));
-}
-
-/** Throws INVALID_ANNOTATION or UNKNOWN_VOLUME: unlike a pod's own annotations, these annotations are a request. */
-function annotatedSizes(
-  pod: PodDescription,
-  volumes: readonly VolumeState[],
-  annotations: Readonly<Record<string, string>>,
-): ReadonlyMap<string, VolumePolicy> {
-  const { policies, errors } = readVolumeAnnotations(annotations);
-  const [error] = errors;
-  if (error !== undefined) throw error;
-  assertHasVolumes(pod, volumes, policies.keys());
-  return policies;
 }

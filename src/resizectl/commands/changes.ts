@@ -91,7 +91,7 @@ function parseAmount(key: string, field: 'limits' | 'requests', resource: 'cpu' 
     const orMax = field === 'limits' ? ', or max for no limit' : '';
     throw new UsageError(`${key}: invalid quantity ${JSON.stringify(text)}: expected ${expected}${orMax}`);
   }
-  // In a ResizePodRequest, 0 means "keep the current value": nobody who types 0 means that.
+  // Kubernetes reads 0 as no limit, and CRI as no change.
   if (value === 0)
     throw new UsageError(
       field === 'limits'

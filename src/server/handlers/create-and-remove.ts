@@ -39,6 +39,25 @@ export function learnPod(context: LearnParts): Amendment {
   };
 }
 
+/** RestorePod: learns the pod as {@link learnPod} does, by what the runtime says of it. */
+export function learnRestoredPod(context: LearnParts): Amendment {
+  return async ({ response }, trace) => {
+    const made = decodeOrUndefined(context, 'RestorePodResponse', response);
+    if (made === undefined) return undefined;
+    trace.fields.pod = made.pod_sandbox_id;
+    try {
+      const pod = await context.registry.pod(made.pod_sandbox_id);
+      if (pod === undefined) return undefined;
+      trace.fields.uid = pod.metadata.uid;
+      await applyVolumeSizes(context, pod);
+    } catch (error) {
+      // The pod is restored: its client gets the response.
+      context.failOpen('unknown_pod', made.pod_sandbox_id, error);
+    }
+    return undefined;
+  };
+}
+
 /** CreateContainer: adds the container to the registry, and raises the pod limit for one that restarts with higher limits. */
 export function learnContainer(context: AdmitRestartParts): Amendment {
   return async ({ request, response }, trace) => {

@@ -119,6 +119,7 @@ describe('a memory limit of CRI', () => {
     const rejection = (field: string, asked: string, why: string): unknown =>
       expect.objectContaining({ message: `${field}: ${asked}: ${why}`, context: { asked } });
     const negative = 'the only allowed negative number is -1';
+    const never = 'must not be negative';
     const inexact = 'must be a whole number below 2^53';
     const [limit, swap] = ['memory_limit_in_bytes', 'memory_swap_limit_in_bytes'];
     expect(() => memoryMaxOfCri(-2)).toThrow(rejection(limit, '-2', negative));
@@ -131,9 +132,11 @@ describe('a memory limit of CRI', () => {
     expect(() => cpuMaxOfCri(1.5, 0, undefined)).toThrow(rejection('cpu_quota', '1.5', inexact));
     expect(() => cpuMaxOfCri(-2, 0, undefined)).toThrow(rejection('cpu_quota', '-2', negative));
     expect(() => cpuMaxOfCri(0, 1.5, undefined)).toThrow(rejection('cpu_period', '1.5', inexact));
-    expect(() => cpuMaxOfCri(0, -2, undefined)).toThrow(rejection('cpu_period', '-2', negative));
+    for (const value of [-1, -2])
+      expect(() => cpuMaxOfCri(0, value, undefined)).toThrow(rejection('cpu_period', String(value), never));
     expect(() => cpuSharesOfCri(1.5)).toThrow(rejection('cpu_shares', '1.5', inexact));
-    expect(() => cpuSharesOfCri(-2)).toThrow(rejection('cpu_shares', '-2', negative));
+    for (const value of [-1, -2])
+      expect(() => cpuSharesOfCri(value)).toThrow(rejection('cpu_shares', String(value), never));
   });
 
   test('is no limit when the kernel reads it as none', () => {

@@ -102,15 +102,9 @@ describe('a shim that restarts between two of kubelet’s calls', () => {
     await running.remove();
   });
 
-  test.each([
-    ['ResizePod', (running: RunningPod) => toSize(running, '25%')],
-    [
-      'UpdatePodSandboxResources',
-      (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '25%' } }),
-    ],
-  ])('a restarted shim knows a share that was requested by %s', async (_, ask) => {
+  test('a restarted shim knows a share that was requested by ResizePod', async () => {
     const running = await pod(128);
-    await ask(running);
+    await toSize(running, '25%');
     expect(sizeOf(running)).toBe(32);
     await stop();
     await start();
@@ -181,34 +175,23 @@ describe('a volume that another program remounts', () => {
     await running.remove();
   });
 
-  test.each([
-    ['of the pod', { [CACHE]: '50%' }, nothing],
-    [
-      'by UpdatePodSandboxResources',
-      {},
-      (running: RunningPod) => cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: '50%' } }),
-    ],
-  ] as const)(
-    'a remounted volume with an annotation %s gets the size of the annotation again',
-    async (_, annotations, before) => {
-      const running = await pod(128, annotations);
-      await before(running);
-      expect(sizeOf(running)).toBe(64);
-      await remount(running, 48);
-      await cri.updateContainer(running.id('a'), limit(160));
-      expect(sizeOf(running)).toBe(80);
-      await stop();
-      await remount(running, 48);
-      await start();
-      // A start alone changes nothing.
-      expect(sizeOf(running)).toBe(48);
-      await cri.updateContainer(running.id('a'), limit(128));
-      expect(sizeOf(running)).toBe(64);
-      expect(await volumeInfo(running)).toMatchObject({ policy: '50%' });
-      expect(shim.log.filter(({ msg }) => msg.startsWith('volume remounted'))).toEqual([]);
-      await running.remove();
-    },
-  );
+  test('a remounted volume with an annotation of the pod gets the size of the annotation again', async () => {
+    const running = await pod(128, { [CACHE]: '50%' });
+    expect(sizeOf(running)).toBe(64);
+    await remount(running, 48);
+    await cri.updateContainer(running.id('a'), limit(160));
+    expect(sizeOf(running)).toBe(80);
+    await stop();
+    await remount(running, 48);
+    await start();
+    // A start alone changes nothing.
+    expect(sizeOf(running)).toBe(48);
+    await cri.updateContainer(running.id('a'), limit(128));
+    expect(sizeOf(running)).toBe(64);
+    expect(await volumeInfo(running)).toMatchObject({ policy: '50%' });
+    expect(shim.log.filter(({ msg }) => msg.startsWith('volume remounted'))).toEqual([]);
+    await running.remove();
+  });
 
   test('a remounted volume gets its new size again when it is mounted after a reboot', async () => {
     const running = await pod(128);

@@ -175,10 +175,9 @@ test('a subPath of a volume that kubelet binds into a container has the size of 
   }
 });
 
-test('UpdatePodSandboxResources grows and shrinks a volume alone, and rejects a shrink below its files with both figures', async () => {
+test('ResizePod grows and shrinks a volume alone, and rejects a shrink below its files with both figures', async () => {
   const running = await stage.pod();
-  const to = (size: string): Promise<unknown> =>
-    cri.updatePod(running.sandboxId, {}, { annotations: { [CACHE]: size } });
+  const to = (size: string): Promise<unknown> => stage.resize(running, { cache: size });
   await cri.exec(running.id('a'), 'sh', '-c', 'dd if=/dev/urandom of=/cache/file bs=1M count=20');
   const sum = await cri.exec(running.id('a'), 'sha256sum', '/cache/file');
   await to('96Mi');

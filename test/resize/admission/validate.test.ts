@@ -75,7 +75,6 @@ describe('validatePodRequest', () => {
       pod_sandbox_id: 'x',
       resources: received(resources),
       overhead: received(overhead),
-      annotations: {},
     };
     validatePodRequest(subject, request);
   };

@@ -79,6 +79,10 @@ describe('an amount', () => {
   test.each([
     ['readCpuLimit', '175921860445m', 'here: "175921860445m": more than the kernel accepts'],
     ['readCpuLimit', 'one', 'here: "one": expected a CPU quantity such as "500m" or "1.5"'],
+    ['readCpuLimit', '0', 'here: "0": use "max" to remove the limit'],
+    ['readCpuRequest', '0m', 'here: "0m": leave it out to keep the request'],
+    ['readMemoryLimit', '0Mi', 'here: "0Mi": use "max" to remove the limit'],
+    ['readMemoryRequest', '0', 'here: "0": leave it out to keep the request'],
     ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
     ['readMemoryLimit', 'much', 'here: "much": expected a memory quantity such as "256Mi"'],
   ] as const)('that %s rejects with a reason: %s', (name, text, message) => {

@@ -111,14 +111,13 @@ describe('UpdatePodSandboxResources', () => {
     expect(await weightAfter(2048n)).toBe('79');
   });
 
-  test('rejects an unknown volume and an invalid annotation', async () => {
+  test('with a string in field 4, which CRI does not define, writes the cgroup', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
-    const asked = (value: string) =>
-      updatePod(runtime.context, podUpdate({}, { annotations: { 'volume.cri-resize-shim.io/cache': value } }), () =>
-        Promise.resolve(ANSWER),
-      );
-    await expect(asked('64Mi')).rejects.toMatchObject({ code: 3, reason: 'UNKNOWN_VOLUME' });
-    await expect(asked('much')).rejects.toMatchObject({ code: 3, reason: 'INVALID_ANNOTATION' });
+    const name = 'UpdatePodSandboxResourcesRequest';
+    const message = encode(name, podUpdate({ cpu_quota: 50_000n }));
+    const request = decode(name, Buffer.concat([message, Buffer.from([0x22, 3, ...Buffer.from('abc')])]));
+    await updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
   test('rejects a unified key that is a path or not a setting', async () => {
@@ -166,6 +165,8 @@ describe('UpdatePodSandboxResources', () => {
 
   // kubelet subtracts the overhead from -1, which it reads from a file without a limit.
   test.each([
+    ['a CPU limit of -1', { cpu_quota: -1n, cpu_period: 100_000n }, { 'cpu.max': 'max 100000' }],
+    ['a memory limit of -1', { memory_limit_in_bytes: -1n }, { 'memory.max': 'max' }],
     ['a CPU limit below 0', { cpu_quota: -25_001n, cpu_period: 100_000n }, { 'cpu.max': 'max 100000' }],
     ['a memory limit below 0', { memory_limit_in_bytes: -125_829_121n }, { 'memory.max': 'max' }],
     ['a CPU limit below the minimum', { cpu_quota: 500n, cpu_period: 100_000n }, { 'cpu.max': '25500 100000' }],

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/index.ts';
 import { createInterceptors } from '../../../src/server/handlers/index.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { FakeRuntime, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => (runtime = await FakeRuntime.start()));
@@ -48,4 +48,16 @@ test('a container is being started from the request of StartContainer until the 
   expect(registry.isStarting(containerId(7))).toBe(false);
   const call = { path, request: Buffer.from([255]), timeoutMs: Infinity, onEnd: () => expect.fail('not a start') };
   expect(delays.get(path)!(call)).toBeUndefined();
+});
+
+test('a pod that RestorePod has made is known from then on, with the volume rules in its annotations', async () => {
+  const { context, backend } = runtime;
+  runtime.makePod('1000000000', [500_000_000]);
+  runtime.describePod({ config: { ...podConfig, annotations: { 'volume.cri-resize-shim.io/cache': '50%' } } });
+  const { amendments } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  const { amendment } = amendments.get('/runtime.v1.RuntimeService/RestorePod')!;
+  const response = encode('RestorePodResponse', { pod_sandbox_id: SANDBOX });
+  expect(await amendment({ request: Buffer.alloc(0), response } as never, { fields: {} } as never)).toBeUndefined();
+  expect(context.registry.knownPod(SANDBOX)).toBeDefined();
+  expect(context.policies.policy(SANDBOX, 'cache')).toMatchObject({ hundredths: 5000 });
 });

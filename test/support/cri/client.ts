@@ -148,11 +148,7 @@ export class CriClient {
     return this.call('UpdateContainerResources', { container_id: id, linux });
   }
 
-  updatePod(
-    sandboxId: string,
-    resources: Resources,
-    more: { overhead?: Resources; annotations?: Readonly<Record<string, string>> } = {},
-  ): Promise<object> {
+  updatePod(sandboxId: string, resources: Resources, more: { overhead?: Resources } = {}): Promise<object> {
     return this.call('UpdatePodSandboxResources', { pod_sandbox_id: sandboxId, resources, ...more });
   }
 

@@ -1,6 +1,5 @@
 import type { PodDescription } from '../../../runtime/index.ts';
 import type { Bytes, Limit } from '../../../core/quantities/index.ts';
-import type { VolumePolicy } from '../../../tmpfs/index.ts';
 import {
   type PendingResize,
   type PendingPodLimits,
@@ -156,11 +155,10 @@ export function volumeChanges(
     after,
     pending,
   }: { readonly state: PodState; readonly after: PodState; readonly pending: PendingResize | undefined },
-  overrides?: ReadonlyMap<string, VolumePolicy>,
 ): VolumeChanges {
   const end = pending === undefined ? after : stateAfterPending(after, pending);
   const limits = limitsByName(context, pod, end);
-  const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits, overrides);
+  const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits);
   const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
   const isFinal = isDone ?? isMemoryTight(after);
   return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal };

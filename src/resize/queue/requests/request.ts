@@ -26,7 +26,7 @@ export interface RequestedPod {
   readonly volumes: Readonly<Record<string, string>>;
 }
 
-/** `''` and `0` leave a value unchanged; `-1` and `max` remove a limit. */
+/** `''` leaves a value unchanged; `-1` and `max` remove a limit. */
 export interface RequestedResources {
   readonly limits: RequestedAmounts;
   readonly requests: RequestedAmounts;

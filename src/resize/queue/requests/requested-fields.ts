@@ -42,8 +42,8 @@ export function withoutFields(requested: RequestedPod, drops: (field: PodField) 
   return fieldsOf(left).size === 0 ? undefined : left;
 }
 
-/** `''` and `0` leave a value unchanged. */
-const isSet = (text: string): boolean => text !== '' && text !== '0';
+/** `''` leaves a value unchanged. */
+const isSet = (text: string): boolean => text !== '';
 
 function amountsOf(container: string | undefined, { limits, requests }: RequestedResources): PodField[] {
   return [

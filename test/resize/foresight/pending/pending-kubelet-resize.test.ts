@@ -246,7 +246,7 @@ test('an ended init container with limits that kubelet has admitted since does n
 
 test('UpdatePodSandboxResources without values does not lower a pod limit that kubelet raises again', async () => {
   await makePod([192, 64], [64, 192]);
-  const call = { pod_sandbox_id: SANDBOX, overhead: null, resources: null, annotations: {} };
+  const call = { pod_sandbox_id: SANDBOX, overhead: null, resources: null };
   await updatePod(runtime.context, call, () => Promise.resolve(Buffer.alloc(0)));
   expect(podLimit()).toBe(256);
 });

@@ -18,7 +18,7 @@ describe('a ResizePod request', () => {
     const { desired, memoryRequests } = readRequested({
       pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
       containers: {
-        web: resources({ cpu: '1m', memory: '0' }, { cpu: '1m' }),
+        web: resources({ cpu: '1m', memory: '' }, { cpu: '1m' }),
         side: resources({ cpu: '-1', memory: '-1' }, { cpu: '1k' }),
       },
       volumes: { cache: '50%/web', logs: 'follow' },
@@ -50,7 +50,6 @@ describe('a ResizePod request', () => {
     ['a CPU request of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
     ['a memory request of a container', { containers: { web: resources({}, { memory: '1Gi' }) } }],
     ['the size of a volume', { volumes: { cache: '64Mi' } }],
-    ['a zero, which means no change', { containers: { web: resources({ memory: '0' }) } }],
   ])('may have only %s', (_, given) => {
     expect(() => readRequested(asking(given))).not.toThrow();
   });
