@@ -150,8 +150,15 @@ async function decreasesOf(
   const actuated = context.kubelet.actuated(pod.metadata.uid);
   const ofPod = allocated.pod?.memory;
   const isPodLevel = ofPod !== undefined && ofPod !== actuated?.pod?.memory;
-  if (pending === undefined) return { admitted, list: [], swapAfter: new Map(), isPodLevel };
   const places = cgroupsOf(context, pod, state);
+  const limits = new Map([
+    [podCgroup(pod), state.memory] as const,
+    ...state.containers.flatMap(({ id, memory }) => {
+      const cgroup = places.get(id);
+      return cgroup === undefined ? [] : [[cgroup, memory] as const];
+    }),
+  ]);
+  if (pending === undefined) return { admitted, list: [], limits, swapAfter: new Map(), isPodLevel };
   const list: Decrease[] = [];
   for (const { id, memory } of state.containers) {
     const cgroup = places.get(id);
@@ -164,7 +171,7 @@ async function decreasesOf(
   if (isLower(podTo, state.memory))
     list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo, isPod: true });
   const named = new Map([...places].map(([id, cgroup]) => [nameOf(context, id), cgroup]));
-  return { admitted, list, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }), isPodLevel };
+  return { admitted, list, limits, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }), isPodLevel };
 }
 
 /** Identifies limits and requests of memory. The limits on swap are derived from both. */

@@ -13,7 +13,7 @@ import {
   backoffMs,
 } from './decrease-policy.ts';
 import { Comparison, type UsageSource } from './comparison.ts';
-import { type DecreaseProgress, newProgress, refusalOf } from './decrease-progress.ts';
+import { type DecreaseProgress, isApplied, newProgress, refusalOf } from './decrease-progress.ts';
 import { Sleep } from './sleep.ts';
 import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
 
@@ -126,11 +126,13 @@ export class DecreaseJob {
     const decreases = await this.parts.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
       // A container that kubelet has restarted instead has needed no reclaim.
-      if (this.#progress?.isStuck === true && this.#progress.wasHeld && decreases?.admitted === this.#progress.admitted)
-        this.#unstuck(this.#progress);
+      const last = this.#progress?.admitted === decreases?.admitted ? this.#progress : undefined;
+      if (decreases !== undefined && last?.isStuck === true && last.wasHeld && isApplied(last, decreases.limits))
+        this.#unstuck(last);
       return undefined;
     }
     const progress = this.#progressOf(decreases.admitted);
+    for (const { cgroup, to } of decreases.list) progress.asked.set(cgroup, to);
     if (progress.isOver) return Infinity;
     const assessed = await this.#assess(decreases);
     if (!this.#isAsked(progress, decreases)) {

@@ -1,3 +1,6 @@
+import type { CgroupPath } from '../../cgroups/index.ts';
+import type { Bytes, Limit } from '../../core/quantities/index.ts';
+import { compareLimits, sameMemory } from '../model/index.ts';
 import type { Refusal } from './decrease.ts';
 import { MAX_REFUSALS } from './decrease-policy.ts';
 
@@ -30,6 +33,8 @@ export interface DecreaseProgress {
   refusals: number;
   refusal: Refusal | undefined;
   isOver: boolean;
+  /** The limits that were pending at some time, by cgroup. */
+  readonly asked: Map<CgroupPath, Bytes>;
   /** When each reason was last reported. */
   readonly reported: Map<string, number>;
 }
@@ -37,6 +42,13 @@ export interface DecreaseProgress {
 /** Returns the error with which kubelet's updates fail again and again: reclaim does not help then. */
 export const refusalOf = ({ refusals, refusal }: DecreaseProgress): Refusal | undefined =>
   refusals >= MAX_REFUSALS ? refusal : undefined;
+
+/** Whether the kernel has all limits that were pending. A cgroup that has ended, as that of an evicted pod, has none. */
+export const isApplied = ({ asked }: DecreaseProgress, limits: ReadonlyMap<CgroupPath, Limit<Bytes>>): boolean =>
+  [...asked].every(([cgroup, to]) => {
+    const now = limits.get(cgroup);
+    return now !== undefined && (compareLimits(now, to) <= 0 || sameMemory(now, to));
+  });
 
 /** Returns the state of a set of decreases that was just admitted. */
 export const newProgress = (admitted: string, since: number, seenAt: number): DecreaseProgress => ({
@@ -56,5 +68,6 @@ export const newProgress = (admitted: string, since: number, seenAt: number): De
   refusals: 0,
   refusal: undefined,
   isOver: false,
+  asked: new Map(),
   reported: new Map(),
 });

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/index.ts';
 import { CriClient } from '../../support/cri/client.ts';
-import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
@@ -59,9 +59,10 @@ async function startAgain(): Promise<void> {
   await cri.ready(30_000);
 }
 
-async function makePod(memory: PodMemory['containers']): Promise<RunningPod> {
+async function makePod(memory: PodMemory['containers'], more: Pick<PodSpec, 'podMemory'> = {}): Promise<RunningPod> {
   const pod = await runPod(cri, {
     name: 'web',
+    ...more,
     containers: Object.entries(memory).map(([name, limit = 0]) => ({
       name,
       command: ['sleep', '1000000'],
@@ -238,6 +239,22 @@ describe('usage that climbs back while it is held', () => {
       .toMatchObject({ state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect([highsOf(pod), limitOf(pod, 'a'), pod.oomKills()]).toEqual([['max', 'max'], 192, 0]);
   });
+});
+
+test('a decrease of a pod that is evicted while its usage is held is not reported as applied', async () => {
+  // Container b has no limit, and so neither has the pod: the only decrease ends with container a.
+  const pod = await makePod({ a: 192, b: 0 }, { podMemory: 'max' });
+  await hotCache(pod, 'a', 120);
+  kubelet.admit(pod, { containers: { a: 64, b: 0 } });
+  await held(pod);
+  await cri.call('StopContainer', { container_id: pod.id('a'), timeout: 0 });
+  const reported = async (): Promise<unknown> => {
+    const { pod: answer } = await served.api.call('GetPod', { pod: { uid: pod.uid } });
+    return (answer as Answer)['kubelet'];
+  };
+  await served.shim.waitForLog(({ msg }) => msg === 'hold of memory usage ended');
+  await expect.poll(reported, { timeout: 20_000 }).toBeFalsy();
+  expect(served.shim.log.map(({ msg }) => msg)).not.toContain('memory decrease applied by kubelet after reclaim');
 });
 
 describe('the shim ends while it holds', () => {

@@ -296,6 +296,17 @@ describe('a decrease that kubelet has not compared yet', () => {
     expect([isThrough, pod.highs]).toEqual([true, []]);
   });
 
+  test('of a pod that is evicted while usage is held does not count as applied', async () => {
+    node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 64);
+    await node.pass(5000);
+    node.limits.delete('a');
+    node.cgroups.delete('a');
+    node.writeEntry('a');
+    await node.pass(2000);
+    expect(events()).toEqual({ stuck: 1, held: 1 });
+  });
+
   test('that was never held does not count as applied after reclaim', async () => {
     node.pod('a', { limit: 192, anon: 150, cache: 20 });
     node.admit('a', 64);
