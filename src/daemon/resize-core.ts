@@ -15,7 +15,7 @@ import {
   resizePod,
 } from '../resize/index.ts';
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
-import { Registry } from '../sandbox/index.ts';
+import { Registry, idsInCgroup } from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
 import { kubeletChanges } from './kubelet-changes.ts';
 import { LateAllocatable } from './late-allocatable.ts';
@@ -51,7 +51,7 @@ const streamLoads = {
 /** Returns the state and the clients that resizes need. */
 export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`, new FailureLog(log, streamLoads));
-  const registry = new Registry(backend, log);
+  const registry = new Registry(backend, log, (pod) => idsInCgroup(tree, pod));
   const volumes = new MemoryVolumes(placeOfVolumes(config));
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
   const journal = new PodJournal(opened);

@@ -42,6 +42,8 @@ export interface ContainerStatus {
   created_at: bigint;
   finished_at: bigint;
   exit_code: number;
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
   resources: { linux: LinuxContainerResources | null } | null;
 }
 

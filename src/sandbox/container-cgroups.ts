@@ -1,4 +1,13 @@
-import { type CgroupPath, type CgroupTree, cgroupOfPid, containerCgroupIn, driverOf } from '../cgroups/index.ts';
+import {
+  type CgroupPath,
+  type CgroupTree,
+  cgroupOfPid,
+  containerCgroupIn,
+  containerIdOf,
+  driverOf,
+  isCgroupVanished,
+} from '../cgroups/index.ts';
+import { hasPodCgroup, podCgroup } from './read-pod.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../runtime/index.ts';
 import type { Registry } from './registry.ts';
 
@@ -23,6 +32,20 @@ export async function containerCgroup(
   const path = container.pid === 0 ? undefined : await cgroupOfPid(container.pid, procRoot);
   const own = path === undefined ? undefined : containerCgroupIn(path, container.containerId);
   return own ?? driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, container.containerId);
+}
+
+/** Returns the ids of the containers that have a cgroup in that of the pod. */
+export function idsInCgroup(tree: Pick<CgroupTree, 'children'>, pod: PodDescription): readonly string[] {
+  if (!hasPodCgroup(pod)) return [];
+  try {
+    return tree.children(podCgroup(pod)).flatMap((name) => {
+      const id = containerIdOf(name);
+      return id === undefined || id === pod.sandboxId ? [] : [id];
+    });
+  } catch (error) {
+    if (isCgroupVanished(error)) return [];
+    throw error;
+  }
 }
 
 /** Returns the cgroup of a container, and stores it for later lookups: it does not change while the container runs. */

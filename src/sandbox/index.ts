@@ -1,9 +1,16 @@
 /** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export type { FailOpen } from './fail-open.ts';
-export { containerCgroup, findCgroup, knownCgroup, locateCgroup, runningCgroup } from './container-cgroups.ts';
+export {
+  containerCgroup,
+  findCgroup,
+  idsInCgroup,
+  knownCgroup,
+  locateCgroup,
+  runningCgroup,
+} from './container-cgroups.ts';
 export type { CgroupLookup } from './container-cgroups.ts';
 export { namedCgroup, withExactQuota } from './exact-quota.ts';
-export { amountsOf, declarePod, listContainers, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';
+export { amountsOf, declarePod, noPodSpecs, qosOfCgroup, withRunning } from './declared/index.ts';
 export type {
   Amounts,
   ContainerKind,
@@ -33,6 +40,7 @@ export type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-
 export { podWeight } from './pod-weight.ts';
 export { NO_CPU_LIMIT, hasPodCgroup, overheadOf, podCgroup, readContainer, readPod, readVolumes } from './read-pod.ts';
 export { readDeclaredPod } from './read-declared-pod.ts';
+export { LIST_MS } from './container-lists.ts';
 export { Registry } from './registry.ts';
 export type { ContainersByPod, KnownContainer, ListedContainers } from './registry.ts';
 export { volumeTotals } from './volume-totals.ts';

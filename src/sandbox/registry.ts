@@ -1,4 +1,4 @@
-import { messageOf } from '../core/errors/index.ts';
+import { Code, isServiceError, messageOf } from '../core/errors/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import {
   type Backend,
@@ -10,6 +10,8 @@ import {
   describePod,
   isNotFound,
 } from '../runtime/index.ts';
+import { ContainerLists } from './container-lists.ts';
+import { containerSubject, podSubject } from './names.ts';
 
 /**
  * The pods and containers of this node: learned from the calls that create them, and from the backend after a start or for an
@@ -26,11 +28,18 @@ export class Registry {
   readonly #backend: Backend;
   readonly #log: Log;
   readonly #watchers: Partial<RegistryWatcher>[] = [];
+  readonly #lists: ContainerLists;
   #recovery: Promise<boolean> = Promise.resolve(true);
 
-  constructor(backend: Backend, log: Log = noLog) {
+  /** @param inCgroup returns the ids of the containers that have a cgroup in that of a pod */
+  constructor(backend: Backend, log: Log = noLog, inCgroup: (pod: PodDescription) => readonly string[] = () => []) {
     this.#backend = backend;
     this.#log = log;
+    const ask = async (id: string, options: CallOptions): Promise<ListedContainers[number] | undefined> => {
+      const { status, container } = (await this.#statusOf(id, options)) ?? {};
+      return status && container ? { ...status, pod_sandbox_id: container.sandboxId } : undefined;
+    };
+    this.#lists = new ContainerLists({ backend, log, inCgroup, ask, known: (id) => this.containersOf(id) });
   }
 
   watch(watcher: Partial<RegistryWatcher>): void {
@@ -168,15 +177,36 @@ export class Registry {
    * know it. Rejects when the backend cannot be asked.
    */
   async describeContainer(id: string, options?: CallOptions): Promise<ContainerDescription | undefined> {
+    return (await this.#statusOf(id, options))?.container;
+  }
+
+  async #statusOf(id: string, options: CallOptions | undefined): Promise<StatusOfContainer | undefined> {
     try {
-      const status = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true }, options);
-      const container = describeContainer(status);
+      const answer = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true }, options);
+      const container = describeContainer(answer);
       if (container !== undefined) this.learnContainer(container);
-      return container;
+      return { status: answer.status, container };
     } catch (error) {
       if (isNotFound(error)) return undefined;
-      throw error;
+      throw this.#withName(id, error);
     }
+  }
+
+  /** Adds the container to the error of a call for it that was not answered in time: an update of it may hang in the runtime. */
+  #withName(id: string, error: unknown): unknown {
+    if (!isServiceError(error) || error.code !== Code.DEADLINE_EXCEEDED) return error;
+    const known = this.#containers.get(id);
+    const pod = known && this.#pods.get(known.sandboxId);
+    const name = known && pod ? `${containerSubject(known, pod).text} of ${podSubject(pod).text} (${id})` : id;
+    const details = `ContainerStatus of ${name}: ${error.details}: an update of the container may hang in the runtime`;
+    return Object.assign(error, { details, message: `${error.code} DEADLINE_EXCEEDED: ${details}` });
+  }
+
+  /**
+   * Returns the containers of a pod's sandbox, in any order, as {@link ContainerLists} does. Rejects when the backend cannot be asked.
+   */
+  listContainers(pod: PodDescription, options?: CallOptions): Promise<ListedContainers> {
+    return this.#lists.of(pod, options);
   }
 
   /**
@@ -205,20 +235,25 @@ export class Registry {
    * has listed. Rejects when the backend cannot be asked.
    */
   async refresh(options?: CallOptions): Promise<ContainersByPod> {
-    await this.#recoverPods(options);
+    await this.refreshPods(options);
     return this.refreshContainers(options);
   }
 
-  async #recoverPods(options: CallOptions | undefined): Promise<void> {
+  /** Compares the pods alone with the backend. Rejects when the backend cannot be asked. */
+  async refreshPods(options?: CallOptions): Promise<void> {
     // Only pods known before the call may be removed: others are created while it runs.
     const before = [...this.#pods.keys()];
     const { items } = await this.#backend.runtime('ListPodSandbox', {}, options);
     const present = new Set(items.map((item) => item.id));
     const unknown = items.filter((item) => !this.#pods.has(item.id));
     // A few at a time: containerd answers in parallel, and the node is busy after a start.
+    const failures: unknown[] = [];
     await forEachOf(unknown, 8, async (item) => {
-      await this.pod(item.id, options);
+      // A few that cannot be described do not keep the others from being learned.
+      if (failures.length < MAX_FAILURES)
+        await this.pod(item.id, options).catch((error: unknown) => failures.push(error));
     });
+    if (failures.length > 0) throw failures[0];
     // Last: what is stored for a sandbox that was replaced goes to the next one, which has to be known by then.
     for (const id of before) if (!present.has(id)) this.forgetPod(id);
   }
@@ -234,6 +269,15 @@ export class Registry {
     }
     return Map.groupBy(containers, ({ pod_sandbox_id }) => pod_sandbox_id);
   }
+}
+
+/** After this many failures, the backend answers for no pod. */
+const MAX_FAILURES = 8;
+
+interface StatusOfContainer {
+  readonly status: Messages['ContainerStatusResponse']['status'];
+  /** Undefined if the status does not name the container's pod. */
+  readonly container: ContainerDescription | undefined;
 }
 
 /** Containers as the backend lists them. */

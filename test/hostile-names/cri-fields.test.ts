@@ -107,7 +107,14 @@ describe('H2: the CRI fields of a pod', () => {
     const never = (): never => {
       throw new Error('the backend was asked');
     };
-    const registry = { pods: [], pod: never, container: never, refresh: never, refreshContainers: never };
+    const registry = {
+      pods: [],
+      pod: never,
+      container: never,
+      refresh: never,
+      refreshPods: never,
+      refreshContainers: never,
+    };
     const directory = podDirectory({ registry, volumes: { atOnce: never }, isReady: never, readPodView: never });
     const name = 'web';
     await expect(directory.find({ by: 'uid', uid: text })).rejects.toThrow('expected 1 to 253');

@@ -29,9 +29,9 @@ describe('H2: the labels of a container', () => {
           containers: [{ id: 'web-0', pod_sandbox_id: SANDBOX, metadata: { name: 'web' }, state: RUNNING, labels }],
         });
       });
-      const { registry, backend, kubelet } = runtime.context;
+      const { registry, kubelet } = runtime.context;
       const pod = await registry.pod(SANDBOX);
-      const declared = await declarePod({ registry, backend, kubelet, specs: noPodSpecs }, pod!);
+      const declared = await declarePod({ registry, kubelet, specs: noPodSpecs }, pod!);
       expect(asked).toEqual([SANDBOX]);
       expect(declared.containers.map(({ name: found }) => found)).toEqual(['web']);
       expect(pod?.metadata).toMatchObject({ uid: 'uid-1' });

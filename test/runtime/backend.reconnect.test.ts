@@ -102,7 +102,7 @@ test('a call that waits for the next attempt, or begins, when the shim stops end
   backend.close();
   await expect(waiting).rejects.toSatisfy(isServiceError);
   await expect(backend.call(runtimePath('UpdateContainerResources'), NOTHING)).rejects.toMatchObject({
-    ...{ code: 1, details: 'the shim stops' },
+    ...{ code: 14, details: 'the shim stops' },
   });
   await new Promise((resolve) => broken.close(resolve));
 });

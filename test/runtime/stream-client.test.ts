@@ -159,5 +159,5 @@ test('a listener that stops ends the call at the backend', async () => {
 test('a closed backend makes no streams', async () => {
   const running = messages();
   backend.close();
-  expect(await failureOf(running)).toMatchObject({ code: Code.CANCELLED, details: 'the shim stops' });
+  expect(await failureOf(running)).toMatchObject({ code: Code.UNAVAILABLE, details: 'the shim stops' });
 });

@@ -73,9 +73,9 @@ export class FakeDeclaringRuntime {
   }
 
   async declared(specs: PodSpecs = noPodSpecs): Promise<DeclaredPod> {
-    const { registry, backend, kubelet } = this.runtime.context;
+    const { registry, kubelet } = this.runtime.context;
     const pod = await registry.pod(SANDBOX);
-    return declarePod({ registry, backend, kubelet, specs }, pod!);
+    return declarePod({ registry, kubelet, specs }, pod!);
   }
 }
 

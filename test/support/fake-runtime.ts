@@ -19,7 +19,7 @@ import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
 import { PodJournal } from '../../src/resize/journal/pod-journal.ts';
 import { ManagerFiles } from '../../src/kubelet/index.ts';
-import type { Amounts, PodSpec } from '../../src/sandbox/index.ts';
+import { type Amounts, type PodSpec, idsInCgroup } from '../../src/sandbox/index.ts';
 import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
 import { timerlessClock } from './fake-clock.ts';
@@ -91,7 +91,7 @@ export class FakeRuntime {
     };
     const counters: Counters = { ...this.counted, failOpen: (reason) => void this.failOpens.push(reason) };
     this.context = createResizeContext({
-      registry: new Registry(this.backend, log),
+      registry: new Registry(this.backend, log, (pod) => idsInCgroup(this.context.tree, pod)),
       backend: this.backend,
       journal: new PodJournal(this.journal),
       tree: new CgroupTree(this.cgroupRoot, this.procRoot),

@@ -18,7 +18,6 @@ import {
   type ListedContainers,
   type PodState,
   type Registry,
-  listContainers,
   namedCgroup,
   podName,
   withExactQuota,
@@ -41,7 +40,7 @@ export async function describeContainers(
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
   // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are none.
-  const [listed, described] = await Promise.all([listContainers(parts, pod), describe(known)]);
+  const [listed, described] = await Promise.all([registry.listContainers(pod), describe(known)]);
   const others = await describe(listed.map(({ id }) => id).filter((id) => !known.includes(id)));
   const byId = new Map(
     [...described, ...others].flatMap((container) =>

@@ -1,11 +1,10 @@
 import {
-  type Backend,
   type CallOptions,
   type ContainerDescription,
   ContainerState,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { type ListedContainers, type Registry, listContainers } from '../../sandbox/index.ts';
+import type { ListedContainers, Registry } from '../../sandbox/index.ts';
 
 /** The containers of a pod as the backend lists and describes them. */
 export interface CurrentContainers {
@@ -16,7 +15,6 @@ export interface CurrentContainers {
 
 interface ContainerSources {
   readonly registry: Registry;
-  readonly backend: Backend;
 }
 
 /**
@@ -35,7 +33,7 @@ export async function currentContainers(
     const current = await describeListed(sources, listed, options);
     if (isUnchanged(current)) return current;
   }
-  return describeListed(sources, await listContainers(sources, pod, options), options);
+  return describeListed(sources, await sources.registry.listContainers(pod, options), options);
 }
 
 /** Whether the listed containers are those that the registry knows of the pod: it learns which ones are created and removed. */

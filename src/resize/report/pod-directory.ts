@@ -2,7 +2,15 @@ import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index
 import type { CallOptions, PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { ReadPodView, PodListing } from './pod-view.ts';
-import { type ContainersByPod, type PodIdentity, type Registry, fullName, identityOf } from '../../sandbox/index.ts';
+import {
+  type ContainersByPod,
+  LIST_MS,
+  type PodIdentity,
+  type Registry,
+  fullName,
+  identityOf,
+} from '../../sandbox/index.ts';
+import { TimeLimit, steadyNow } from '../../core/concurrency/index.ts';
 import { backendFailure, invalid } from '../model/index.ts';
 
 /** A caller's reference to a pod. */
@@ -31,7 +39,7 @@ export interface PodDirectory {
 }
 
 export interface PodDirectoryParts {
-  readonly registry: Pick<Registry, 'pod' | 'pods' | 'container' | 'refresh' | 'refreshContainers'>;
+  readonly registry: Pick<Registry, 'pod' | 'pods' | 'container' | 'refresh' | 'refreshPods' | 'refreshContainers'>;
   readonly volumes: Pick<MemoryVolumes, 'atOnce'>;
   /** Returns whether a sandbox is ready: a pod may have ended sandboxes in addition to the running one. */
   readonly isReady: (sandboxId: string) => Promise<boolean>;
@@ -66,7 +74,13 @@ export function podDirectory(parts: PodDirectoryParts): PodDirectory {
         const known = await matching(ref, options);
         if (known.length > 0) return singleMatch(known, ref);
         // The pod may have been created without the shim, or while it was not running.
-        await registry.refresh(options);
+        const refreshed = registry.refreshPods(options);
+        if (await isLate(refreshed)) {
+          // The status of another pod hangs in the runtime.
+          const learned = await matching(ref, options);
+          if (learned.length > 0) return singleMatch(learned, ref);
+          await refreshed;
+        }
         return singleMatch(await matching(ref, options), ref);
       }),
     list: (signal) => withBackend(() => listPods(parts, signal)),
@@ -77,6 +91,18 @@ export function podDirectory(parts: PodDirectoryParts): PodDirectory {
       return known?.sandboxId === sandboxId ? known.name : containerId;
     },
   };
+}
+
+/** Whether this takes longer than {@link LIST_MS}, or fails. */
+async function isLate(work: Promise<void>): Promise<boolean> {
+  const time = new TimeLimit(steadyNow() + LIST_MS);
+  try {
+    return !((await time.orOver(work.then(() => true))) ?? false);
+  } catch {
+    return true;
+  } finally {
+    time.close();
+  }
 }
 
 async function byId(

@@ -12,6 +12,7 @@ import {
   type DeclaredPod,
   NO_CPU_LIMIT,
   type PodSpecs,
+  type DeclarePodParts,
   type Registry,
   containerCgroup,
   declarePod,
@@ -64,7 +65,7 @@ export async function readPodView(
   const current = await currentContainers(context, pod, listed?.containers, options);
   const containers = await containersOf(context, pod, current);
   const registry = describedOnce(context, current, options);
-  const declared = await declarePod({ ...context, registry }, pod, current.listed);
+  const declared = await declarePod({ ...context, registry }, pod);
   const kubelet = await pendingOf(context, pod, declared);
   return {
     limits,
@@ -97,12 +98,13 @@ async function pendingOf(
   return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 
-/** Returns the descriptions of containers, and asks the backend only for those that are not there. */
+/** Returns the listed containers and their descriptions, and asks the backend only for those that are not there. */
 const describedOnce = (
   { registry }: Pick<ReadPodViewParts, 'registry'>,
-  { described }: CurrentContainers,
+  { listed, described }: CurrentContainers,
   options: CallOptions | undefined,
-): Pick<Registry, 'describeContainer'> => ({
+): DeclarePodParts['registry'] => ({
+  listContainers: () => Promise.resolve(listed),
   async describeContainer(id) {
     return described.get(id) ?? (await registry.describeContainer(id, options));
   },

@@ -1,4 +1,4 @@
-import { MESSAGE_PREFIX_SIZE, type Metadata } from '../../core/grpc/index.ts';
+import { Code, MESSAGE_PREFIX_SIZE, type Metadata } from '../../core/grpc/index.ts';
 import type { Outcome } from './response/index.ts';
 
 /** The connection that a call runs on. */
@@ -38,6 +38,12 @@ export class Call {
   /** Bytes to send, the prefix of the message included. */
   get size(): number {
     return MESSAGE_PREFIX_SIZE + this.message.length;
+  }
+
+  /** Returns how it ends at its deadline. @param now by steadyNow */
+  expired(now: number): Outcome {
+    const seconds = ((now - this.start) / 1000).toFixed(3);
+    return { code: Code.DEADLINE_EXCEEDED, details: `Deadline exceeded after ${seconds}s` };
   }
 
   /** When something has to be done about it. */

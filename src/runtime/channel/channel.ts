@@ -167,8 +167,7 @@ export class Channel {
       call.ended(this.#unconnected(), undefined);
       return;
     }
-    const seconds = ((now - call.start) / 1000).toFixed(3);
-    this.#end(call, { code: Code.DEADLINE_EXCEEDED, details: `Deadline exceeded after ${seconds}s` });
+    this.#end(call, call.expired(now));
   }
 
   #end(call: Call, outcome: Outcome): void {
@@ -247,4 +246,4 @@ export class Channel {
 
 const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client' };
 /** How a call ends that is made after the client was closed. */
-export const STOPPING: Outcome = { code: Code.CANCELLED, details: 'the shim stops' };
+export const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };

@@ -269,7 +269,7 @@ export class Connection implements Runner {
     this.#remove(stream);
     this.#meter.reset();
     if (errorCode === ErrorCode.REFUSED_STREAM && !stream.hasResponse) this.#unprocessed(stream);
-    else stream.call.ended(stream.reset(errorCode), undefined);
+    else stream.call.ended(outcomeOf(stream, errorCode), undefined);
     this.#ended();
   }
 
@@ -336,4 +336,14 @@ export class Connection implements Runner {
     if (this.#state === 'leaving' && this.#streams.size === 0)
       this.#close(LOST, 'the server has closed the connection with GOAWAY');
   }
+}
+
+/**
+ * Returns how a call ends whose stream the server resets. grpc-go resets a stream with CANCEL at the deadline of its call
+ * (internal/transport/http2_server.go), and its client reports the deadline, as the own timer of this client does.
+ */
+function outcomeOf(stream: Stream, errorCode: number): Outcome {
+  const now = steadyNow();
+  const isLate = errorCode === ErrorCode.CANCEL && stream.call.deadline <= now;
+  return isLate ? stream.call.expired(now) : stream.reset(errorCode);
 }

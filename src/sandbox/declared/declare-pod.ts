@@ -1,20 +1,19 @@
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
-import type { Backend, PodDescription } from '../../runtime/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import { identityOf } from '../pod-identity.ts';
 import type { ListedContainers, Registry } from '../registry.ts';
 import type { DeclaredPod } from './declared-pod.ts';
 import { fromKubeletState } from './from-kubelet-state.ts';
 import { fromRuntime } from './from-runtime.ts';
 import { fromSpec } from './from-spec.ts';
-import { type NewestContainers, listContainers, newestOf } from './newest-containers.ts';
+import { type NewestContainers, newestOf } from './newest-containers.ts';
 import type { PodSpecs } from './pod-spec.ts';
 import { qosOfCgroup } from './qos-of-cgroup.ts';
 import { storedContainers } from './stored-containers.ts';
 import { isUsable } from './usable-entry.ts';
 
 export interface DeclarePodParts {
-  readonly registry: Pick<Registry, 'describeContainer'>;
-  readonly backend: Backend;
+  readonly registry: Pick<Registry, 'describeContainer' | 'listContainers'>;
   readonly specs: PodSpecs;
   /** kubelet's checkpoints. */
   readonly kubelet: KubeletState;
@@ -30,7 +29,7 @@ export async function declarePod(
   pod: PodDescription,
   listed?: ListedContainers,
 ): Promise<DeclaredPod> {
-  const newest = newestOf(listed ?? (await listContainers(parts, pod)));
+  const newest = newestOf(listed ?? (await parts.registry.listContainers(pod)));
   parts.kubelet.refresh();
   const entry = parts.kubelet.allocated(pod.metadata.uid);
   const spec = parts.specs.of(identityOf(pod));

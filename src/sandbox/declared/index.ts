@@ -13,7 +13,6 @@ export type {
   ResizePolicy,
   RestartPolicy,
 } from './declared-pod.ts';
-export { listContainers } from './newest-containers.ts';
 export { qosOfCgroup } from './qos-of-cgroup.ts';
 export { noPodSpecs } from './pod-spec.ts';
 export type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';

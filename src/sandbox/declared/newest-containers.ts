@@ -1,4 +1,4 @@
-import { type Backend, type CallOptions, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { ContainerState } from '../../runtime/index.ts';
 import type { ListedContainers } from '../registry.ts';
 import type { ContainerPhase } from './declared-pod.ts';
 
@@ -15,16 +15,6 @@ export interface NewestContainer {
 
 /** By container name, in the order of creation. */
 export type NewestContainers = ReadonlyMap<string, NewestContainer>;
-
-/** Asks the backend for the containers of a pod's sandbox, in any order. Rejects when the backend cannot be asked. */
-export async function listContainers(
-  { backend }: { readonly backend: Backend },
-  { sandboxId }: PodDescription,
-  options?: CallOptions,
-): Promise<ListedContainers> {
-  const { containers } = await backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } }, options);
-  return containers;
-}
 
 /** Returns for each name the container that runs, otherwise the newest one. */
 export function newestOf(containers: ListedContainers): NewestContainers {

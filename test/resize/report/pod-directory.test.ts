@@ -22,6 +22,7 @@ test('a pod whose containers the runtime does not describe does not hide the oth
     pod: () => Promise.resolve(undefined),
     container: () => undefined,
     refresh: () => Promise.resolve(new Map()),
+    refreshPods: () => Promise.resolve(),
     refreshContainers: () => Promise.resolve(new Map()),
   };
   const described: string[] = [];
@@ -51,6 +52,7 @@ test('a backend that does not answer is asked for one pod only, and all pods hav
       pod: () => Promise.resolve(undefined),
       container: () => undefined,
       refresh: () => Promise.resolve(new Map()),
+      refreshPods: () => Promise.resolve(),
       refreshContainers: () => Promise.resolve(new Map()),
     },
     volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
@@ -65,4 +67,28 @@ test('a backend that does not answer is asked for one pod only, and all pods hav
   expect(seen.map(({ pod: { name }, view }) => [name, 'reason' in view && view.reason])).toEqual(
     ['a', 'b', 'c'].map((name) => [name, 'BACKEND_UNAVAILABLE']),
   );
+});
+
+test('a pod is found by name while the status of another pod hangs in the runtime', async () => {
+  const known = [pod('a')];
+  const never = (): never => expect.fail('not asked');
+  const pods = podDirectory({
+    registry: {
+      get pods() {
+        return known;
+      },
+      pod: never,
+      container: never,
+      refresh: never,
+      refreshContainers: never,
+      refreshPods: () => {
+        known.push(pod('b'));
+        return new Promise(() => undefined);
+      },
+    },
+    volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
+    isReady: never,
+    readPodView: never,
+  });
+  expect(await pods.find({ by: 'name', namespace: 'default', name: 'b' })).toMatchObject({ sandboxId: 'b' });
 });

@@ -98,8 +98,8 @@ describe('without a server', () => {
     pass(30);
     expect((await failureOf(late))[0]).toBe(status.DEADLINE_EXCEEDED);
     channel.close();
-    expect(await failureOf(stopped)).toEqual([status.CANCELLED, 'the shim stops']);
-    expect(await failureOf(call())).toEqual([status.CANCELLED, 'the shim stops']);
+    expect(await failureOf(stopped)).toEqual([status.UNAVAILABLE, 'the shim stops']);
+    expect(await failureOf(call())).toEqual([status.UNAVAILABLE, 'the shim stops']);
     expect(channel.calls).toBe(0);
   });
 
@@ -353,7 +353,7 @@ describe('a closed channel', () => {
     const peer = await server.peer();
     await peer.requests();
     channel.close();
-    expect(await failureOf(waiting)).toEqual([status.CANCELLED, 'the shim stops']);
+    expect(await failureOf(waiting)).toEqual([status.UNAVAILABLE, 'the shim stops']);
     expect(channel.isConnected).toBe(false);
     respond(peer, 1);
     expect(await textOf(running)).toBe('answer');

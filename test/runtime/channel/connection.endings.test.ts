@@ -48,6 +48,14 @@ describe('a call ends', () => {
     expect(isServiceError(error) && error.metadata.get('x-more')).toEqual(['a', 'b']);
   });
 
+  test('with DEADLINE_EXCEEDED if the server resets its stream at its deadline, as grpc-go does', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { running, peer, id } = await started({ deadline: performance.now() + 50 });
+    vi.advanceTimersByTime(50);
+    peer.send(rst(id, 8));
+    expect((await failureOf(running))[0]).toBe(status.DEADLINE_EXCEEDED);
+  });
+
   test.each([
     ['a response of trailers only', trailers(['grpc-status', '12'], ['grpc-message', 'x']), [12, 'x']],
     ['an unknown status', trailers(['grpc-status', '99']), [99, '']],

@@ -148,6 +148,7 @@ export class TestApi {
           await this.refresh(options?.signal);
           return new Map();
         },
+        refreshPods: (options) => this.refresh(options?.signal),
         refreshContainers: () => Promise.resolve(this.containersAtEnd),
       },
       volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),

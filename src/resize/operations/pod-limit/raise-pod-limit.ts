@@ -115,11 +115,11 @@ export async function raisePodForRestart(
     const pod = await parts.registry.pod(sandboxId);
     if (pod === undefined) return;
     // A first container does not wait for a resize of its pod.
-    if (!isReplacement(pod) && (await previousContainer(parts, sandboxId, containerId, name)) === undefined) return;
+    if (!isReplacement(pod) && (await previousContainer(parts, pod, containerId, name)) === undefined) return;
     await parts.lock.run(lockKeyOf(pod), async () => {
       await tryRecoverPod(parts, pod);
       if (!hasPodCgroup(pod)) return;
-      const previous = await previousContainer(parts, sandboxId, containerId, name);
+      const previous = await previousContainer(parts, pod, containerId, name);
       await raiseAndRecord(parts, pod, containerId, () =>
         previous === undefined
           ? raiseForReplaced(parts, pod, { containerId, name }, after)
@@ -174,17 +174,17 @@ async function raiseAndRecord(
  * know it, when the shim ended before it answered.
  */
 async function previousContainer(
-  parts: { readonly registry: Registry; readonly backend: Backend },
-  sandboxId: string,
+  { registry }: { readonly registry: Registry },
+  pod: PodDescription,
   containerId: string,
   name: string,
 ): Promise<ContainerDescription | undefined> {
   // Listed by the backend: the registry does not know containers that were created without the shim.
-  const { containers } = await parts.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } });
+  const containers = await registry.listContainers(pod);
   const sameName = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
   sameName.sort((a, b) => Number(b.created_at - a.created_at));
   for (const { id } of sameName) {
-    const previous = await parts.registry.describeContainer(id);
+    const previous = await registry.describeContainer(id);
     if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
   }
   return undefined;

@@ -14,7 +14,6 @@ import {
   type PodState,
   type Registry,
   amountsOf,
-  listContainers,
   readDeclaredPod,
   storedLimits,
 } from '../../../sandbox/index.ts';
@@ -68,7 +67,7 @@ export async function replacedContainers(
   limits: EffectiveLimits,
 ): Promise<PodChange | undefined> {
   if (!isReplacement(pod)) return undefined;
-  const listed = await listContainers(parts, pod);
+  const listed = await parts.registry.listContainers(pod);
   const state = await readDeclaredPod(parts, pod, [], listed);
   const earlier = await earlierContainers(parts, pod);
   if (earlier.size > 0) return changeFrom(parts, pod, state, container, { limits, earlier });
@@ -151,7 +150,7 @@ async function earlierContainers(
   pod: PodDescription,
 ): Promise<ReadonlyMap<string, EarlierContainer>> {
   const sandboxes = earlierSandboxes(parts.registry, pod);
-  const listed = (await Promise.all(sandboxes.map((sandbox) => listContainers(parts, sandbox)))).flat();
+  const listed = (await Promise.all(sandboxes.map((sandbox) => parts.registry.listContainers(sandbox)))).flat();
   const ran = listed
     .filter(({ state }) => state !== ContainerState.CREATED)
     .sort((one, other) => Number(one.created_at - other.created_at));

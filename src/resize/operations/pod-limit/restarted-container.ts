@@ -6,7 +6,6 @@ import {
   type EffectiveLimits,
   type PodState,
   declarePod,
-  listContainers,
   storedLimits,
   withRunning,
 } from '../../../sandbox/index.ts';
@@ -48,7 +47,7 @@ export async function limitsBeforeRestart(
 ): Promise<EffectiveLimits | undefined> {
   const stored = storedLimits(previous.resources);
   if (stored === undefined || previous.state !== ContainerState.EXITED || previous.exitCode !== 0) return stored;
-  const listed = await listContainers(parts, pod);
+  const listed = await parts.registry.listContainers(pod);
   const withoutNewer = listed.filter(({ id, metadata }) => metadata?.name !== name || id === previous.containerId);
   return countedLimits(await declarePod(parts, pod, withoutNewer), name, stored);
 }
