@@ -170,8 +170,8 @@ export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerSt
       ? fitsPreviousLimit(after, { kind, from: state.memory, to: state.memory })
       : fitsPreviousLimit(after, { kind, from: state.cpu, to: state.cpu });
   };
-  const raisesMemory = memory !== undefined && compareLimits(memory.from, now.memory) > 0;
-  const raisesCpu = cpu !== undefined && compareCpu(cpu.from, now.cpu) > 0;
+  const raisesMemory = memory !== undefined && mayRaiseSum(now.memory, memory.from);
+  const raisesCpu = cpu !== undefined && mayRaiseCpuSum(now.cpu, cpu.from);
   return (
     (!raisesMemory || fits('pod-memory', { memory: memory.from })) && (!raisesCpu || fits('pod-cpu', { cpu: cpu.from }))
   );
@@ -181,7 +181,7 @@ export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerSt
 const presentSum = (state: PodState, resource: CountedResource, limit: number): DeclaredSum =>
   declaredSum(state, resource, readingOf(state, resource, limit));
 
-/** Whether one of these updates has left its container with a higher limit than before, for the resource of this step. */
+/** Whether one of these updates may have left its container with a larger part of the sum than before, for the resource of this step. */
 export function hasRaisedContainer(
   state: PodState,
   updates: readonly ContainerStep[],
@@ -190,10 +190,18 @@ export function hasRaisedContainer(
   return updates.some(({ id, memory, cpu }) => {
     const now = state.containers.find((container) => container.id === id);
     if (now === undefined) return false;
-    if (kind === 'pod-memory') return memory !== undefined && compareLimits(now.memory, memory.from) > 0;
-    return cpu !== undefined && !sameCpu(now.cpu, cpu.from) && compareCpu(now.cpu, cpu.from) > 0;
+    if (kind === 'pod-memory') return memory !== undefined && mayRaiseSum(memory.from, now.memory);
+    return cpu !== undefined && mayRaiseCpuSum(cpu.from, now.cpu);
   });
 }
+
+/** Whether a change of a memory limit may raise the sum. A first limit does where no limit counts as 0, as that of a sidecar. */
+const mayRaiseSum = (from: Limit<Bytes>, to: Limit<Bytes>): boolean =>
+  (from === 'max') !== (to === 'max') || compareLimits(to, from) > 0;
+
+/** {@link mayRaiseSum} for CPU. */
+const mayRaiseCpuSum = (from: CpuMax, to: CpuMax): boolean =>
+  (from.quota === 'max') !== (to.quota === 'max') || (!sameCpu(from, to) && compareCpu(to, from) > 0);
 
 /**
  * Whether containers run that these updates do not know, in place of containers that they do, and exceed the pod limit from before this

@@ -10,6 +10,7 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
+import type { Limit } from '../../core/quantities/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
 
@@ -29,7 +30,7 @@ export function plan(state: PodState, target: PodTarget, stored: readonly Contai
   const { shrink, grow } = volumeSteps(state, target);
   const { before, after } = podSteps(state, target);
   const calls: Step[] = target.call === 'none' ? [] : [{ kind: 'runtime' }];
-  const containers = [...containerSteps(state, target.containers ?? []), ...stored];
+  const containers = containerSteps(state, target, stored);
   // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only reports the
   // written values to the runtime, so it comes last: after an earlier error nothing has been reported.
   const cgroups =
@@ -91,9 +92,23 @@ function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; r
   };
 }
 
-/** KEP-1287: containers' decreases come before their increases, so the sum of the limits never exceeds both its old and its new value. */
-function containerSteps(state: PodState, targets: readonly ContainerLimits[]): Step[] {
-  const updates = targets.map((target) => containerUpdates(state.containers, target));
+/**
+ * KEP-1287: what lowers the sum of the limits comes before what raises it, so the sum never exceeds both its old and its new value. To
+ * kubelet a sidecar without a limit is 0: under a pod limit that stays finite, the removal of a limit lowers the sum, and a first limit
+ * raises it. A pod limit that is not finite before or after is none while its containers change.
+ */
+function containerSteps(state: PodState, target: PodTarget, stored: readonly ContainerStep[]): Step[] {
+  const { memory = state.memory, cpu = state.cpu } = target;
+  const bounded = {
+    memory: state.memory !== 'max' && memory !== 'max',
+    cpu: state.cpu.quota !== 'max' && cpu.quota !== 'max',
+  };
+  const running = (target.containers ?? []).flatMap((wanted): ContainerStep[] => {
+    const now = state.containers.find(({ id }) => id === wanted.id);
+    const step = now && containerChanges(now, wanted);
+    return step === undefined ? [] : [step];
+  });
+  const updates = [...running, ...stored].map((step) => updatesOf(step, bounded));
   return [...updates.flatMap(({ lower }) => lower ?? []), ...updates.flatMap(({ raise }) => raise ?? [])];
 }
 
@@ -103,19 +118,28 @@ interface Updates {
   readonly raise?: ContainerStep;
 }
 
-function containerUpdates(containers: readonly LiveContainer[], target: ContainerLimits): Updates {
-  const now = containers.find(({ id }) => id === target.id);
-  const step = now && containerChanges(now, target);
-  if (step === undefined) return {};
+function updatesOf(step: ContainerStep, bounded: { readonly memory: boolean; readonly cpu: boolean }): Updates {
   const { memory, cpu } = step;
-  const byMemory = memory === undefined ? 0 : compareLimits(memory.to, memory.from);
-  const byCpu = cpu === undefined || sameCpu(cpu.from, cpu.to) ? 0 : compareCpu(cpu.to, cpu.from);
+  const byMemory = memory === undefined ? 0 : inSum(compareLimits(memory.to, memory.from), memory, bounded.memory);
+  const byCpu =
+    cpu === undefined || sameCpu(cpu.from, cpu.to)
+      ? 0
+      : inSum(compareCpu(cpu.to, cpu.from), { from: cpu.from.quota, to: cpu.to.quota }, bounded.cpu);
   if (byMemory < 0 && byCpu > 0) return { lower: memoryPart(step), raise: cpuPart(step) };
   if (byCpu < 0 && byMemory > 0) {
     const { shares, ...lower } = cpuPart(step);
     return { lower, raise: { ...memoryPart(step), ...(shares && { shares }) } };
   }
   return byMemory < 0 || byCpu < 0 ? { lower: step } : { raise: step };
+}
+
+/**
+ * Returns the direction in which a change of a limit moves the sum.
+ * @param way the direction of the limit
+ * @param isBounded whether the pod limit stays finite: no limit counts as 0 then
+ */
+function inSum(way: number, { from, to }: Change<Limit<number>>, isBounded: boolean): number {
+  return isBounded && (from === 'max') !== (to === 'max') ? -way : way;
 }
 
 /** Memory with what belongs to it: memory.high goes along with its limit. */

@@ -52,10 +52,10 @@ describe('the limits of the containers after an update', () => {
     ['unchanged limits', [memoryOf('a', 100), cpuOf('a', 10_000)], false, false],
     ['a lower memory limit', [memoryOf('a', 101)], false, false],
     ['a higher memory limit', [memoryOf('b', 200), memoryOf('a', 99)], true, false],
-    ['a first memory limit', [memoryOf('a', 'max')], false, false],
+    ['a first memory limit', [memoryOf('a', 'max')], true, false],
     ['a lower CPU limit', [cpuOf('a', 10_001)], false, false],
     ['a higher CPU limit', [cpuOf('b', 20_000), cpuOf('a', 9999)], false, true],
-    ['a first CPU limit', [cpuOf('a', 'max')], false, false],
+    ['a first CPU limit', [cpuOf('a', 'max')], false, true],
     ['a removed container', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
   ])('are compared by hasRaisedContainer with the previous ones: %s', (_name, updates, memory, ofCpu) => {
     expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);

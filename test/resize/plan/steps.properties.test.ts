@@ -3,7 +3,13 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/index.ts';
 import { any, asked, called, derived, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
-import { type Resource, containersSum, direction, podDirection, resources } from '../../support/resize/pod-rules.ts';
+import {
+  type Resource,
+  containersSum,
+  directionInSum,
+  podDirection,
+  resources,
+} from '../../support/resize/pod-rules.ts';
 import { PERIOD, apply, inPages, upToPages } from '../../support/resize/pods.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { compareLimits } from '../../../src/resize/model/compare.ts';
@@ -143,8 +149,10 @@ describe('the order of a plan', () => {
   });
 
   test('has all decreases of containers before all increases', () => {
-    holds(2000, any, ({ containerSteps }) => {
-      const ways = containerSteps.map((step) => resources.map((resource) => direction(step, resource)));
+    holds(2000, any, ({ state, end, containerSteps }) => {
+      const ways = containerSteps.map((step) =>
+        resources.map((resource) => directionInSum(state, end, step, resource)),
+      );
       for (const way of ways)
         expect(Math.min(...way) * Math.max(...way), 'an update that raises and lowers').not.toBe(-1);
       const gains = ways.map((way) => way.includes(1));
@@ -153,10 +161,10 @@ describe('the order of a plan', () => {
   });
 
   test('has one update for a container, and two only when its memory and CPU go opposite ways', () => {
-    holds(2000, any, ({ state, containerSteps }) => {
+    holds(2000, any, ({ state, end, containerSteps }) => {
       for (const { id } of state.containers) {
         const own = containerSteps.filter((step) => step.id === id);
-        const ways = own.flatMap((step) => resources.map((resource) => direction(step, resource)));
+        const ways = own.flatMap((step) => resources.map((resource) => directionInSum(state, end, step, resource)));
         expect(own.length).toBeLessThanOrEqual(ways.includes(1) && ways.includes(-1) ? 2 : 1);
       }
     });

@@ -42,6 +42,43 @@ test('an update of a pod writes its cgroup before it calls the runtime', () => {
   ]);
 });
 
+describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
+  const M = MiB;
+  test('makes room by losing its limit before another container is raised', () => {
+    const state = pod(48, 'max', [container('s1', 16), container('s2', 16), container('app', 16)]);
+    const containers = [
+      { id: 's1', memory: bytes(32 * M) },
+      { id: 's2', memory: 'max' as const },
+    ];
+    expect(texts(plan(state, { containers, call: 'none', volumes: NO_VOLUMES }))).toEqual([
+      `container s2 memory.max ${16 * M} -> max`,
+      `container s1 memory.max ${16 * M} -> ${32 * M}`,
+    ]);
+  });
+
+  test('gets its first limit after another container is lowered', () => {
+    const state = pod(64, 'max', [container('s1', 'max'), container('s2', 32), container('app', 16)]);
+    const containers = [
+      { id: 's1', memory: bytes(16 * M) },
+      { id: 's2', memory: bytes(16 * M) },
+    ];
+    expect(texts(plan(state, { containers, call: 'none', volumes: NO_VOLUMES }))).toEqual([
+      `container s2 memory.max ${32 * M} -> ${16 * M}`,
+      `container s1 memory.max max -> ${16 * M}`,
+    ]);
+  });
+
+  test('is lowered before a container is raised also if it does not run yet', () => {
+    const state = pod(48, 'max', [container('a', 16)]);
+    const stored = containerChanges(container('b', 32), { id: 'b', memory: bytes(16 * M) });
+    const target = { containers: [{ id: 'a', memory: bytes(32 * M) }], call: 'none', volumes: NO_VOLUMES } as const;
+    expect(texts(plan(state, target, [stored!]))).toEqual([
+      `container b memory.max ${32 * M} -> ${16 * M}`,
+      `container a memory.max ${16 * M} -> ${32 * M}`,
+    ]);
+  });
+});
+
 describe('the plan for several containers', () => {
   const state: PodState = {
     ...pod(300, 30_000, [

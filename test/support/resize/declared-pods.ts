@@ -58,17 +58,12 @@ export const declaration: fc.Arbitrary<Declaration> = fc.record({
   level: fc.option(amounts, { nil: undefined, freq: 8 }),
 });
 
-/**
- * The pod of a spec: init containers and sidecars in any order, then app containers, then ephemeral ones. A sidecar without a limit is 0
- * to kubelet, and its first limit makes the pod need more: those that run have limits.
- */
+/** The pod of a spec: init containers and sidecars in any order, then app containers, then ephemeral ones. */
 export function declaredPod(running: readonly LiveContainer[], { kinds, idle, level }: Declaration): DeclaredPod {
-  const live = running.map(({ id, memory, cpu }, place) => {
-    const wanted = place === 0 ? 'app' : kinds[place]!;
-    const isLimited = memory !== 'max' && cpu.quota !== 'max';
-    const kindOf = !isLimited && (wanted === 'sidecar' || wanted === 'init') ? 'app' : wanted;
+  const live = running.map(({ id }, place) => {
+    const kind = place === 0 ? 'app' : kinds[place]!;
     // The kernel's limits of a running container count, not those that it declares.
-    const one: DeclaredContainer = { name: id, id, kind: kindOf, state: 'running', limits: {} };
+    const one: DeclaredContainer = { name: id, id, kind, state: 'running', limits: {} };
     return { place, one };
   });
   const others = idle.map(({ place, ...idleOne }, at) => {

@@ -11,7 +11,6 @@ import {
   apply,
   cpuLimit,
   cpuSum,
-  keepingLimits,
   memoryLimit,
   memorySum,
   podLimit,
@@ -130,11 +129,11 @@ export const called: fc.Arbitrary<Case> = fc
     cpu: fc.option(cpuLimit, { nil: undefined }),
   })
   .map(({ state, index, memory, cpu }) => {
-    const change = keepingLimits(state, {
+    const change = {
       id: `c${index % state.containers.length}`,
       ...(memory === undefined ? {} : { memory }),
       ...(cpu === undefined ? {} : { cpu }),
-    });
+    };
     return new Case(state, { ...podLimitsFor(state, [change]), call: 'container', volumes: NO_VOLUMES }, change);
   });
 

@@ -66,6 +66,19 @@ export function direction(step: ContainerStep, resource: Resource): number {
   return step.cpu === undefined ? 0 : Math.sign(rate(step.cpu.to) - rate(step.cpu.from));
 }
 
+/**
+ * The direction in which a step moves the sum under a pod limit that stays finite, where a container without a limit is 0 to kubelet;
+ * otherwise as {@link direction}.
+ */
+export function directionInSum(before: PodState, after: PodState, step: ContainerStep, resource: Resource): number {
+  const isFinite = [before, after].every((state) => podLimitOf(state, resource) !== 'max');
+  const ends =
+    resource === 'memory' ? [step.memory?.from, step.memory?.to] : [step.cpu?.from.quota, step.cpu?.to.quota];
+  const [hadNone, hasNone] = ends.map((end) => end === 'max');
+  const way = direction(step, resource);
+  return isFinite && hadNone !== hasNone ? -way : way;
+}
+
 /** The direction in which a step changes the pod limit: -1, 0 or 1; undefined if it does not. */
 export function podDirection(step: Step, resource: Resource): number | undefined {
   if (step.kind === 'pod-memory' && resource === 'memory') return Math.sign(amount(step.to) - amount(step.from));

@@ -164,24 +164,7 @@ const trades: fc.Arbitrary<(state: PodState) => ContainerLimits[]> = fc
     }));
   });
 
-export const containerChanges = fc
-  .oneof({ weight: 5, arbitrary: anyChanges }, { weight: 1, arbitrary: trades })
-  .map((make) => (state: PodState) => make(state).map((change) => keepingLimits(state, change)));
-
-/**
- * Without the removal of a limit of a sidecar or an init container. To kubelet one without a limit is 0 where a sidecar before it has
- * one, so that the pod would need less while the container takes more; and Kubernetes lets nobody remove a limit.
- */
-export function keepingLimits({ declared }: PodState, change: ContainerLimits): ContainerLimits {
-  const kind = declared?.containers.find(({ id }) => id === change.id)?.kind;
-  if (kind !== 'sidecar' && kind !== 'init') return change;
-  const { memory, cpu, ...others } = change;
-  return {
-    ...others,
-    ...(memory !== undefined && memory !== 'max' && { memory }),
-    ...(cpu !== undefined && cpu.quota !== 'max' && { cpu }),
-  };
-}
+export const containerChanges = fc.oneof({ weight: 5, arbitrary: anyChanges }, { weight: 1, arbitrary: trades });
 
 /** Explicit sizes for some of a pod's volumes. */
 export const volumeSizes: fc.Arbitrary<PodTarget['volumes']> = fc
