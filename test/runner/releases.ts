@@ -20,11 +20,11 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
   '1.6': [
     ...['volume*', 'tmpfs*', 'own-mounts', 'foresight*', 'hold', 'foreign-remount', 'reclaim', 'bad-input/*'],
     ...['kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade', 'image', 'removed-container'],
-    // It does not have the call.
-    'container-events',
+    // It has neither the call nor NRI.
+    ...['container-events', 'nri'],
   ],
-  // It sends each event to one client only, so that direct and forwarded events cannot be compared.
-  '1.7': ['container-events'],
+  // It sends each event to one client only, so that direct and forwarded events cannot be compared, and NRI is off by default.
+  '1.7': ['container-events', 'nri'],
   // They may crash.
   '2.3': ['removed-container'],
   '2.4': ['removed-container'],

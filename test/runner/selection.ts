@@ -13,6 +13,7 @@ export const MAIN: readonly string[] = [
   'command-line/doctor',
   'node/node',
   'resize/cgroups',
+  'resize/nri',
   'resize/resize',
   'restart/journal',
   'restart/restart',

@@ -14,6 +14,11 @@ export class FakeStoringRuntime {
   readonly asked: Messages['LinuxContainerResources'][] = [];
   /** How the runtime converts shares. */
   formula: WeightFormula = 'new';
+  /** A plugin (NRI): what it makes of an update before the runtime stores and applies it. Throws to refuse it. */
+  plugin: (id: string, linux: Messages['LinuxContainerResources']) => Messages['LinuxContainerResources'] = (
+    _,
+    linux,
+  ) => linux;
 
   constructor(runtime: FakeRuntime) {
     this.#runtime = runtime;
@@ -53,8 +58,9 @@ export class FakeStoringRuntime {
     return this.#stored.get(containerId(index))!;
   }
 
-  update(id: string, linux: Messages['LinuxContainerResources'] | null): void {
+  update(id: string, given: Messages['LinuxContainerResources'] | null): void {
     const before = this.#stored.get(id)!;
+    const linux = given && this.plugin(id, given);
     const set = Object.fromEntries(Object.entries(linux ?? {}).filter(([, value]) => value !== 0n && value !== ''));
     const swap = linux?.memory_swap_limit_in_bytes || linux?.memory_limit_in_bytes || before.memory_swap_limit_in_bytes;
     const after = {

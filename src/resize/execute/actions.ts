@@ -7,10 +7,11 @@ import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
 import { isForeign } from './step-progress.ts';
-import type { StepActions } from './transaction.ts';
+import { type StepActions, StepSkipped } from './transaction.ts';
+import type { OnUpdate } from './container-step.ts';
 import { blockingUse } from '../admission/index.ts';
 import { type ContainerLimits, type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
-import { type Change, type ContainerStep, type Step, describeStep } from '../model/index.ts';
+import { type Change, type ContainerStep, type Step, compareCpu, compareLimits, describeStep } from '../model/index.ts';
 import type { UnansweredUpdates } from '../journal/index.ts';
 import {
   fitsPreviousLimit,
@@ -19,6 +20,7 @@ import {
   ifTheyArrive,
   nextContainersExceed,
   reversed,
+  reversedContainer,
 } from '../plan/index.ts';
 
 /** What applies the steps of one pod. */
@@ -31,11 +33,10 @@ export interface StepActionsParts {
   readonly call: () => Promise<void>;
   /** The changes of the caller's own call, and what it sets. Undefined without such a call. */
   readonly asked?: CallersUpdate | undefined;
-  /**
-   * Asks the runtime for one container's new values, and verifies that the kernel has them. Calls `onSent` when the runtime may have got
-   * the update: one that fails before has changed nothing.
-   */
-  readonly applyToContainer: (step: ContainerStep, reclaimBy: number, onSent: () => void) => Promise<void>;
+  /** Asks the runtime for one container's new values, and verifies them. An update that fails before it is sent has changed nothing. */
+  readonly applyToContainer: (step: ContainerStep, reclaimBy: number, on: OnUpdate) => Promise<void>;
+  /** Called with the id of a container for which a plugin of the runtime has chosen other values. */
+  readonly onChosen?: ((id: string) => void) | undefined;
   /** Runs `set`, which sets the pod's memory limit, once the pod's usage is below it. */
   readonly lowerPod: (memory: Change<Limit<Bytes>>, reclaimBy: number, set: () => Promise<void>) => Promise<void>;
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
@@ -68,31 +69,26 @@ interface ActionsInUse extends StepActionsParts {
   readonly untouched: Set<Step>;
   /** Steps that are applied and verified. */
   readonly applied: Set<Step>;
+  /** Steps in place of which a plugin of the runtime has chosen other values. */
+  readonly chosen: Set<Step>;
   /** What the kernel printed after the step of a setting was written. */
   readonly printed: Map<Step, string>;
 }
 
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
 export function stepActions(given: StepActionsParts): StepActions {
-  const parts: ActionsInUse = { ...given, untouched: new Set(), applied: new Set(), printed: new Map() };
+  const parts: ActionsInUse = {
+    ...given,
+    untouched: new Set(),
+    applied: new Set(),
+    chosen: new Set(),
+    printed: new Map(),
+  };
   const { pod, unanswered, log = noLog } = parts;
   /** Whether a value of the rollback so far could not be restored. */
   let isIncomplete = false;
   return {
-    async apply(step) {
-      const update = updateOf(parts, step);
-      // A file may have another value although its write has failed.
-      const progress = { isSent: step.kind !== 'container' };
-      try {
-        await applyStep(parts, step, parts.reclaimBy, () => (progress.isSent = true));
-        parts.applied.add(step);
-      } catch (error) {
-        if (!progress.isSent || isNotLowered(error)) parts.untouched.add(step);
-        if (progress.isSent && update?.changes && isUnanswered(error)) unanswered.add(pod.sandboxId, [update.changes]);
-        throw error;
-      }
-      if (update) unanswered.answered(pod.sandboxId, update.sets);
-    },
+    apply: (step) => applyAndNote(parts, step),
     async rollBack(step) {
       // Its rollback would need the runtime, which the step may have waited for, or may not have reached.
       if (parts.untouched.has(step)) return;
@@ -115,13 +111,30 @@ export function stepActions(given: StepActionsParts): StepActions {
   };
 }
 
-/** @param onSent called when the runtime may have got the update of a container */
-async function applyStep(
-  parts: ActionsInUse,
-  step: Step,
-  deadline: number,
-  onSent: () => void = () => undefined,
-): Promise<unknown> {
+/** Applies a step, and notes what a rollback has to know of it. */
+async function applyAndNote(parts: ActionsInUse, step: Step): Promise<void> {
+  const { pod, unanswered } = parts;
+  const update = updateOf(parts, step);
+  // A file may have another value although its write has failed.
+  const progress = { isSent: step.kind !== 'container' };
+  const on: OnUpdate = {
+    onSent: () => (progress.isSent = true),
+    onChosen: () => parts.chosen.add(step),
+  };
+  try {
+    if (parts.chosen.size > 0) await assertFitsChosen(parts, step);
+    await applyStep(parts, step, parts.reclaimBy, on);
+    if (!parts.chosen.has(step)) parts.applied.add(step);
+    else if (step.kind === 'container') parts.onChosen?.(step.id);
+  } catch (error) {
+    if (!progress.isSent || isNotLowered(error) || error instanceof StepSkipped) parts.untouched.add(step);
+    if (progress.isSent && update?.changes && isUnanswered(error)) unanswered.add(pod.sandboxId, [update.changes]);
+    throw error;
+  }
+  if (update) unanswered.answered(pod.sandboxId, update.sets);
+}
+
+async function applyStep(parts: ActionsInUse, step: Step, deadline: number, on: OnUpdate = {}): Promise<unknown> {
   const { tree, cgroup } = parts;
   switch (step.kind) {
     case 'volume':
@@ -137,7 +150,7 @@ async function applyStep(
     case 'pod-unified':
       return writeUnified(parts, step);
     case 'container':
-      return parts.applyToContainer(step, deadline, onSent);
+      return parts.applyToContainer(step, deadline, on);
     case 'runtime':
       return parts.call();
   }
@@ -235,6 +248,25 @@ async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<
   // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
   const swapAfter: SwapLimits = new Map([[cgroup, bytes(0)]]);
   return (await blockingUse(tree, { cgroup, now: step.to, wanted: step.from, swapAfter })) === undefined;
+}
+
+/**
+ * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also where a plugin of the runtime has kept a limit that was
+ * to be lowered. Throws {@link StepSkipped} for a decrease of the pod limit that the containers do not fit, and CGROUP_WRITE_FAILED for
+ * an increase of a container.
+ */
+async function assertFitsChosen(parts: ActionsInUse, step: Step): Promise<void> {
+  if (step.kind === 'container' && !fitsRolledBack(await readNow(parts), reversedContainer(step))) {
+    const message = `container ${step.id}: the pod limit has no room for its limits: a plugin of the runtime has chosen others for another container`;
+    const where = { pod: parts.pod.sandboxId, container: step.id };
+    throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_WRITE_FAILED, message, where);
+  }
+  if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return;
+  const now = await readNow(parts);
+  const isLowered =
+    step.kind === 'pod-memory' ? compareLimits(step.to, step.from) < 0 : compareCpu(step.to, step.from) < 0;
+  if (isLowered && !fitsPreviousLimit(now, reversed(step) as typeof step))
+    throw new StepSkipped('a plugin of the runtime has chosen other limits for a container');
 }
 
 async function remount(

@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
 import {
@@ -25,6 +26,7 @@ import {
 } from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits, describeStep, lateError } from '../model/index.ts';
 import { swapAfter } from '../admission/index.ts';
+import { isHugePages, isStored } from './verify-update.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { KeyedLock } from '../../core/concurrency/index.ts';
@@ -46,42 +48,52 @@ export interface ContainerStepParts extends RestoreLimitsParts {
   readonly calls: KeyedLock;
 }
 
+/** What is called during an update. */
+export interface OnUpdate {
+  /** The runtime may have got the update. Also called before the update fails. */
+  readonly onSent?: (() => void) | undefined;
+  /** A plugin of the runtime (NRI) has chosen other values, which the kernel has. */
+  readonly onChosen?: (() => void) | undefined;
+}
+
 /**
- * Asks the runtime for one container's new values, and verifies that the kernel has them: a runtime that fails midway may have
- * written only some of them. Throws what the runtime answers, and CGROUP_WRITE_FAILED when the runtime reports success but the
- * kernel has another value.
- *
- * @param onSent called when the runtime may have got the update, also before this throws
+ * Asks the runtime for one container's new values, and verifies that the kernel has them, or those that the runtime has stored instead
+ * (KEP-1287: its answer decides): a runtime that fails midway may have written only some of them. Throws what the runtime answers, and
+ * CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it has not stored.
  */
 export async function updateAndVerify(
-  parts: ContainerUpdateParts,
+  parts: RestoreLimitsParts,
   pod: PodDescription,
   step: ContainerStep,
-  onSent: () => void = () => undefined,
+  { onSent, onChosen }: OnUpdate = {},
 ): Promise<void> {
   try {
     await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
-    onSent();
+    onSent?.();
   } catch (error) {
-    if (!isNeverSent(error)) onSent();
+    if (!isNeverSent(error)) onSent?.();
     throw error;
   }
-  const found = await kernelDifference(parts, pod, step);
-  if (found === undefined) return;
-  const { file, asked, has } = found;
-  const message = `${file}: the runtime accepted ${asked}, but the kernel has ${has}`;
-  const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
-  throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
+  const found = await kernelDifferences(parts, pod, step);
+  const fault = found.find(({ isChosen }) => !isChosen);
+  if (fault !== undefined) {
+    const { file, asked, has } = fault;
+    const message = `${file}: the runtime accepted ${asked}, but the kernel has ${has}`;
+    const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
+    throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
+  }
+  if (found.length === 0) return;
+  const files = found.map(({ file }) => basename(file)).join(', ');
+  parts.log.warn({ pod: pod.sandboxId, container: step.id, files }, 'runtime applied other values than requested');
+  onChosen?.();
 }
 
-interface ApplyOptions {
+interface ApplyOptions extends OnUpdate {
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
   readonly until: number;
   /** Until when an update that lowers no memory limit waits for its turn, in milliseconds of the steady clock. */
   readonly turnUntil: number;
   readonly onHigh?: OnHigh | undefined;
-  /** Called when the runtime may have got the update. */
-  readonly onSent?: () => void;
 }
 
 /**
@@ -93,9 +105,9 @@ export async function applyContainerStep(
   parts: ContainerStepParts,
   pod: PodDescription,
   step: ContainerStep,
-  { until, turnUntil, onHigh, onSent }: ApplyOptions,
+  { until, turnUntil, onHigh, ...on }: ApplyOptions,
 ): Promise<void> {
-  const update = (): Promise<void> => updateAndVerify(parts, pod, step, onSent);
+  const update = (): Promise<void> => updateAndVerify(parts, pod, step, on);
   const late = (): Error => lateError(pod, describeStep(step));
   const turn = { calls: parts.calls, id: step.id, until: turnUntil, late };
   const { memory } = step;
@@ -231,34 +243,39 @@ function highOf({ settings }: ContainerStep): Limit<Bytes> | undefined {
   return change && sizeIn({ [MEMORY_HIGH]: change.to }, MEMORY_HIGH);
 }
 
-/** Whether a file has a limit on huge pages. runc 1.1 to 1.3 ignores those in an update (update.go). */
-export const isHugePages = (file: string): boolean => file.startsWith('hugetlb.');
-
 interface Difference {
   readonly file: string;
   readonly asked: string;
   readonly has: string;
 }
 
+type FoundDifference = Difference & {
+  /** Whether the runtime has stored what the kernel has. */
+  readonly isChosen: boolean;
+};
+
 /** Returns where the kernel differs from the step. A container that does not run has no values in the kernel. */
-async function kernelDifference(
+async function kernelDifferences(
   parts: ContainerUpdateParts,
   pod: PodDescription,
   step: ContainerStep,
-): Promise<Difference | undefined> {
+): Promise<readonly FoundDifference[]> {
   const known = parts.cgroups.get(step.id);
   // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
-  if (known !== undefined && kernelAgrees(parts, known, step)) return undefined;
+  if (known !== undefined && kernelAgrees(parts, known, step)) return [];
   const container = await parts.registry.describeContainer(step.id);
-  if (container === undefined || container.state !== ContainerState.RUNNING) return undefined;
+  if (container === undefined || container.state !== ContainerState.RUNNING) return [];
   const cgroup = await locateCgroup(parts, container, pod);
-  if (cgroup === undefined) return { file: podCgroup(pod), asked: 'a cgroup', has: 'none' };
-  return differenceIn(parts, cgroup, step);
+  if (cgroup === undefined) return [{ file: podCgroup(pod), asked: 'a cgroup', has: 'none', isChosen: false }];
+  return differencesIn(parts, cgroup, step).map((difference) => ({
+    ...difference,
+    isChosen: isStored(parts.tree, cgroup, container.resources, basename(difference.file)),
+  }));
 }
 
 function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
   try {
-    return differenceIn(parts, cgroup, step) === undefined;
+    return differencesIn(parts, cgroup, step).length === 0;
   } catch (error) {
     // The container has ended: the backend knows whether it runs again.
     if (isCgroupVanished(error)) return false;
@@ -266,26 +283,26 @@ function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, 
   }
 }
 
-function differenceIn(
+function differencesIn(
   { tree }: { readonly tree: CgroupTree },
   cgroup: CgroupPath,
   { memory, cpu, swap, settings = {} }: ContainerStep,
-): Difference | undefined {
+): readonly Difference[] {
+  const found: Difference[] = [];
   const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
-  if (memory !== undefined && !tree.holds(memory.to, memoryMax))
-    return { file: `${cgroup}/memory.max`, asked: String(memory.to), has: String(memoryMax) };
+  const differs = (file: string, asked: string | number, has: string | number): void =>
+    void found.push({ file: `${cgroup}/${file}`, asked: String(asked), has: String(has) });
+  if (memory !== undefined && !tree.holds(memory.to, memoryMax)) differs('memory.max', memory.to, memoryMax);
   const { quota, period } = cpuMax ?? NO_CPU_LIMIT;
   // The runtime may choose another period.
   if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
-    return { file: `${cgroup}/cpu.max`, asked: String(cpu.to.quota), has: String(quota) };
+    differs('cpu.max', cpu.to.quota, quota);
   const swapMax = swap === undefined ? undefined : tree.readSwapMax(cgroup);
-  if (swap !== undefined && swapMax !== undefined && !tree.holds(swap.to, swapMax))
-    return { file: `${cgroup}/${SWAP_MAX}`, asked: String(swap.to), has: String(swapMax) };
+  if (swap !== undefined && swapMax !== undefined && !tree.holds(swap.to, swapMax)) differs(SWAP_MAX, swap.to, swapMax);
   for (const [file, { to }] of Object.entries(settings)) {
-    const found = tree.readSetting(cgroup, file);
+    const has = tree.readSetting(cgroup, file);
     // A kernel without the controller has no such file.
-    if (found === undefined || tree.holdsSetting(file, to, found) !== false || isHugePages(file)) continue;
-    return { file: `${cgroup}/${file}`, asked: to, has: found };
+    if (has !== undefined && tree.holdsSetting(file, to, has) === false && !isHugePages(file)) differs(file, to, has);
   }
-  return undefined;
+  return found;
 }

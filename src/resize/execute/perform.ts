@@ -55,6 +55,8 @@ export interface PerformOptions {
   readonly onBegin?: () => void;
   /** Called after each applied step. Must not throw. */
   readonly onStep?: ((record: StepRecord) => void) | undefined;
+  /** Called with the id of a container for which a plugin of the runtime has chosen other values than requested. Must not throw. */
+  readonly onChosen?: ((id: string) => void) | undefined;
 }
 
 /** Returns the steps that {@link perform} runs. Throws VOLUME_IN_USE when a volume stores more than its new size. */
@@ -103,13 +105,13 @@ export async function perform(
   const steps = planAndCount(parts, pod, state, target, stored);
   const start = performance.now();
   const recording = record(parts, pod, state, changes);
-  const { until = reclaimBy(parts, deadline), onStep, sizes = new Map(), refuse } = options;
+  const { until = reclaimBy(parts, deadline), onStep, onChosen, sizes = new Map(), refuse } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     options.onBegin?.();
     const onHigh: OnHigh | undefined = open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
     const updates = withAsked(steps, changes).filter((step) => step.kind === 'container');
     const times = { until, deadline };
-    const given = { call: () => call(onHigh), asked, updates, declared: state.declared, onHigh, ...times };
+    const given = { call: () => call(onHigh), asked, updates, declared: state.declared, onHigh, onChosen, ...times };
     const actions = actionsFor(parts, pod, given);
     return countRollback(parts, pod, recording, () =>
       runTransaction(steps, {

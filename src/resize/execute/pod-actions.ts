@@ -28,6 +28,8 @@ export interface ActionOptions {
   readonly until?: number | undefined;
   /** The deadline of the transaction, by steadyNow. Default: none. */
   readonly deadline?: number | undefined;
+  /** Called with the id of a container for which a plugin of the runtime has chosen other values than requested. */
+  readonly onChosen?: ((id: string) => void) | undefined;
 }
 
 /**
@@ -45,6 +47,7 @@ export function actionsFor(parts: PodActionsParts, pod: PodDescription, given: A
     until = reclaimBy(parts),
     deadline,
     onHigh,
+    onChosen,
   } = given;
   const turnUntil = turnBy(parts, deadline);
   return stepActions({
@@ -55,8 +58,8 @@ export function actionsFor(parts: PodActionsParts, pod: PodDescription, given: A
     call,
     asked,
     unanswered: parts.journal.unanswered,
-    applyToContainer: (step, by, onSent) =>
-      applyContainerStep(parts, pod, step, { until: by, turnUntil, onHigh, onSent }),
+    applyToContainer: (step, by, on) => applyContainerStep(parts, pod, step, { until: by, turnUntil, onHigh, ...on }),
+    onChosen,
     lowerPod: (memory, by, set) =>
       lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
     reclaimBy: until,

@@ -1,9 +1,14 @@
 import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
 import { type Step, type StepRecord, describeStep } from '../model/index.ts';
 
+/** A step that is not applied, because the pod's present state has no place for it. The others go on. */
+export class StepSkipped extends Error {
+  override readonly name = 'StepSkipped';
+}
+
 /** Applies and rolls back the steps of a plan. */
 export interface StepActions {
-  /** Applies a step and verifies it. Rejects when that fails. */
+  /** Applies a step and verifies it. Rejects when that fails, and with {@link StepSkipped} when nothing is changed on purpose. */
   apply(step: Step): Promise<void>;
   /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
   rollBack(step: Step): Promise<void>;
@@ -11,7 +16,7 @@ export interface StepActions {
   applied?(record: StepRecord): void;
   /** Called before the rollback begins. */
   rollingBack?(): Promise<void>;
-  /** Called when a step after the caller's own call fails. The caller's change is applied, so the call succeeds. */
+  /** Called when a step is skipped, or fails after the caller's own call: the caller's change is applied, so the call succeeds. */
   skipped(step: Step, error: unknown): void;
 }
 
@@ -31,7 +36,7 @@ export async function runTransaction(steps: readonly Step[], actions: StepAction
     try {
       await actions.apply(step);
     } catch (error) {
-      if (records.some((applied) => applied.step.kind === 'runtime')) {
+      if (error instanceof StepSkipped || records.some((applied) => applied.step.kind === 'runtime')) {
         actions.skipped(step, error);
         continue;
       }

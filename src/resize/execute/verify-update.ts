@@ -1,9 +1,8 @@
 import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
-import { type EffectiveLimits, NO_CPU_LIMIT, SWAP_MAX } from '../../sandbox/index.ts';
+import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
+import { type EffectiveLimits, NO_CPU_LIMIT, type Registry, SWAP_MAX, storedValues } from '../../sandbox/index.ts';
 import { type Change, type ContainerStep, sameCpu } from '../model/index.ts';
-import { isHugePages } from './container-step.ts';
 
 /** What the kernel has after a caller's update, where that differs from the request. */
 export interface Deviation {
@@ -18,21 +17,23 @@ type Found = 'new' | 'old' | 'other';
 
 /**
  * Compares the kernel with a caller's update that the runtime reports as done. Returns what a plugin of the runtime has chosen
- * otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still has an old value: the
- * pod limit must not follow such an update.
+ * otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still has an old value that the
+ * runtime has not stored: the pod limit must not follow such an update.
  */
-export function verifyUpdate(
-  { tree }: { readonly tree: CgroupTree },
+export async function verifyUpdate(
+  { tree, registry }: { readonly tree: CgroupTree; readonly registry: Registry },
   pod: PodDescription,
   cgroup: CgroupPath,
   asked: ContainerStep,
-): Deviation {
+): Promise<Deviation> {
   try {
     const limits = limitsIn(tree, cgroup);
     const found = [...limitsFound(tree, cgroup, asked, limits), ...settingsFound(tree, cgroup, asked)];
-    for (const { file, kind, to, has } of found) {
-      if (kind === 'old' && !isIgnored(file, asked)) throw unchanged(pod, asked.id, `${cgroup}/${file}`, to, has);
-    }
+    const old = found.filter(({ file, kind }) => kind === 'old' && !isIgnored(file, asked));
+    // The update is answered: a runtime that cannot be asked now tells nothing about it.
+    const stored = old.length === 0 ? undefined : await registry.describeContainer(asked.id).catch(() => undefined);
+    const fault = old.find(({ file }) => !isStored(tree, cgroup, stored?.resources, file));
+    if (fault !== undefined) throw unchanged(pod, asked.id, `${cgroup}/${fault.file}`, fault.to, fault.has);
     const files = found.flatMap(({ file, kind }) => (kind === 'new' ? [] : [file]));
     const deviates = files.includes('memory.max') || files.includes('cpu.max');
     return { files, ...(deviates && { limits }) };
@@ -42,12 +43,41 @@ export function verifyUpdate(
   }
 }
 
+/** Whether a file has a limit on huge pages. runc 1.1 to 1.3 ignores those in an update (update.go). */
+export const isHugePages = (file: string): boolean => file.startsWith('hugetlb.');
+
 /**
  * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and containerd the field
  * for swap, where the cgroup that it runs in itself has no swap controller.
  */
 const isIgnored = (file: string, { swap }: ContainerStep): boolean =>
   isHugePages(file) || (file === SWAP_MAX && swap !== undefined);
+
+/**
+ * KEP-1287 (actuating resizes): the runtime's answer decides. Whether the runtime has stored what the kernel has in a file, although
+ * something else was asked for: a plugin (NRI) has chosen it. A runtime that did nothing has stored what was asked for. False if the
+ * runtime does not tell.
+ */
+export function isStored(
+  tree: CgroupTree,
+  cgroup: CgroupPath,
+  resources: LinuxContainerResources | undefined,
+  file: string,
+): boolean {
+  const stored = storedValues(resources);
+  if (stored === undefined) return false;
+  const setting = stored.settings[file];
+  // The runtime writes `unified` last.
+  if (setting !== undefined) {
+    const found = tree.readSetting(cgroup, file);
+    return found !== undefined && tree.holdsSetting(file, setting, found) === true;
+  }
+  const { memory, cpu } = limitsIn(tree, cgroup);
+  if (file === 'memory.max') return tree.holds(stored.memory, memory);
+  if (file === 'cpu.max') return tree.holdsCpu(cgroup, stored.cpu, cpu);
+  const swap = tree.readSwapMax(cgroup);
+  return file === SWAP_MAX && stored.swap !== undefined && swap !== undefined && tree.holds(stored.swap, swap);
+}
 
 interface Finding {
   readonly file: string;

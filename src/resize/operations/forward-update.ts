@@ -53,7 +53,7 @@ export async function forwardUpdate(
   try {
     const response = await forward();
     if (changes === undefined) return { response };
-    const { files, limits } = verifyUpdate(parts, pod, cgroup, withoutUnchanged(changes));
+    const { files, limits } = await verifyUpdate(parts, pod, cgroup, withoutUnchanged(changes));
     const fields = { pod: pod.sandboxId, container: changes.id, files: files.join(', ') };
     if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
     return { response, ...(limits && { found: limits }) };
@@ -70,19 +70,19 @@ interface PlannedPod {
   readonly before: PodState;
   /** The pod limits for the requested values, of which those that raise a limit are set. */
   readonly planned: Limits;
-  /** Bounds pod limits that are derived for these limits of a container. */
-  readonly bound: (derived: Limits, container: ContainerLimits) => Limits;
+  /** Bounds the pod limits that are derived. */
+  readonly bound: (derived: Limits) => Limits;
 }
 
 /**
- * Sets the pod limits that go with what the kernel has for a container, where the runtime has chosen other limits than the requested
+ * Sets the pod limits that go with what the kernel has for the containers, where the runtime has chosen other limits than the requested
  * ones. Never rejects: the caller's update is applied.
  */
 export async function followKernel(
   parts: PerformParts,
   pod: PodDescription,
   { before, planned, bound }: PlannedPod,
-  container: ContainerLimits,
+  containers: readonly ContainerLimits[],
 ): Promise<void> {
   try {
     const now = await readPod(parts.tree, pod, []);
@@ -91,10 +91,12 @@ export async function followKernel(
       ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
       ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
     };
-    const target = { ...raised, ...bound(await derivedPodLimits(parts, pod, before, [container]), container) };
+    const target = { ...raised, ...bound(await derivedPodLimits(parts, pod, before, containers)) };
     await perform(parts, pod, now, { ...target, call: 'none', volumes: new Map() });
   } catch (error) {
-    const fields = { pod: pod.sandboxId, container: container.id, error: messageOf(error) };
-    parts.log.warn(fields, 'pod limit not adapted to the limits in the kernel');
+    parts.log.warn(
+      { pod: pod.sandboxId, error: messageOf(error) },
+      'pod limit not adapted to the limits in the kernel',
+    );
   }
 }

@@ -3,6 +3,7 @@ import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import {
+  type Limits,
   type PodState,
   type Registry,
   hasPodCgroup,
@@ -23,6 +24,7 @@ import {
 import type { WritersParts } from '../history/index.ts';
 import { type DesiredPod, type ResizeOptions, type ResizeOutcome, lateError, stateAfter } from '../model/index.ts';
 import { desiredFields } from '../values/index.ts';
+import { followKernel } from './forward-update.ts';
 import { notifyRuntime } from './notify/index.ts';
 import { assertStillRunning, withShares } from './pod-containers.ts';
 import { type PreparedResize, type PrepareResizeParts, preparations, prepareResize } from './prepare-resize.ts';
@@ -71,9 +73,11 @@ async function resizeUnderLock(
   options.onAdmitted?.();
   const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
   const ids = options.waits === true ? (target.containers ?? []).map((container) => container.id) : [];
+  const chosen = new Set<string>();
+  const onChosen = (id: string): void => void chosen.add(id);
   const performed = async (): Promise<ResizeOutcome['steps']> => {
     try {
-      return await perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, sizes });
+      return await perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, onChosen, sizes });
     } finally {
       // One that has ended meanwhile is why it failed, or has the new values for nothing.
       if (parts.journal.transactionOf(pod)?.failed === undefined) await assertStillRunning(parts, pod, ids);
@@ -82,9 +86,28 @@ async function resizeUnderLock(
   const steps = await orElse(performed(), () => {
     if (prepared.dropRequests()) options.onRoomFreed?.();
   });
-  await publishLimits(parts, pod, prepared);
+  if (chosen.size > 0) await followChosen(parts, pod, prepared, desired);
+  const after = chosen.size > 0 ? await readPod(parts.tree, pod, []) : stateAfter(state, target);
+  await publishLimits(parts, pod, prepared, after);
   if (options.writer !== undefined) await parts.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
   return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
+}
+
+/** Sets the pod limits that the request leaves to the shim to those of the containers, for which a plugin has chosen other limits. */
+async function followChosen(
+  parts: ResizePodParts,
+  pod: PodDescription,
+  { state, target }: PreparedResize,
+  { pod: asked }: DesiredPod,
+): Promise<void> {
+  const free = ({ memory, cpu }: Limits): Limits => ({
+    ...(asked.memory === undefined && memory !== undefined && { memory }),
+    ...(asked.cpu === undefined && cpu !== undefined && { cpu }),
+  });
+  const ids = new Set((target.containers ?? []).map(({ id }) => id));
+  const { containers } = await readPod(parts.tree, pod, []);
+  const found = containers.filter(({ id }) => ids.has(id));
+  await followKernel(parts, pod, { before: state, planned: free(target), bound: free }, found);
 }
 
 /** Calls `undo` if a promise rejects, and rejects as it does. */
@@ -120,10 +143,10 @@ async function readAfter(
 async function publishLimits(
   parts: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
   pod: PodDescription,
-  { state, target, shares }: PreparedResize,
+  { target, shares }: PreparedResize,
+  after: PodState,
 ): Promise<void> {
   if (shares !== undefined) parts.registry.updatePod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
-  if (memory !== undefined || cpu !== undefined || shares !== undefined)
-    await notifyRuntime(parts, pod, stateAfter(state, target), shares);
+  if (memory !== undefined || cpu !== undefined || shares !== undefined) await notifyRuntime(parts, pod, after, shares);
 }

@@ -304,10 +304,9 @@ async function resize(
   const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
   await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
   const { response, found } = forwarded;
-  if (found !== undefined) {
-    const inKernel = { id: limitsById.id, ...found };
-    await followKernel(parts, pod, { before: state, planned: limits, bound }, inKernel);
-  }
+  const inKernel = found && { ...limitsById, ...found };
+  const planned = { before: state, planned: limits, bound: (now: Limits) => bound(now, inKernel ?? limitsById) };
+  if (inKernel !== undefined) await followKernel(parts, pod, planned, [inKernel]);
   scheduleVolumeGrowth(parts, pod, isFinal);
   return response;
 }

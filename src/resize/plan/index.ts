@@ -17,5 +17,5 @@ export {
   podLimitsFor,
   stateWith,
 } from './pod-limits.ts';
-export { reversed } from './reversed.ts';
+export { reversed, reversedContainer } from './reversed.ts';
 export { containerChanges, plan } from './steps.ts';

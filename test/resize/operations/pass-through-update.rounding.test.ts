@@ -15,6 +15,7 @@ const ANSWER = Buffer.from('the answer of the runtime');
 let runtime: FakeRuntime;
 /** The quotas that the shim has asked the runtime for. */
 let asked: (bigint | undefined)[];
+let storedMemory: bigint;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.describePod({ config: { ...podConfig, linux: { ...podConfig.linux, cgroup_parent: POD } } });
@@ -24,10 +25,12 @@ beforeEach(async () => {
   mkdirSync(join(runtime.procRoot, '100'), { recursive: true });
   writeFileSync(join(runtime.procRoot, '100/cgroup'), `0::${SCOPE}\n`);
   asked = [];
+  storedMemory = BigInt(100 * MiB);
   runtime.on('UpdateContainerResources', (request) => {
     const { linux } = runtime.decodeUpdate(request);
     asked.push(linux?.cpu_quota);
     if (linux?.cpu_quota) writeQuota(Number(linux.cpu_quota));
+    if (linux?.memory_limit_in_bytes) storedMemory = linux.memory_limit_in_bytes;
     return Buffer.alloc(0);
   });
   stores(12_500);
@@ -45,7 +48,7 @@ function stores(cpu_quota: number): void {
         metadata: { name: 'c0' },
         state: 1,
         resources: {
-          linux: { cpu_quota: BigInt(cpu_quota), cpu_period: 100_000n, memory_limit_in_bytes: BigInt(100 * MiB) },
+          linux: { cpu_quota: BigInt(cpu_quota), cpu_period: 100_000n, memory_limit_in_bytes: storedMemory },
         },
       },
       info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 }) },
