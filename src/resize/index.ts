@@ -27,7 +27,14 @@ export type {
   Step,
   StepRecord,
 } from './model/index.ts';
-export { applyVolumeSizes, raisePodForRestart, resizePod, updateContainer, updatePod } from './operations/index.ts';
+export {
+  applyContainerShares,
+  applyVolumeSizes,
+  raisePodForRestart,
+  resizePod,
+  updateContainer,
+  updatePod,
+} from './operations/index.ts';
 export type { AdmitRestartParts, CallerOf, UpdateContainerParts, UpdatePodParts } from './operations/index.ts';
 export { ResizeWatch, Resizes, readRequested, retryDelay } from './queue/index.ts';
 export type {

@@ -75,6 +75,36 @@ export async function applyVolumeSizes(
   }
 }
 
+/**
+ * Sets the volumes whose size is a share of a container that was just created, which may have other limits than the last one of its name.
+ * Volumes that kubelet's pending resize lets grow do so {@link GROW_DELAY_MS} later. Does not wait for a resize of the pod. Never rejects.
+ * @param container its name
+ */
+export async function applyContainerShares(
+  parts: GrowVolumesLaterParts,
+  pod: PodDescription,
+  container: string,
+): Promise<void> {
+  if (!hasShareOf(parts, pod, container)) return;
+  const isBusy = parts.lock.isHeld(lockKeyOf(pod));
+  const sized = applyVolumeSizes(parts, pod);
+  if (!isBusy) await sized;
+  scheduleVolumeGrowth(parts, pod, false);
+}
+
+/** Whether the size of one of the pod's volumes is a share of this container's limit. False if the volumes cannot be read. */
+function hasShareOf({ volumes, policies, log }: VolumeSizeParts, pod: PodDescription, container: string): boolean {
+  try {
+    return volumes.ofPod(pod.metadata.uid).some(({ name }) => {
+      const policy = policies.policy(pod.sandboxId, name);
+      return policy.kind === 'container-share' && policy.container === container;
+    });
+  } catch (error) {
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
+    return false;
+  }
+}
+
 function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription, isDue: () => boolean): Promise<void> {
   return parts.lock.run(lockKeyOf(pod), async () => {
     if (!isDue()) return;

@@ -1,6 +1,6 @@
 /** What a CRI or API call does: update a container, update a pod's own values, resize a pod, raise the limit for a restart. */
 export { type AdmitRestartParts, raisePodForRestart } from './pod-limit/index.ts';
-export { applyVolumeSizes } from './grow-volumes-later.ts';
+export { applyContainerShares, applyVolumeSizes } from './grow-volumes-later.ts';
 export type { PodLifecycleParts } from './pod-lifecycle.ts';
 export { forgetPodRecord, learnPodVolumes, restoreVolumes } from './pod-lifecycle.ts';
 export { resizePod } from './resize-pod.ts';

@@ -4,6 +4,7 @@ import {
   type AdmitRestartParts,
   type PendingPodLimits,
   type ResizeHistory,
+  applyContainerShares,
   applyVolumeSizes,
   raisePodForRestart,
 } from '../../resize/index.ts';
@@ -16,6 +17,8 @@ export interface LearnParts extends AdmitRestartParts {
   /** What those files said about pods in the middle of a resize, by sandbox id. */
   readonly pendingPodLimits: Map<string, PendingPodLimits>;
   readonly history: ResizeHistory;
+  /** Timers of pods whose volumes grow when no more updates come, by sandbox id. */
+  readonly growthTimers: Map<string, NodeJS.Timeout>;
 }
 
 /**
@@ -58,8 +61,11 @@ export function learnRestoredPod(context: LearnParts): Amendment {
   };
 }
 
-/** CreateContainer: adds the container to the registry, and raises the pod limit for one that restarts with higher limits. */
-export function learnContainer(context: AdmitRestartParts): Amendment {
+/**
+ * CreateContainer: adds the container to the registry, raises the pod limit for one that restarts with higher limits, and sets the
+ * volumes whose size is a share of its limit.
+ */
+export function learnContainer(context: LearnParts): Amendment {
   return async ({ request, response }, trace) => {
     const asked = decodeOrUndefined(context, 'CreateContainerRequest', request);
     const made = decodeOrUndefined(context, 'CreateContainerResponse', response);
@@ -71,6 +77,8 @@ export function learnContainer(context: AdmitRestartParts): Amendment {
     context.registry.learnContainer({ containerId, sandboxId, name });
     // The container is created but not started: the caller starts it after this response.
     await raisePodForRestart(context, sandboxId, containerId, name, config?.linux?.resources);
+    const pod = context.registry.knownPod(sandboxId);
+    if (pod !== undefined) await applyContainerShares(context, pod, name);
     return undefined;
   };
 }

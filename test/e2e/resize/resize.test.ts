@@ -317,6 +317,11 @@ describe('volumes', () => {
     expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
+  test('a volume with a share of a container has it from the creation of the container, and not from its next update', async () => {
+    const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%/a' } });
+    expect(running.volume('cache').size).toBe(32 * MiB);
+  });
+
   test('a volume keeps its other mount options and flags', async () => {
     const running = await pod({
       volumes: [{ name: 'cache', size: 192 * MiB, options: 'mode=0750,nr_inodes=1234,nosuid,noexec' }],
