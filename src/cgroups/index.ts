@@ -12,6 +12,7 @@ export type { SwapLimits } from './swap.ts';
 export {
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
+  CPU_BURST,
   MAX_CPU_QUOTA,
   MAX_CPU_SHARES,
   MIN_CPU_QUOTA,

@@ -1,7 +1,15 @@
 /** Reads the limits and the usage of cgroups, and writes values and verifies them. */
 import { crashPoint } from '../core/crash-points/index.ts';
 import { ShimError } from '../core/errors/index.ts';
-import { type Bytes, type CpuMax, type CpuWeight, type Limit, bytes } from '../core/quantities/index.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuWeight,
+  type Limit,
+  type Microseconds,
+  bytes,
+  microseconds,
+} from '../core/quantities/index.ts';
 import { CgroupFiles, type CgroupPath, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
 import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
@@ -9,6 +17,7 @@ import type { MemorySample, MemoryUse } from './memory-use.ts';
 import { type SwapLimits, swapUseOf } from './swap.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
 import {
+  CPU_BURST,
   type CgroupWrite,
   encodeWrite,
   holdsSetting,
@@ -119,6 +128,11 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   /** Reads memory.swap.max. Undefined if the kernel has no swap accounting. */
   readSwapMax(cgroup: CgroupPath): Limit<Bytes> | undefined {
     return this.#optional(cgroup, 'memory.swap.max', (text) => parseLimit(text, 'memory.swap.max'));
+  }
+
+  /** Reads cpu.max.burst. Undefined if the kernel does not have it. Throws like {@link readLimits}. */
+  readBurst(cgroup: CgroupPath): Microseconds | undefined {
+    return this.#optional(cgroup, CPU_BURST, (text) => microseconds(Number(text)));
   }
 
   /**

@@ -1,4 +1,4 @@
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../core/quantities/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../core/quantities/index.ts';
 import type { DeclaredPod } from './declared/index.ts';
 import type { EffectiveLimits } from './limits/index.ts';
 
@@ -7,6 +7,7 @@ export interface LiveContainer extends EffectiveLimits {
   readonly id: string;
   /** As the runtime stores them. Undefined where they were not read: no ordering rule needs them. */
   readonly shares?: CpuShares;
+  readonly burst?: Burst;
 }
 
 /** A memory-backed volume as it is mounted. */
@@ -20,12 +21,16 @@ export interface MountedVolume extends VolumeState {
   readonly device: string;
 }
 
+/** cpu.max.burst. Absent if it is 0, or the kernel does not have it. */
+export type Burst = Microseconds;
+
 /** The live values of one pod, read before a plan is made. */
 export interface PodState {
   readonly memory: Limit<Bytes>;
   readonly cpu: CpuMax;
   /** Undefined without the cpu controller. */
   readonly weight: CpuWeight | undefined;
+  readonly burst?: Burst;
   /** The pod overhead, which the pod limit holds in addition to its containers' limits. CPU in terms of cpu.max; quota 0: none. */
   readonly overhead: { readonly memory: Bytes; readonly cpu: CpuMax };
   /** The running containers, without the sandbox's own. */

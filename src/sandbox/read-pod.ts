@@ -57,6 +57,7 @@ export async function readPod(
     memory: limits.memoryMax,
     cpu: limits.cpuMax ?? NO_CPU_LIMIT,
     weight: limits.cpuWeight,
+    ...burstIn(tree, cgroup),
     overhead: overheadOf(pod),
     containers,
     volumes,
@@ -95,11 +96,16 @@ export async function readContainer(
 ): Promise<LiveContainer | undefined> {
   try {
     const { memoryMax, cpuMax } = await tree.readLimits(cgroup);
-    return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT };
+    return { id, memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, ...burstIn(tree, cgroup) };
   } catch (error) {
     if (isCgroupVanished(error)) return undefined;
     throw error;
   }
+}
+
+function burstIn(tree: CgroupTree, cgroup: CgroupPath): Pick<LiveContainer, 'burst'> {
+  const burst = tree.readBurst(cgroup) ?? 0;
+  return burst === 0 ? {} : { burst };
 }
 
 /** Returns the pod's mounted memory-backed volumes, without those that are unmounted meanwhile. */

@@ -6,6 +6,8 @@ import { unexpectedContent } from './unexpected.ts';
 
 /** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
+/** The file with the CPU time that may be saved up from earlier periods, in microseconds (kernel cgroup-v2). */
+export const CPU_BURST = 'cpu.max.burst';
 /** 44 bits of microseconds (kernel/sched/sched.h, MAX_BW). */
 export const MAX_CPU_QUOTA = microseconds(2 ** 44 - 1);
 export const MIN_CPU_PERIOD = microseconds(1000);

@@ -22,6 +22,7 @@ export type { WeightFormula } from './conversions.ts';
 export {
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
+  CPU_BURST,
   MAX_CPU_QUOTA,
   MIN_CPU_QUOTA,
   assertCpuMax,

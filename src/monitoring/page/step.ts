@@ -14,6 +14,8 @@ export function stepText(step: Step, names: ReadonlyMap<string, string>): string
       return `pod cpu.weight: ${change(step, String)}`;
     case 'pod-unified':
       return `pod ${step.key}: ${change(step, String)}`;
+    case 'burst':
+      return `${step.id === undefined ? 'pod' : nameIn(names, step.id)} cpu.max.burst: ${change(step, String)}`;
     case 'container': {
       const { id, memory, cpu, shares } = step;
       const changes = [
@@ -21,12 +23,14 @@ export function stepText(step: Step, names: ReadonlyMap<string, string>): string
         ...(cpu === undefined ? [] : [`cpu.max: ${change(cpu, cpuText)}`]),
         ...(shares === undefined ? [] : [`cpu shares: ${change(shares, String)}`]),
       ];
-      return `${names.get(id) ?? id.slice(0, 13)} ${changes.join(', ')}`;
+      return `${nameIn(names, id)} ${changes.join(', ')}`;
     }
     case 'runtime':
       return 'runtime';
   }
 }
+
+const nameIn = (names: ReadonlyMap<string, string>, id: string): string => names.get(id) ?? id.slice(0, 13);
 
 const change = <Value>({ from, to }: { from: Value; to: Value }, text: (value: Value) => string): string =>
   `${text(from)} → ${text(to)}`;

@@ -1,4 +1,4 @@
-import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
@@ -6,7 +6,7 @@ import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
-import { isForeign } from './step-progress.ts';
+import { burstCgroup, isForeign } from './step-progress.ts';
 import { type StepActions, StepSkipped } from './transaction.ts';
 import type { OnUpdate } from './container-step.ts';
 import { blockingUse } from '../admission/index.ts';
@@ -149,6 +149,8 @@ async function applyStep(parts: ActionsInUse, step: Step, deadline: number, on: 
       return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
     case 'pod-unified':
       return writeUnified(parts, step);
+    case 'burst':
+      return tree.write(burstCgroup(parts.pod, step), { file: 'unified', key: CPU_BURST, value: String(step.to) });
     case 'container':
       return parts.applyToContainer(step, deadline, on);
     case 'runtime':

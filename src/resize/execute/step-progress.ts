@@ -1,8 +1,15 @@
-import { type CgroupTree, isSameUnified } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
 import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
-import { type ContainerLimits, NO_CPU_LIMIT, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import {
+  type ContainerLimits,
+  NO_CPU_LIMIT,
+  type PodState,
+  type Registry,
+  namedCgroup,
+  podCgroup,
+} from '../../sandbox/index.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 import { reversed } from '../plan/index.ts';
 
@@ -30,8 +37,18 @@ export async function progressOf(
   step: Step,
 ): Promise<StepProgress> {
   if (step.kind === 'container') return containerProgress(parts, pod, step);
-  const isDone = await isApplied(parts, pod, state, step);
+  const isDone = await isApplied(parts, pod, state, step).catch((error: unknown) => {
+    // The container has ended, and its burst with it.
+    if (step.kind === 'burst' && isCgroupVanished(error)) return undefined;
+    throw error;
+  });
+  if (isDone === undefined) return { written: undefined, isComplete: true };
   return { written: isDone ? step : undefined, isComplete: isDone };
+}
+
+/** Returns the cgroup whose burst a step changes. Throws CGROUP_UNAVAILABLE if there is none. */
+export function burstCgroup(pod: PodDescription, { id }: Extract<Step, { kind: 'burst' }>): CgroupPath {
+  return (id === undefined ? undefined : namedCgroup(pod, id)) ?? podCgroup(pod);
 }
 
 /**
@@ -86,6 +103,8 @@ async function isApplied(
       return step.to === state.weight;
     case 'pod-unified':
       return isUnifiedWritten(parts.tree, pod, step);
+    case 'burst':
+      return parts.tree.readBurst(burstCgroup(pod, step)) === step.to;
     case 'runtime':
       return true;
   }

@@ -97,6 +97,12 @@ const steps = {
     to: amountAs(cpuWeight),
   }),
   'pod-unified': z.strictObject({ kind: z.literal('pod-unified'), key: z.string(), from: z.string(), to: z.string() }),
+  burst: z.strictObject({
+    kind: z.literal('burst'),
+    id: z.exactOptional(z.string()),
+    from: inMicroseconds,
+    to: inMicroseconds,
+  }),
   container: z.strictObject({
     kind: z.literal('container'),
     id: z.string(),
@@ -115,6 +121,7 @@ const step: z.ZodMiniType<Step> = z.discriminatedUnion('kind', [
   steps['pod-cpu'],
   steps['pod-weight'],
   steps['pod-unified'],
+  steps.burst,
   steps.container,
   steps.runtime,
 ]);

@@ -1,4 +1,4 @@
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit } from '../../core/quantities/index.ts';
+import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../../core/quantities/index.ts';
 
 /** An applied step. Times in milliseconds; `at` counts from the start of the transaction. */
 export interface StepRecord {
@@ -20,6 +20,8 @@ export function describeStep(step: Step): string {
       return `pod cpu.weight ${step.from} -> ${step.to}`;
     case 'pod-unified':
       return `pod ${step.key} ${step.from} -> ${step.to}`;
+    case 'burst':
+      return `${step.id === undefined ? 'pod' : `container ${step.id}`} cpu.max.burst ${step.from} -> ${step.to}`;
     case 'container':
       return `container ${step.id} ${changesOf(step).join(', ')}`;
     case 'runtime':
@@ -68,6 +70,8 @@ export type Step =
   | { readonly kind: 'pod-cpu'; readonly from: CpuMax; readonly to: CpuMax }
   | { readonly kind: 'pod-weight'; readonly from: CpuWeight; readonly to: CpuWeight }
   | { readonly kind: 'pod-unified'; readonly key: string; readonly from: string; readonly to: string }
+  /** cpu.max.burst of a container, or of the pod without an id. */
+  | { readonly kind: 'burst'; readonly id?: string; readonly from: Microseconds; readonly to: Microseconds }
   | ContainerStep
   /** The caller's own call, forwarded unchanged. */
   | { readonly kind: 'runtime' };

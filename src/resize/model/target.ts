@@ -19,13 +19,15 @@ export interface PodTarget {
   readonly containers?: readonly ContainerLimits[];
   /** The caller's own call that is forwarded as one of the steps: a container's update, the pod's update, or none. */
   readonly call: 'container' | 'pod' | 'none';
+  /** What the caller's own update of a container sets. */
+  readonly asked?: ContainerLimits | undefined;
   readonly volumes: ReadonlyMap<string, Bytes>;
 }
 
 /** Returns the pod's state after a resize to `target`. */
 export function stateAfter(
   state: PodState,
-  { memory, cpu, weight, containers = [], volumes }: Omit<PodTarget, 'call' | 'unified'>,
+  { memory, cpu, weight, containers = [], volumes }: Omit<PodTarget, 'call' | 'asked' | 'unified'>,
 ): PodState {
   return {
     ...state,

@@ -92,6 +92,10 @@ function changesOfStep(step: Step, nameOf: ContainerName): ValueChange[] {
       return [change('pod cpu weight', String(step.from), String(step.to))];
     case 'pod-unified':
       return [change(`pod ${step.key}`, step.from, step.to)];
+    case 'burst': {
+      const what = step.id === undefined ? 'pod' : `container ${nameOf(step.id)}`;
+      return [change(`${what} cpu.max.burst`, String(step.from), String(step.to))];
+    }
     case 'container':
       return changesOfContainer(`container ${nameOf(step.id)}`, step);
     case 'runtime':

@@ -300,7 +300,7 @@ async function resize(
   const limits = bound(await derivedPodLimits(parts, pod, state, [limitsById], prepared.swapAfter), limitsById);
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
   const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
-  const target: PodTarget = { ...limits, call: 'container', volumes };
+  const target: PodTarget = { ...limits, call: 'container', asked: limitsById, volumes };
   const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
   await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
   const { response, found } = forwarded;

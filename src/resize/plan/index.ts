@@ -18,4 +18,4 @@ export {
   stateWith,
 } from './pod-limits.ts';
 export { reversed, reversedContainer } from './reversed.ts';
-export { containerChanges, plan } from './steps.ts';
+export { containerChanges, loweredBurst, plan } from './steps.ts';

@@ -10,7 +10,8 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
-import type { Limit } from '../../core/quantities/index.ts';
+import { MAX_CPU_QUOTA } from '../../cgroups/index.ts';
+import { type CpuMax, type Limit, type Microseconds, microseconds } from '../../core/quantities/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
 
@@ -29,8 +30,16 @@ import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
 export function plan(state: PodState, target: PodTarget, stored: readonly ContainerStep[] = []): Step[] {
   const { shrink, grow } = volumeSteps(state, target);
   const { before, after } = podSteps(state, target);
-  const calls: Step[] = target.call === 'none' ? [] : [{ kind: 'runtime' }];
-  const containers = containerSteps(state, target, stored);
+  const asked = state.containers.find(({ id }) => id === target.asked?.id);
+  const call: Step[] = [...burstSteps(asked, target.asked?.cpu), { kind: 'runtime' }];
+  const calls = target.call === 'none' ? [] : call;
+  const containers = containerSteps(state, target, stored).flatMap((step): Step[] => {
+    const burst = burstSteps(
+      state.containers.find(({ id }) => id === step.id),
+      step.cpu?.to,
+    );
+    return [...burst, step];
+  });
   // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only reports the
   // written values to the runtime, so it comes last: after an earlier error nothing has been reported.
   const cgroups =
@@ -66,7 +75,8 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
   }
   if (cpu !== undefined && !sameCpu(cpu, state.cpu)) {
     const raise = compareCpu(cpu, state.cpu) > 0;
-    (raise ? before : after).push({ kind: 'pod-cpu', from: state.cpu, to: cpu });
+    const { burst } = state;
+    (raise ? before : after).push(...burstSteps({ burst }, cpu), { kind: 'pod-cpu', from: state.cpu, to: cpu });
   }
   if (weight !== undefined && state.weight !== undefined && weight !== state.weight)
     before.push({ kind: 'pod-weight', from: state.weight, to: weight });
@@ -97,7 +107,7 @@ function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; r
  * kubelet a sidecar without a limit is 0: under a pod limit that stays finite, the removal of a limit lowers the sum, and a first limit
  * raises it. A pod limit that is not finite before or after is none while its containers change.
  */
-function containerSteps(state: PodState, target: PodTarget, stored: readonly ContainerStep[]): Step[] {
+function containerSteps(state: PodState, target: PodTarget, stored: readonly ContainerStep[]): ContainerStep[] {
   const { memory = state.memory, cpu = state.cpu } = target;
   const bounded = {
     memory: state.memory !== 'max' && memory !== 'max',
@@ -110,6 +120,28 @@ function containerSteps(state: PodState, target: PodTarget, stored: readonly Con
   });
   const updates = [...running, ...stored].map((step) => updatesOf(step, bounded));
   return [...updates.flatMap(({ lower }) => lower ?? []), ...updates.flatMap(({ raise }) => raise ?? [])];
+}
+
+/**
+ * Returns what lowers the burst of a container, or of the pod without an id, to a quota. Kernel cgroup-v2, cpu.max.burst: from 0 to the
+ * quota. The kernel rejects a quota below the burst, and another sum than its largest quota. No later raise of the quota brings the burst
+ * back: the lower one is the container's then.
+ */
+function burstSteps(
+  { id, burst }: { readonly id?: string; readonly burst?: Microseconds | undefined } = {},
+  cpu: CpuMax | undefined,
+): Extract<Step, { kind: 'burst' }>[] {
+  const to = burst === undefined ? undefined : loweredBurst(burst, cpu);
+  return burst === undefined || to === undefined
+    ? []
+    : [{ kind: 'burst', ...(id !== undefined && { id }), from: burst, to }];
+}
+
+/** Returns the burst that goes with a new CPU limit; undefined if the present one may stay. */
+export function loweredBurst(burst: Microseconds, cpu: CpuMax | undefined): Microseconds | undefined {
+  if (cpu === undefined || cpu.quota === 'max') return undefined;
+  const most = microseconds(Math.min(cpu.quota, MAX_CPU_QUOTA - cpu.quota));
+  return burst <= most ? undefined : most;
 }
 
 /** The updates of one container: one, or two when its memory and CPU go opposite ways (KEP-1287). */

@@ -1,6 +1,6 @@
-import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { CPU_BURST, type CgroupPath, type CgroupTree } from '../../cgroups/index.ts';
 import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
-import { bytes } from '../../core/quantities/index.ts';
+import { bytes, microseconds } from '../../core/quantities/index.ts';
 import {
   type ContainerLimits,
   type Limits,
@@ -14,7 +14,7 @@ import {
   storedValues,
 } from '../../sandbox/index.ts';
 import type { ContainerStep } from '../model/index.ts';
-import { containerChanges } from '../plan/index.ts';
+import { containerChanges, loweredBurst } from '../plan/index.ts';
 import { goingAlong, withPinned } from '../execute/index.ts';
 import type { DerivedSettings, DeriveSettings } from './derived-memory-qos.ts';
 
@@ -71,13 +71,20 @@ function alongWith(
   const wanted = withPinned(stored, {
     ...target,
     ...(hasSwap && { swap }),
-    settings: { ...kept, ...derived.then, ...target.settings },
+    settings: { ...kept, ...burstAlong(stored, target), ...derived.then, ...target.settings },
   });
   const found = { ...readSettings(tree, cgroup, Object.keys(wanted.settings)), ...derived.now };
   return {
     now: { ...(swap !== undefined && !(SWAP_MAX in stored) && { swap }), settings: found },
     target: wanted,
   };
+}
+
+/** Returns the burst that the runtime has stored, if it is above the new quota: the runtime writes it again with each update. */
+function burstAlong(stored: Settings, { cpu }: Limits): Settings {
+  const burst = stored[CPU_BURST];
+  const to = burst === undefined ? undefined : loweredBurst(microseconds(Number(burst)), cpu);
+  return to === undefined ? {} : { [CPU_BURST]: String(to) };
 }
 
 /** Returns the update of a container that does not run: the runtime stores the values. */
@@ -88,7 +95,7 @@ export function storedStep(container: ContainerDescription, desired: Limits, der
   const { swap, settings } = now;
   const keepsSwap = swap !== undefined && !(swap === bytes(0) && desired.memory !== 'max');
   const { then } = derive(container, undefined, desired);
-  const wanted = { ...desired, settings: { ...then, ...desired.settings } };
+  const wanted = { ...desired, settings: { ...burstAlong(settings, desired), ...then, ...desired.settings } };
   const target = withPinned(settings, { id, ...wanted, ...(keepsSwap && { swap }) });
   const step = containerChanges({ id, ...now }, target);
   return step === undefined ? [] : [step];

@@ -59,6 +59,65 @@ describe('A8: a ResizePod', () => {
   });
 });
 
+describe('a quota below the burst, which the kernel rejects (koordinator 2778)', () => {
+  const burst = (): string[] => [running.read('cpu.max.burst'), running.read('cpu.max.burst', 'app')];
+  const cpuMax = (): string[] => [running.read('cpu.max'), running.read('cpu.max', 'app')];
+  const linux = { cpu_quota: 50_000, cpu_period: 100_000 };
+  async function bursting(unified?: object): Promise<void> {
+    await pod({ ...linux, ...(unified && { unified }) });
+    for (const folder of [running.cgroup, running.containerCgroup('app')])
+      writeFileSync(join(folder, 'cpu.max.burst'), '40000');
+  }
+  const resize = (cpu: string) =>
+    api.call('ResizePod', {
+      pod: { uid: running.uid },
+      resources: { limits: { cpu } },
+      containers: { app: { limits: { cpu } } },
+    });
+
+  test.each([undefined, { 'cpu.max.burst': '40000' }])(
+    'ResizePod takes the burst of pod and container down, and no raise brings it back (the runtime stores %j)',
+    async (unified) => {
+      await bursting(unified);
+      await resize('200m');
+      expect([cpuMax(), burst()]).toEqual([
+        ['20000 100000', '20000 100000'],
+        ['20000', '20000'],
+      ]);
+      await resize('500m');
+      expect([cpuMax(), burst()]).toEqual([
+        ['50000 100000', '50000 100000'],
+        ['20000', '20000'],
+      ]);
+    },
+  );
+
+  test('updates of the container and of the pod take their burst down', async () => {
+    await bursting();
+    await cri.updateContainer(running.id('app'), { cpu_quota: 30_000, cpu_period: 100_000 });
+    expect([cpuMax(), burst()]).toEqual([
+      ['30000 100000', '30000 100000'],
+      ['30000', '30000'],
+    ]);
+    await cri.updatePod(running.sandboxId, { cpu_quota: 20_000, cpu_period: 100_000 });
+    expect([running.read('cpu.max'), burst()]).toEqual(['20000 100000', ['20000', '30000']]);
+  });
+
+  test('a rollback brings the burst back', async () => {
+    await bursting();
+    const update = cri.updateContainer(running.id('app'), {
+      cpu_quota: 20_000,
+      cpu_period: 100_000,
+      unified: { 'memory.nonsense': '1' },
+    });
+    await expect(update).rejects.toMatchObject({ details: expect.stringContaining('memory.nonsense') as string });
+    expect([cpuMax(), burst()]).toEqual([
+      ['50000 100000', '50000 100000'],
+      ['40000', '40000'],
+    ]);
+  });
+});
+
 describe('A8: an update by a caller', () => {
   test('that the runtime refuses midway is rolled back in every field', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(32) } });

@@ -42,6 +42,40 @@ test('an update of a pod writes its cgroup before it calls the runtime', () => {
   ]);
 });
 
+test.each([
+  ['a lower quota', cpu(50_000), cpu(20_000), '40000 -> 20000'],
+  ['a first quota', cpu('max'), cpu(20_000), '40000 -> 20000'],
+  [
+    'a higher rate with a shorter period',
+    { quota: microseconds(60_000), period: microseconds(200_000) },
+    { quota: microseconds(35_000), period: PERIOD },
+    '40000 -> 35000',
+  ],
+])(
+  'the burst goes down before %s, which the kernel would reject otherwise (koordinator 2778)',
+  (_, now, then, change) => {
+    const burst = microseconds(40_000);
+    const state = { ...pod(100, 30_000, [{ ...container('a', 100), cpu: now, burst }]), cpu: now, burst };
+    const containers = [{ id: 'a', cpu: then }];
+    const steps = plan(state, { cpu: then, containers, call: 'none', volumes: NO_VOLUMES });
+    const at = (kind: string, text: string): number =>
+      texts(steps).findIndex((one) => one.startsWith(`${kind} ${text}`));
+    for (const what of ['pod', 'container a']) {
+      expect(texts(steps)).toContain(`${what} cpu.max.burst ${change}`);
+      expect(at(what, 'cpu.max.burst')).toBe(at(what, 'cpu.max ') - 1);
+    }
+  },
+);
+
+test('the burst of a container goes down before the update of a caller', () => {
+  const state = pod(100, 'max', [{ ...container('a', 100, 50_000), burst: microseconds(40_000) }]);
+  const asked = { id: 'a', cpu: cpu(20_000) };
+  expect(texts(plan(state, { asked, call: 'container', volumes: NO_VOLUMES }))).toEqual([
+    'container a cpu.max.burst 40000 -> 20000',
+    'runtime',
+  ]);
+});
+
 describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
   const M = MiB;
   test('makes room by losing its limit before another container is raised', () => {

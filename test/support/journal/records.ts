@@ -23,6 +23,10 @@ const steps: { [Kind in Step['kind']]: fc.Arbitrary<Extract<Step, { kind: Kind }
   'pod-cpu': fc.record({ kind: kind('pod-cpu'), from: cpu, to: cpu }, plain),
   'pod-weight': fc.record({ kind: kind('pod-weight'), from: amount.map(cpuWeight), to: amount.map(cpuWeight) }, plain),
   'pod-unified': fc.record({ kind: kind('pod-unified'), key: text, from: text, to: text }, plain),
+  burst: fc.record(
+    { kind: kind('burst'), id: text, from: amount.map(microseconds), to: amount.map(microseconds) },
+    { ...plain, requiredKeys: ['kind', 'from', 'to'] },
+  ),
   container: fc.record(
     {
       kind: kind('container'),

@@ -134,7 +134,8 @@ export const called: fc.Arbitrary<Case> = fc
       ...(memory === undefined ? {} : { memory }),
       ...(cpu === undefined ? {} : { cpu }),
     };
-    return new Case(state, { ...podLimitsFor(state, [change]), call: 'container', volumes: NO_VOLUMES }, change);
+    const target = { ...podLimitsFor(state, [change]), asked: change, call: 'container', volumes: NO_VOLUMES } as const;
+    return new Case(state, target, change);
   });
 
 export function holds(numRuns: number, arbitrary: fc.Arbitrary<Case>, check: (found: Case) => void): void {

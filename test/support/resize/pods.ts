@@ -84,8 +84,9 @@ export const podState: fc.Arbitrary<PodState> = fc
     sizes: fc.array(volumeSize, { maxLength: 3 }),
     declares: fc.option(declaration, { nil: undefined, freq: 2 }),
     kubelet: setup,
+    bursts: fc.array(fc.option(fc.integer({ min: 1, max: 100_000 }), { nil: undefined, freq: 2 }), { maxLength: 11 }),
   })
-  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes, declares, kubelet }) => {
+  .map(({ asked, memoryKind, cpuKind, overhead: extra, sizes, declares, kubelet, bursts }) => {
     const containers = asked.map(
       ({ shares: known, ...limits }, index): LiveContainer => ({
         id: `c${index}`,
@@ -105,7 +106,7 @@ export const podState: fc.Arbitrary<PodState> = fc
     };
     // kubelet applies the least quota of the kernel to the sum.
     const quota = podLimit(cpuKind, Math.max(Math.ceil(cpuSum(pod)), 1000), 50_000, 1000);
-    return {
+    const set: PodState = {
       ...pod,
       memory: inPages(sizeOrMax(podLimit(memoryKind, memorySum(pod), 64 * MiB, PAGE))),
       cpu: { quota: quota === Infinity ? ('max' as const) : microseconds(quota), period: PERIOD },
@@ -114,7 +115,19 @@ export const podState: fc.Arbitrary<PodState> = fc
         kubelet,
       ),
     };
+    const [ofPod, ...ofContainers] = bursts;
+    return {
+      ...withBurst(set, ofPod),
+      containers: set.containers.map((one, at) => withBurst(one, ofContainers[at])),
+    };
   });
+
+/** Adds a burst that the kernel accepts. */
+function withBurst<Group extends { readonly cpu: CpuMax }>(group: Group, burst: number | undefined): Group {
+  if (burst === undefined) return group;
+  const most = group.cpu.quota === 'max' ? burst : group.cpu.quota;
+  return { ...group, burst: microseconds(Math.min(burst, most)) };
+}
 
 /** `more` above the sum if loose, and three quarters of it if under, which is finite for any sum. */
 export function podLimit(kind: PodLimitKind, sum: number, more: number, least: number): number {
@@ -224,8 +237,15 @@ export function countedIn({ containers, declared }: PodState, measure: Measure):
     });
 }
 
-/** Applies one step to the model. `update` is the effect of the runtime's call. */
+/** Applies one step to the model. `update` is the effect of the runtime's call. Throws for a quota below the burst, as the kernel does. */
 export function apply(state: PodState, step: Step, update: (state: PodState) => PodState = same): PodState {
+  const after = applied(state, step, update);
+  for (const { burst, cpu } of [after, ...after.containers])
+    if (burst !== undefined && cpu.quota !== 'max' && burst > cpu.quota) throw new Error('cpu.max: EINVAL');
+  return after;
+}
+
+function applied(state: PodState, step: Step, update: (state: PodState) => PodState): PodState {
   switch (step.kind) {
     case 'runtime':
       return update(state);
@@ -242,6 +262,13 @@ export function apply(state: PodState, step: Step, update: (state: PodState) => 
       return { ...state, weight: step.to };
     case 'pod-unified':
       return state;
+    case 'burst':
+      return step.id === undefined
+        ? { ...state, burst: step.to }
+        : {
+            ...state,
+            containers: state.containers.map((one) => (one.id === step.id ? { ...one, burst: step.to } : one)),
+          };
     case 'volume':
       return {
         ...state,
