@@ -1,8 +1,24 @@
-import { TimeLimit, steadyNow } from '../core/concurrency/index.ts';
+import { TimeLimit, steadyNow, wallTime } from '../core/concurrency/index.ts';
 import { Code, isServiceError } from '../core/errors/index.ts';
 import type { Log } from '../observe/index.ts';
-import { type Backend, type CallOptions, ContainerState, type PodDescription } from '../runtime/index.ts';
-import type { KnownContainer, ListedContainers } from './registry.ts';
+import {
+  type Backend,
+  type CallOptions,
+  ContainerState,
+  type Messages,
+  type PodDescription,
+} from '../runtime/index.ts';
+
+/** Containers as the backend lists them. */
+export type ListedContainers = Messages['ListContainersResponse']['containers'];
+
+export interface KnownContainer {
+  readonly containerId: string;
+  readonly sandboxId: string;
+  readonly name: string;
+  /** Nanoseconds since the epoch. Absent until the backend has described or listed the container. */
+  readonly createdAt?: bigint;
+}
 
 /** How long a pod's containers are waited for, in a list or one by one, in milliseconds. */
 export const LIST_MS = 1000;
@@ -63,12 +79,12 @@ export class ContainerLists {
     const known = new Map(this.#parts.known(pod.sandboxId).map((one) => [one.containerId, one]));
     const deadline = Math.min(steadyNow() + LIST_MS, options.deadline ?? Infinity);
     const ask = async (id: string): Promise<ListedContainer | undefined> => {
+      // One that has a cgroup runs, also while its status is not answered because an update of it hangs.
+      const one = inCgroup.has(id) ? known.get(id) : undefined;
       try {
-        return await this.#parts.ask(id, { ...options, deadline });
+        return await this.#parts.ask(id, one === undefined ? options : { ...options, deadline });
       } catch (error) {
-        const one = known.get(id);
-        // An update of it hangs. It runs: it has a cgroup.
-        if (one !== undefined && inCgroup.has(id) && isLate(error)) return running(one);
+        if (one !== undefined && isLate(error)) return running(one);
         throw error;
       }
     };
@@ -80,12 +96,13 @@ export class ContainerLists {
 
 const isLate = (error: unknown): boolean => isServiceError(error) && error.code === Code.DEADLINE_EXCEEDED;
 
-const running = ({ containerId, sandboxId, name }: KnownContainer): ListedContainer => ({
+const running = ({ containerId, sandboxId, name, createdAt }: KnownContainer): ListedContainer => ({
   id: containerId,
   pod_sandbox_id: sandboxId,
   metadata: { name },
   state: ContainerState.RUNNING,
-  created_at: 0n,
+  // One of which only the creation is known was created since the start: after all others.
+  created_at: createdAt ?? BigInt(wallTime()) * 1_000_000n,
   labels: {},
   annotations: {},
 });

@@ -10,7 +10,7 @@ import {
   describePod,
   isNotFound,
 } from '../runtime/index.ts';
-import { ContainerLists } from './container-lists.ts';
+import { ContainerLists, type KnownContainer, type ListedContainers } from './container-lists.ts';
 import { containerSubject, podSubject } from './names.ts';
 
 /**
@@ -264,8 +264,8 @@ export class Registry {
     const { containers } = await this.#backend.runtime('ListContainers', {}, options);
     const present = new Set(containers.map((container) => container.id));
     for (const id of before) if (!present.has(id)) this.#removeContainer(id);
-    for (const { id, pod_sandbox_id, metadata } of containers) {
-      this.learnContainer({ containerId: id, sandboxId: pod_sandbox_id, name: metadata?.name ?? '' });
+    for (const { id, pod_sandbox_id, metadata, created_at: createdAt } of containers) {
+      this.learnContainer({ containerId: id, sandboxId: pod_sandbox_id, name: metadata?.name ?? '', createdAt });
     }
     return Map.groupBy(containers, ({ pod_sandbox_id }) => pod_sandbox_id);
   }
@@ -280,8 +280,7 @@ interface StatusOfContainer {
   readonly container: ContainerDescription | undefined;
 }
 
-/** Containers as the backend lists them. */
-export type ListedContainers = Messages['ListContainersResponse']['containers'];
+export type { KnownContainer, ListedContainers };
 
 /** The containers that the backend has listed, by sandbox id. Pods without a container are left out. */
 export type ContainersByPod = ReadonlyMap<string, ListedContainers>;
@@ -292,12 +291,6 @@ export interface RegistryWatcher {
   podRemoved(pod: PodDescription): void;
   containerStarted(container: KnownContainer): void;
   containerRemoved(containerId: string): void;
-}
-
-export interface KnownContainer {
-  readonly containerId: string;
-  readonly sandboxId: string;
-  readonly name: string;
 }
 
 function uniqueKey(map: ReadonlyMap<string, unknown>, id: string): string | undefined {

@@ -120,7 +120,7 @@ export class FakeKubeletNode {
           admitted && {
             admitted: JSON.stringify(admitted),
             list,
-            limits: new Map([...this.limits].map(([cgroup, mib]) => [cgroup, bytes(mib * MiB)])),
+            limits: new Map([...this.limits].map(([cgroup, mib]) => [`container ${cgroup}`, bytes(mib * MiB)])),
             swapAfter: this.swapAfter,
             isPodLevel: this.podLevelPending.has(uid),
           }

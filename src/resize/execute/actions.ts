@@ -1,4 +1,4 @@
-import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import { steadyNow } from '../../core/concurrency/index.ts';
 import { Code, Reason, ShimError } from '../../core/errors/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
@@ -6,7 +6,8 @@ import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import { ROLLBACK_MS } from './lower-memory.ts';
-import { burstCgroup, isForeign } from './step-progress.ts';
+import { isForeign } from './step-progress.ts';
+import { fitBurst, writeBurst } from './burst.ts';
 import { type StepActions, StepSkipped } from './transaction.ts';
 import type { OnUpdate } from './container-step.ts';
 import { blockingUse } from '../admission/index.ts';
@@ -144,13 +145,14 @@ async function applyStep(parts: ActionsInUse, step: Step, deadline: number, on: 
         await tree.write(cgroup, { file: 'memory.max', value: step.to });
       });
     case 'pod-cpu':
+      await fitBurst(tree, cgroup, step.to);
       return tree.write(cgroup, { file: 'cpu.max', value: step.to });
     case 'pod-weight':
       return tree.write(cgroup, { file: 'cpu.weight', value: step.to });
     case 'pod-unified':
       return writeUnified(parts, step);
     case 'burst':
-      return tree.write(burstCgroup(parts.pod, step), { file: 'unified', key: CPU_BURST, value: String(step.to) });
+      return writeBurst(tree, parts.pod, step);
     case 'container':
       return parts.applyToContainer(step, deadline, on);
     case 'runtime':
@@ -258,18 +260,23 @@ async function canRestorePodLimit(parts: StepActionsParts, step: Step): Promise<
  * an increase of a container.
  */
 async function assertFitsChosen(parts: ActionsInUse, step: Step): Promise<void> {
-  if (step.kind === 'container' && !fitsRolledBack(await readNow(parts), reversedContainer(step))) {
+  const now = await readNow(parts);
+  if (step.kind === 'container' && fitsNow(now) && !fitsRolledBack(now, reversedContainer(step))) {
     const message = `container ${step.id}: the pod limit has no room for its limits: a plugin of the runtime has chosen others for another container`;
     const where = { pod: parts.pod.sandboxId, container: step.id };
     throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_WRITE_FAILED, message, where);
   }
   if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return;
-  const now = await readNow(parts);
   const isLowered =
     step.kind === 'pod-memory' ? compareLimits(step.to, step.from) < 0 : compareCpu(step.to, step.from) < 0;
   if (isLowered && !fitsPreviousLimit(now, reversed(step) as typeof step))
     throw new StepSkipped('a plugin of the runtime has chosen other limits for a container');
 }
+
+/** Whether the containers fit the present pod limits: they may exceed limits that are set so on purpose, or by what a plugin has chosen. */
+const fitsNow = (now: PodState): boolean =>
+  fitsPreviousLimit(now, { kind: 'pod-memory', from: now.memory, to: now.memory }) &&
+  fitsPreviousLimit(now, { kind: 'pod-cpu', from: now.cpu, to: now.cpu });
 
 async function remount(
   volumes: MemoryVolumes,

@@ -26,6 +26,7 @@ import {
 } from '../../sandbox/index.ts';
 import { type ContainerStep, compareLimits, describeStep, lateError } from '../model/index.ts';
 import { swapAfter } from '../admission/index.ts';
+import { fitBurst } from './burst.ts';
 import { isHugePages, isStored } from './verify-update.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
@@ -67,7 +68,10 @@ export async function updateAndVerify(
   step: ContainerStep,
   { onSent, onChosen }: OnUpdate = {},
 ): Promise<void> {
+  const cgroup = parts.cgroups.get(step.id);
   try {
+    if (step.cpu !== undefined && cgroup !== undefined && parts.tree.exists(cgroup))
+      await fitBurst(parts.tree, cgroup, step.cpu.to);
     await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
     onSent?.();
   } catch (error) {

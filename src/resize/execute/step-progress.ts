@@ -1,15 +1,9 @@
-import { type CgroupPath, type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
+import { type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
 import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
-import {
-  type ContainerLimits,
-  NO_CPU_LIMIT,
-  type PodState,
-  type Registry,
-  namedCgroup,
-  podCgroup,
-} from '../../sandbox/index.ts';
+import { type ContainerLimits, NO_CPU_LIMIT, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
+import { burstCgroup } from './burst.ts';
 import type { ContainerStep, Step } from '../model/index.ts';
 import { reversed } from '../plan/index.ts';
 
@@ -44,11 +38,6 @@ export async function progressOf(
   });
   if (isDone === undefined) return { written: undefined, isComplete: true };
   return { written: isDone ? step : undefined, isComplete: isDone };
-}
-
-/** Returns the cgroup whose burst a step changes. Throws CGROUP_UNAVAILABLE if there is none. */
-export function burstCgroup(pod: PodDescription, { id }: Extract<Step, { kind: 'burst' }>): CgroupPath {
-  return (id === undefined ? undefined : namedCgroup(pod, id)) ?? podCgroup(pod);
 }
 
 /**

@@ -151,12 +151,11 @@ async function decreasesOf(
   const ofPod = allocated.pod?.memory;
   const isPodLevel = ofPod !== undefined && ofPod !== actuated?.pod?.memory;
   const places = cgroupsOf(context, pod, state);
+  const textOf = (id: string): string =>
+    `${containerSubject({ name: nameOf(context, id) }, pod).text} of ${podSubject(pod).text}`;
   const limits = new Map([
-    [podCgroup(pod), state.memory] as const,
-    ...state.containers.flatMap(({ id, memory }) => {
-      const cgroup = places.get(id);
-      return cgroup === undefined ? [] : [[cgroup, memory] as const];
-    }),
+    [podSubject(pod).text, state.memory] as const,
+    ...state.containers.map(({ id, memory }) => [textOf(id), memory] as const),
   ]);
   if (pending === undefined) return { admitted, list: [], limits, swapAfter: new Map(), isPodLevel };
   const list: Decrease[] = [];
@@ -164,8 +163,7 @@ async function decreasesOf(
     const cgroup = places.get(id);
     const to = pending.containers.get(id)?.memory;
     if (cgroup === undefined || !isLower(to, memory)) continue;
-    const { text } = containerSubject({ name: nameOf(context, id) }, pod);
-    list.push({ text: `${text} of ${podSubject(pod).text}`, cgroup, from: memory, to });
+    list.push({ text: textOf(id), cgroup, from: memory, to });
   }
   const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))

@@ -132,7 +132,7 @@ export class DecreaseJob {
       return undefined;
     }
     const progress = this.#progressOf(decreases.admitted);
-    for (const { cgroup, to } of decreases.list) progress.asked.set(cgroup, to);
+    for (const { text, to } of decreases.list) progress.asked.set(text, to);
     if (progress.isOver) return Infinity;
     const assessed = await this.#assess(decreases);
     if (!this.#isAsked(progress, decreases)) {

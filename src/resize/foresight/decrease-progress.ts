@@ -1,4 +1,3 @@
-import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { compareLimits, sameMemory } from '../model/index.ts';
 import type { Refusal } from './decrease.ts';
@@ -33,8 +32,8 @@ export interface DecreaseProgress {
   refusals: number;
   refusal: Refusal | undefined;
   isOver: boolean;
-  /** The limits that were pending at some time, by cgroup. */
-  readonly asked: Map<CgroupPath, Bytes>;
+  /** The limits that were pending at some time, by owner: a container that restarts has another cgroup. */
+  readonly asked: Map<string, Bytes>;
   /** When each reason was last reported. */
   readonly reported: Map<string, number>;
 }
@@ -43,10 +42,10 @@ export interface DecreaseProgress {
 export const refusalOf = ({ refusals, refusal }: DecreaseProgress): Refusal | undefined =>
   refusals >= MAX_REFUSALS ? refusal : undefined;
 
-/** Whether the kernel has all limits that were pending. A cgroup that has ended, as that of an evicted pod, has none. */
-export const isApplied = ({ asked }: DecreaseProgress, limits: ReadonlyMap<CgroupPath, Limit<Bytes>>): boolean =>
-  [...asked].every(([cgroup, to]) => {
-    const now = limits.get(cgroup);
+/** Whether the kernel has all limits that were pending. A container that does not run, as in an evicted pod, has none. */
+export const isApplied = ({ asked }: DecreaseProgress, limits: ReadonlyMap<string, Limit<Bytes>>): boolean =>
+  [...asked].every(([owner, to]) => {
+    const now = limits.get(owner);
     return now !== undefined && (compareLimits(now, to) <= 0 || sameMemory(now, to));
   });
 

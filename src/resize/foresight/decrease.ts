@@ -20,8 +20,8 @@ export interface PendingDecreases {
   readonly admitted: string;
   /** The decreases that are not applied yet. */
   readonly list: readonly Decrease[];
-  /** The memory limits that the pod and its containers have now. A cgroup that has ended has none. */
-  readonly limits: ReadonlyMap<CgroupPath, Limit<Bytes>>;
+  /** The memory limits that the pod and its containers have now, by {@link Decrease.text}. One that does not run has none. */
+  readonly limits: ReadonlyMap<string, Limit<Bytes>>;
   /** The limits on swap that kubelet lowers with them. */
   readonly swapAfter: SwapLimits;
   /** Whether a limit of the pod itself is admitted. kubelet applies such a limit alone without a comparison: it asks for no usage. */

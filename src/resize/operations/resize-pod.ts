@@ -97,7 +97,7 @@ async function resizeUnderLock(
 async function followChosen(
   parts: ResizePodParts,
   pod: PodDescription,
-  { state, target }: PreparedResize,
+  { state, target, stored }: PreparedResize,
   { pod: asked }: DesiredPod,
 ): Promise<void> {
   const free = ({ memory, cpu }: Limits): Limits => ({
@@ -107,7 +107,13 @@ async function followChosen(
   const ids = new Set((target.containers ?? []).map(({ id }) => id));
   const { containers } = await readPod(parts.tree, pod, []);
   const found = containers.filter(({ id }) => ids.has(id));
-  await followKernel(parts, pod, { before: state, planned: free(target), bound: free }, found);
+  // Containers that do not run start with what the runtime has stored.
+  const idle = stored.map(({ id, memory, cpu }) => ({
+    id,
+    ...(memory && { memory: memory.to }),
+    ...(cpu && { cpu: cpu.to }),
+  }));
+  await followKernel(parts, pod, { before: state, planned: free(target), bound: free }, [...found, ...idle]);
 }
 
 /** Calls `undo` if a promise rejects, and rejects as it does. */

@@ -312,8 +312,9 @@ async function resize(
 }
 
 /** The pod limits of the plan do not go with limits that the runtime has chosen itself. */
-function refusalFor({ kind }: Step, { found }: Forwarded): Error | undefined {
-  const isPodLimit = kind === 'pod-memory' || kind === 'pod-cpu';
+function refusalFor(step: Step, { found }: Forwarded): Error | undefined {
+  const isPodBurst = step.kind === 'burst' && step.id === undefined;
+  const isPodLimit = step.kind === 'pod-memory' || step.kind === 'pod-cpu' || isPodBurst;
   return isPodLimit && found !== undefined ? new Error('the runtime applied other limits than requested') : undefined;
 }
 

@@ -65,8 +65,8 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is
  *   answered for with an empty response once the pod's cgroup is written.
  * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after
- * the rollback.
+ * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where
+ * the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */
 export async function updatePod(
   parts: UpdatePodParts,

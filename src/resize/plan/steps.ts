@@ -10,7 +10,7 @@ import {
   sameCpu,
   sameMemory,
 } from '../model/index.ts';
-import { MAX_CPU_QUOTA } from '../../cgroups/index.ts';
+import { CPU_BURST, MAX_CPU_QUOTA } from '../../cgroups/index.ts';
 import { type CpuMax, type Limit, type Microseconds, microseconds } from '../../core/quantities/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
 import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
@@ -75,7 +75,8 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
   }
   if (cpu !== undefined && !sameCpu(cpu, state.cpu)) {
     const raise = compareCpu(cpu, state.cpu) > 0;
-    const { burst } = state;
+    // A burst that the request sets is one of its other keys.
+    const burst = target.unified?.some(({ key }) => key === CPU_BURST) === true ? undefined : state.burst;
     (raise ? before : after).push(...burstSteps({ burst }, cpu), { kind: 'pod-cpu', from: state.cpu, to: cpu });
   }
   if (weight !== undefined && state.weight !== undefined && weight !== state.weight)

@@ -78,7 +78,9 @@ export function podDirectory(parts: PodDirectoryParts): PodDirectory {
         if (await isLate(refreshed)) {
           // The status of another pod hangs in the runtime.
           const learned = await matching(ref, options);
-          if (learned.length > 0) return singleMatch(learned, ref);
+          const ready = await Promise.all(learned.map(({ sandboxId }) => isReady(sandboxId)));
+          const live = learned.filter((_, at) => ready[at]);
+          if (live.length > 0) return singleMatch(live, ref);
           await refreshed;
         }
         return singleMatch(await matching(ref, options), ref);

@@ -71,7 +71,7 @@ function alongWith(
   const wanted = withPinned(stored, {
     ...target,
     ...(hasSwap && { swap }),
-    settings: { ...kept, ...burstAlong(stored, target), ...derived.then, ...target.settings },
+    settings: { ...kept, ...burstAlong({ ...stored, ...kept }, target), ...derived.then, ...target.settings },
   });
   const found = { ...readSettings(tree, cgroup, Object.keys(wanted.settings)), ...derived.now };
   return {

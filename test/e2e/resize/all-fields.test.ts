@@ -92,6 +92,25 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
     },
   );
 
+  test('a burst that another program has raised above the one that the runtime stores goes down too, and a lower one stays', async () => {
+    await bursting({ 'cpu.max.burst': '20000' });
+    await resize('300m');
+    expect([cpuMax(), burst()]).toEqual([
+      ['30000 100000', '30000 100000'],
+      ['30000', '30000'],
+    ]);
+    writeFileSync(join(running.containerCgroup('app'), 'cpu.max.burst'), '5000');
+    await resize('100m');
+    expect([running.read('cpu.max', 'app'), burst()]).toEqual(['10000 100000', ['10000', '5000']]);
+  });
+
+  test('an update of the pod that sets the burst too leaves it as set', async () => {
+    await bursting();
+    const unified = { 'cpu.max.burst': '10000' };
+    await cri.updatePod(running.sandboxId, { cpu_quota: 20_000, cpu_period: 100_000, unified });
+    expect([running.read('cpu.max'), running.read('cpu.max.burst')]).toEqual(['20000 100000', '10000']);
+  });
+
   test('updates of the container and of the pod take their burst down', async () => {
     await bursting();
     await cri.updateContainer(running.id('app'), { cpu_quota: 30_000, cpu_period: 100_000 });

@@ -87,7 +87,7 @@ test('a pod is found by name while the status of another pod hangs in the runtim
       },
     },
     volumes: new MemoryVolumes({ kubeletRoot: '/nonexistent' }),
-    isReady: never,
+    isReady: () => Promise.resolve(true),
     readPodView: never,
   });
   expect(await pods.find({ by: 'name', namespace: 'default', name: 'b' })).toMatchObject({ sandboxId: 'b' });

@@ -25,6 +25,8 @@ beforeEach(async () => {
 });
 afterEach(() => web.close());
 
+const complaints = (): unknown[] => runtime.warnings.filter(({ error }) => error !== undefined);
+
 describe('an update of another pod that hangs in the runtime, and its lists with it, does not block', () => {
   test('UpdateContainerResources', async () => {
     await new ContainerUpdates(runtime).update(120 * MiB);
@@ -61,6 +63,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
       { fields: {}, backendMs: 0 },
     );
     expect(await answered).toBeUndefined();
+    expect([runtime.failOpens, complaints()]).toEqual([[], []]);
   });
 
   test('the response of RunPodSandbox', async () => {
@@ -71,6 +74,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
       { fields: {}, backendMs: 0 },
     );
     expect(await answered).toBeUndefined();
+    expect([runtime.failOpens, complaints()]).toEqual([[], []]);
   });
 });
 

@@ -86,6 +86,13 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
     expect(runtime.context.journal.unfinished()).toEqual([]);
   });
 
+  test('ResizePod of a pod whose limit was below the sum before is not rejected for the room', async () => {
+    runtime.writeFile('/kubepods/pod1', 'memory.max', text(250));
+    keeps({ memory_limit_in_bytes: criMi(100) });
+    await resize({ c0: { memory: mi(120) }, c1: { memory: mi(220) } });
+    expect(found()).toEqual([250, 100, 220]);
+  });
+
   test('a CPU limit: ResizePod succeeds, and the pod limit goes with the kernel', async () => {
     keeps({ cpu_quota: 10_000n });
     await resize({ c0: { cpu: { quota: microseconds(30_000), period: microseconds(100_000) } } });
