@@ -77,7 +77,7 @@ export async function applyVolumeSizes(
 
 /**
  * Sets the volumes whose size is a share of a container that was just created, which may have other limits than the last one of its name.
- * Volumes that kubelet's pending resize lets grow do so {@link GROW_DELAY_MS} later. Does not wait for a resize of the pod. Never rejects.
+ * After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does not wait for a resize of the pod. Never rejects.
  * @param container its name
  */
 export async function applyContainerShares(
@@ -89,7 +89,9 @@ export async function applyContainerShares(
   const isBusy = parts.lock.isHeld(lockKeyOf(pod));
   const sized = applyVolumeSizes(parts, pod);
   if (!isBusy) await sized;
-  scheduleVolumeGrowth(parts, pod, false);
+  // kubelet restarts a container within a resize (resizePolicy), and calls nothing after it.
+  const ofName = parts.registry.containersOf(pod.sandboxId).filter(({ name }) => name === container);
+  if (ofName.length > 1) scheduleVolumeGrowth(parts, pod, false);
 }
 
 /** Whether the size of one of the pod's volumes is a share of this container's limit. False if the volumes cannot be read. */

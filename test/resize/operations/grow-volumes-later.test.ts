@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { applyVolumeSizes } from '../../../src/resize/index.ts';
+import { applyContainerShares, applyVolumeSizes } from '../../../src/resize/index.ts';
 import type { PodDescription } from '../../../src/runtime/index.ts';
 import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
 import { SANDBOX } from '../../support/fake-runtime.ts';
@@ -62,4 +62,20 @@ describe('a volume of half the limit of a container that does not run', () => {
     declaring.has({ name: 'b', state: CREATED, limit: 64 });
     expect(await applied()).toBe(MOUNTED);
   });
+});
+
+test('the creation of a container sets its share, and only a restart sets it again later', async () => {
+  const { context } = declaring.runtime;
+  const created = (id: string): void =>
+    context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'a' });
+  declaring.has({ name: 'a', state: CREATED, limit: 96 });
+  created('a-0');
+  await applyContainerShares(context, pod, 'b');
+  expect(size).toBe(MOUNTED);
+  await applyContainerShares(context, pod, 'a');
+  expect([size, context.growthTimers.size]).toEqual([48, 0]);
+  declaring.has({ name: 'a', state: EXITED, limit: 96, exitCode: 137 }, { name: 'a', state: CREATED, limit: 64 });
+  created('a-1');
+  await applyContainerShares(context, pod, 'a');
+  expect([size, context.growthTimers.size]).toEqual([32, 1]);
 });
