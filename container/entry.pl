@@ -40,6 +40,8 @@ exec 'node', $program, @ARGV or exit 127 if grep { /^(?:--version|--help|-h)$/ }
 
 my $listen = setting('listen', 'listen', '/run/cri-resize-shim/cri-resize-shim.sock');
 my $backend = setting('container-runtime-endpoint', 'containerRuntimeEndpoint', '/run/containerd/containerd.sock');
+my $state_folder = setting('state-folder', 'stateFolder', '/var/lib/cri-resize-shim');
+my $cgroup_root = setting('cgroup-root', 'cgroupRoot', '/sys/fs/cgroup');
 # Names that the shim knows as its own in this folder.
 my ($notify_path, $state_path) = map { dirname($listen) . '/.' . basename($listen) . ".$_" } 'notify', 'bypass';
 
@@ -226,12 +228,44 @@ sub reap {
         my $how = $? & 127 ? 'signal ' . ($? & 127) : 'exit code ' . ($? >> 8);
         $child = undef;
         $code = $? & 127 ? 128 + ($? & 127) : $? >> 8;
+        restore_highs();
         return if $stopping;
         note_failure();
         my $wait = $begun && !$ended || serves() ? next_pause() : 1;
         $next_start = now() + $wait;
         report("the shim has ended ($how), and is started again in $wait s");
     }
+}
+
+# A shim that was killed leaves memory.high lowered where it has held usage down or reclaimed. Its records have the values to restore.
+# Restores only temporary values, which have a mark, and none that a step has set, as the next start does.
+sub restore_highs {
+    my $boot = content('/proc/sys/kernel/random/boot_id') // return;
+    chomp $boot;
+    for my $record (map { content($_) // () } records_in($state_folder)) {
+        next unless $record =~ /"bootId":"\Q$boot\E"/;
+        while ($record =~ /"cgroup":"([^"]+)","memoryHigh":"?(max|\d+)/g) {
+            my ($file, $high) = ("$cgroup_root$1/memory.high", $2);
+            my $found = content($file) // next;
+            next unless $found =~ /^(\d+)$/ && $1 % 262_144 == 196_608 && ($high eq 'max' || $1 < $high);
+            next if $record =~ /"to":"$1"/;
+            open my $handle, '>', $file or next;
+            syswrite $handle, $high;
+        }
+    }
+}
+
+sub records_in {
+    my ($folder) = @_;
+    opendir my $entries, $folder or return;
+    return map { "$folder/$_" } grep { /^[0-9a-z-]+\.json$/i } readdir $entries;
+}
+
+sub content {
+    my ($path) = @_;
+    open my $handle, '<', $path or return;
+    local $/;
+    return scalar <$handle>;
 }
 
 # The shim serves no more.

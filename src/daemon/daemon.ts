@@ -132,7 +132,7 @@ function logServing(log: Log, { listen, passed, config, problems }: Serving): vo
 
 function resizingOf(config: Config, log: Log, counters: Counters, outside: Outside): Resizing {
   const isResizing = config.intercept && outside.problems.length === 0;
-  return isResizing ? createResizing(config, log, counters, outside) : noResizing(outside);
+  return isResizing ? createResizing(config, log, counters, outside) : noResizing(config, log, outside);
 }
 
 async function stop(

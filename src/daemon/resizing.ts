@@ -1,8 +1,17 @@
 import { type Config, version } from '../config/index.ts';
+import { CgroupTree } from '../cgroups/index.ts';
 import { SharedCall, systemClock } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
-import { type Overview, Recovery, overviewOf, readinessOf, recover } from '../resize/index.ts';
+import {
+  Journal,
+  type Overview,
+  Recovery,
+  overviewOf,
+  readinessOf,
+  recover,
+  restoreLeftHighs,
+} from '../resize/index.ts';
 import { volumeTotals } from '../sandbox/index.ts';
 import {
   type Interceptors,
@@ -47,8 +56,15 @@ export interface Resizing {
   close(graceMs: number): Promise<void>;
 }
 
-/** Intercepts nothing. Closes connections to a resize API socket that systemd opened. */
-export function noResizing({ passed, connections, problems }: Outside): Resizing {
+/**
+ * Intercepts nothing. Closes connections to a resize API socket that systemd opened, and restores what an earlier shim that was killed has
+ * lowered for a time.
+ */
+export function noResizing(
+  config: Pick<Config, 'stateFolder' | 'cgroupRoot'>,
+  log: Log,
+  { passed, connections, problems }: Outside,
+): Resizing {
   let refusing: Listener | undefined;
   const report = passThroughReport(problems);
   const readiness = (): Promise<ReadinessReport> => Promise.resolve(report);
@@ -57,6 +73,7 @@ export function noResizing({ passed, connections, problems }: Outside): Resizing
     async begin() {
       if (passed !== undefined)
         refusing = await listenOnInherited({ ...passed, onConnection: (connection) => connection.destroy() });
+      void restoreHighs(config, log);
     },
     readiness,
     readings: () => ({ pods: 0, volumes: { count: 0, size: 0, used: 0 }, unfinished: [], foresight: false }),
@@ -68,6 +85,13 @@ export function noResizing({ passed, connections, problems }: Outside): Resizing
     passThrough: report.checks.map(({ name, says }) => `${name} is ${says}`).join('; '),
     close: async () => refusing?.close(),
   };
+}
+
+/** Never rejects. Ends also on a disk that hangs: the journal limits each wait. */
+async function restoreHighs({ stateFolder, cgroupRoot }: Parameters<typeof noResizing>[0], log: Log): Promise<void> {
+  const journal = await Journal.open(stateFolder, { log });
+  await restoreLeftHighs(new CgroupTree(cgroupRoot), log, await journal.load());
+  await journal.close();
 }
 
 /** What {@link createResizing} needs of the rest of the daemon. */

@@ -2,7 +2,7 @@
 export { areRequestsFreed } from './admission/index.ts';
 export { createResizeContext } from './context.ts';
 export type { ResizeContext } from './context.ts';
-export { Recovery, recover } from './execute/index.ts';
+export { Recovery, recover, restoreLeftHighs } from './execute/index.ts';
 export { awaitComparable, measuredByRuntime } from './foresight/index.ts';
 export type { AwaitComparableParts, PendingPodLimits } from './foresight/index.ts';
 export { RecentResizes, ResizeHistory, apiRequester, criRequester, requesterText } from './history/index.ts';

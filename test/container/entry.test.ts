@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs.ts';
 import { AT_ONCE, EntryPoint, LONG, PATIENT } from '../support/daemon/entry-point.ts';
 
 // The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the real one.
@@ -170,6 +171,16 @@ test('a shim that is killed is back after a second, and after three short lives 
   }
   expect(entry.output.match(/again in \d+ s/g)).toEqual(['again in 1 s', 'again in 1 s', 'again in 300 s']);
   expect(await call()).toBe('containerd');
+});
+
+test('the memory.high that a killed shim has lowered for a time is restored, and no other', async () => {
+  entry.mode('crash');
+  leaveHighs(entry.folder);
+  const sockets = ['--listen', entry.listen, `--container-runtime-endpoint=unix://${at('backend/sock')}`];
+  entry.run([...sockets, '--state-folder', at('state'), `--cgroup-root=${at('cgroup')}`]);
+  await entry.listens();
+  await entry.says('the shim has ended');
+  expect(highsIn(entry.folder)).toEqual(restoredHighs);
 });
 
 test('a shim that never starts is tried after pauses that double up to five minutes, while the bypass serves', async () => {

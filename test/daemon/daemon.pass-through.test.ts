@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { request } from 'node:http';
 import { dirname, join } from 'node:path';
 import { text } from 'node:stream/consumers';
@@ -9,6 +9,7 @@ import { queryRuntime } from '../../src/install/host/index.ts';
 import { SHIM_STATUS_PATH } from '../../src/runtime/index.ts';
 import { NotifySocket } from '../support/daemon/notify-socket.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
+import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs.ts';
 
 // A shim that forwards every call: by configuration, and because its file is invalid.
 
@@ -57,6 +58,26 @@ describe('intercept: false', () => {
     expect((await program.exited).code).toBe(0);
   });
 });
+
+test.each([
+  ['by configuration', ['--intercept=false'], ''],
+  ['because its file is invalid', [], 'logLevel: loud\n'],
+])(
+  'a shim that intercepts nothing, %s, restores the memory.high that a killed one has lowered for a time',
+  async (_why, flags, text) => {
+    await daemon.startBackend();
+    leaveHighs(daemon.folder);
+    const places = ['--state-folder', join(daemon.folder, 'state'), '--cgroup-root', join(daemon.folder, 'cgroup')];
+    const file = join(daemon.folder, 'config.yaml');
+    writeFileSync(file, text);
+    const env = { CRI_RESIZE_SHIM_INVALID_CONFIG: 'pass-through' };
+    const records = readdirSync(join(daemon.folder, 'state'));
+    const program = daemon.startWith({ env }, '--config', file, ...flags, ...places);
+    await program.logged('serving');
+    await expect.poll(() => highsIn(daemon.folder)).toEqual(restoredHighs);
+    expect(readdirSync(join(daemon.folder, 'state'))).toContain(records[0]);
+  },
+);
 
 describe('an invalid configuration file, in a unit that asks for it', () => {
   const env = { CRI_RESIZE_SHIM_INVALID_CONFIG: 'pass-through' };

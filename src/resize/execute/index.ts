@@ -8,7 +8,7 @@ export { ROLLBACK_MS, lowerMemory, reclaimBy, turnBy } from './lower-memory.ts';
 export type { OnHigh } from './lower-memory.ts';
 export { assertInTime, perform, planSteps, type PerformOptions } from './perform.ts';
 export type { PerformParts } from './perform.ts';
-export { recoverPod, tryRecoverPod, recover, settleUpdates } from './recover.ts';
+export { recoverPod, tryRecoverPod, recover, restoreLeftHighs, settleUpdates } from './recover.ts';
 export type { RecoverParts } from './recover.ts';
 export { Recovery } from './recovery.ts';
 export { withoutUnchanged } from './container-values.ts';

@@ -26,9 +26,10 @@ import {
   observeVolumes,
   recordRemounts,
 } from '../volumes/index.ts';
+import type { Log } from '../../observe/index.ts';
 import { type Step, describeStep } from '../model/index.ts';
 import { MEMORY_HIGH } from '../plan/index.ts';
-import type { Identity, JournalledTransaction, OpenTransaction } from '../journal/index.ts';
+import type { Identity, JournalledTransaction, OpenTransaction, PodRecord } from '../journal/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
   readonly registry: Registry;
@@ -264,8 +265,28 @@ async function sandboxOf(
   return newestSandbox(registry, podUid);
 }
 
-async function restoreHighs({ tree }: RecoverPodParts, { steps, highs }: JournalledTransaction): Promise<void> {
+async function restoreHighs(
+  { tree }: Pick<RecoverPodParts, 'tree'>,
+  { steps, highs }: Pick<JournalledTransaction, 'steps' | 'highs'>,
+): Promise<void> {
   for (const high of highs) if (!isAtStep(tree, high, steps)) await restoreMarkedHigh(tree, high);
+}
+
+/**
+ * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers nothing. The records
+ * stay as they are, for the next one that does. Never rejects: logs what cannot be restored.
+ */
+export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: readonly PodRecord[]): Promise<void> {
+  for (const { podUid, transaction, holds = [] } of records) {
+    try {
+      await restoreHighs(
+        { tree },
+        { steps: transaction?.steps ?? [], highs: [...(transaction?.highs ?? []), ...holds] },
+      );
+    } catch (error) {
+      log.warn({ uid: podUid, error: messageOf(error) }, 'memory.high of an unfinished resize not restored');
+    }
+  }
 }
 
 /** Whether all steps are applied. */

@@ -302,6 +302,22 @@ describe('the shim ends while it holds', () => {
     expect(limitOf(pod, 'a')).toBe(192);
   });
 
+  test('killed: memory.high is as it was once one has started that forwards every call', async () => {
+    const pod = await makePod({ a: 192 });
+    await hotCache(pod, 'a', 120);
+    kubelet.admit(pod, { containers: { a: 64 } });
+    await held(pod, 2);
+    served.shim.process.kill('SIGKILL');
+    await served.shim.exited;
+    expect(highsOf(pod)).not.toContain('max');
+    await start('--intercept=false');
+    await cri.ready(30_000);
+    await expect.poll(() => highsOf(pod), { timeout: 20_000 }).toEqual(['max', 'max']);
+    await served.stop();
+    await startAgain();
+    await expect.poll(records).toEqual([]);
+  });
+
   test('killed with the decrease still admitted: held again, applied, and memory.high is as it was', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);

@@ -1,8 +1,11 @@
 import { existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { markedHigh } from '../../../src/cgroups/index.ts';
+import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { encodeRecord } from '../../../src/resize/journal/record.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {
@@ -98,6 +101,24 @@ test('installing brings a bypass that waits', async () => {
   await calledThrough(OURS);
   await takenOver();
   expect((await resizectl('doctor')).all).toMatch(/^bypass +ok +ready to serve if the shim fails/m);
+});
+
+test('what a killed shim has lowered for a time is restored while the bypass serves', async () => {
+  const folders = [pod.cgroup, pod.containerCgroup('a')];
+  const highs = (): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
+  const lowered = markedHigh(bytes(40 * MiB));
+  const holds = folders.map((folder) => ({ cgroup: folder.replace('/sys/fs/cgroup', ''), memoryHigh: 'max' as const }));
+  const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  const record = encodeRecord({ podUid: pod.uid, sandboxId: pod.sandboxId, holds, volumes: new Map() }, boot);
+  await whileFailing(async () => {
+    for (const folder of folders) writeFileSync(join(folder, 'memory.high'), String(lowered));
+    expect(highs()).toEqual([String(lowered), String(lowered)]);
+    writeFileSync(`/var/lib/cri-resize-shim/${pod.uid}.json`, record);
+    // The next start fails, like each one, and is the end of a shim as well.
+    await systemctl('start', SERVICE);
+    await expect.poll(highs, LONG).toEqual(['max', 'max']);
+  });
+  await takenOver();
 });
 
 describe.each(faults)('$title', ({ begin, end }) => {
