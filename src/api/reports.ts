@@ -180,9 +180,9 @@ function declaredReport({ source, containers }: DeclaredPod): NonNullable<WirePo
 
 function volumeReport(
   { name, size, used, policy }: PodView['volumes'][number],
-  { limits, outcome }: PodView,
+  { limits, outcome, declared }: PodView,
 ): WirePodValues['volumes'][number] {
-  const warning = excessWarning(size, limits.memory);
+  const warning = excessWarning(size, limits.memory, declared?.volumes.get(name)?.sizeLimit);
   const error = outcome.volumeErrors.get(name);
   return {
     name,

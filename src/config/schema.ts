@@ -152,7 +152,7 @@ export const schema = z.strictObject({
     placeholder: 'WHEN',
     allowed: alternatives(volumesFollow),
     description:
-      "Whether memory-backed volumes without an annotation follow the pod's memory limit: `auto` if kubelet has sized them from it, up to their sizeLimit if `kubeconfig` is set; `never` leaves them as they are.",
+      "Whether memory-backed volumes without an annotation follow the pod's memory limit: `auto` if kubelet has sized them from it, up to their sizeLimit if `kubeconfig` is set, and up to the size of the mount otherwise; `never` leaves them as they are.",
   }),
   logLevel: setting(z.enum(logLevels), 'info', {
     placeholder: 'LEVEL',

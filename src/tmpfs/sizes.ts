@@ -11,7 +11,7 @@ export type VolumePolicy =
   | { readonly kind: 'share'; readonly hundredths: number }
   /** `50%/web`: of one container's memory limit. */
   | { readonly kind: 'container-share'; readonly hundredths: number; readonly container: string }
-  /** `follow`: as large as the pod's memory limit; at most `atMost`, which only the sizeLimit of a pod's spec sets. */
+  /** `follow`: as large as the pod's memory limit; at most `atMost`: the sizeLimit of the spec, or without it the size of the mount. */
   | { readonly kind: 'follow'; readonly atMost?: Bytes }
   /** `fixed`: as it was mounted. */
   | { readonly kind: 'fixed' };

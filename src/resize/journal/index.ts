@@ -3,5 +3,5 @@ export { OpenTransaction } from './open-transaction.ts';
 export { type Identity, PodJournal } from './pod-journal.ts';
 export type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
 export { Journal } from './store.ts';
-export type { RequestedVolume, VolumeRecord } from './volume-record.ts';
+export type { RequestedVolume, VolumeMount, VolumeRecord } from './volume-record.ts';
 export type { UnansweredUpdates } from './unanswered.ts';

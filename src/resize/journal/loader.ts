@@ -3,6 +3,7 @@ import type { KeyedLock } from '../../core/concurrency/index.ts';
 import { knownFile } from './file-names.ts';
 import type { RecordReader } from './reader.ts';
 import type { PodRecord } from './record.ts';
+import type { VolumeRecord } from './volume-record.ts';
 import type { Withheld, WithheldRecords } from './withheld.ts';
 
 /** A record as it is loaded. */
@@ -107,5 +108,9 @@ export class RecordLoader {
 
 /** Returns the records without mounts: policies stay valid after a reboot, mounts do not. */
 function withoutMounts(volumes: PodRecord['volumes']): PodRecord['volumes'] {
-  return new Map([...volumes].map(([name, { policy, source, annotated }]) => [name, { policy, source, annotated }]));
+  const kept = ({ policy, source, annotated, mounted }: VolumeRecord): VolumeRecord => ({
+    ...{ policy, source, annotated },
+    ...(mounted !== undefined && { mounted }),
+  });
+  return new Map([...volumes].map(([name, record]) => [name, kept(record)]));
 }

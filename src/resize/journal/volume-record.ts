@@ -14,6 +14,8 @@ export interface VolumeRecord {
   readonly annotated: boolean;
   /** Absent until the shim has seen the volume mounted, and after a reboot. */
   readonly mount?: VolumeMount;
+  /** The largest size with which it was mounted, by kubelet: its size limit is no smaller. Absent in records of 0.1.0. */
+  readonly mounted?: Bytes;
 }
 
 /** The last known mount of a volume. */
@@ -60,4 +62,5 @@ export const volumeRecord: z.ZodMiniType<VolumeRecord> = z.strictObject({
   source: z.enum(['seen', 'asked', 'found']),
   annotated: z.boolean(),
   mount: z.exactOptional(mount),
+  mounted: z.exactOptional(inBytes),
 });

@@ -53,7 +53,7 @@ import {
   withInheritedLimits,
   withStoredValues,
 } from '../values/index.ts';
-import { assertHasVolumes, observeVolumes } from '../volumes/index.ts';
+import { assertHasVolumes, assertWithinSizeLimits, observeVolumes } from '../volumes/index.ts';
 import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
 import {
   askedValues,
@@ -139,13 +139,9 @@ export async function prepareResize(
   const limits = { ...derivedLimits, ...(weight && { weight }) };
   const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
-  const sizes = parts.policies.targets(
-    pod.sandboxId,
-    volumes,
-    after.memory,
-    limitsByName(parts, pod, after),
-    desired.volumes,
-  );
+  const byContainer = limitsByName(parts, pod, after);
+  assertWithinSizeLimits(pod, declared, desired.volumes, after.memory, byContainer);
+  const sizes = parts.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
   const unified = memoryQos.ofPod(limits.memory);
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.

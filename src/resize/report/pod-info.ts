@@ -164,7 +164,8 @@ function volumesOf(
       const requested = desired.volumes?.get(name);
       const now = mounted.get(name);
       const [admitted, written] = [allocated.volumes?.get(name), actuated.volumes?.get(name)];
-      const warning = now && live && excessWarning(now.size, live.limits.memory);
+      const warning =
+        now && live && excessWarning(now.size, live.limits.memory, live.declared?.volumes.get(name)?.sizeLimit);
       const error = volumeErrors.get(name);
       const volume = {
         ...(requested && { desired: policyText(requested) }),

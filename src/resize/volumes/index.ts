@@ -8,6 +8,6 @@ export {
   recordRemounts,
 } from './volume-tracking.ts';
 export type { VolumeTrackingParts } from './volume-tracking.ts';
-export { VolumePolicies, assertHasVolumes } from './policies.ts';
+export { VolumePolicies, assertHasVolumes, assertWithinSizeLimits } from './policies.ts';
 export type { FollowSetting } from './policies.ts';
 export { excessWarning, warnAboutExcess } from './warnings.ts';

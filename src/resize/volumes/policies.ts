@@ -8,8 +8,14 @@ import {
   targetSize,
 } from '../../tmpfs/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import { type DeclaredVolume, type MountedVolume, type VolumeState, podName } from '../../sandbox/index.ts';
-import type { RequestedVolume, VolumeRecord } from '../journal/index.ts';
+import {
+  type DeclaredPod,
+  type DeclaredVolume,
+  type MountedVolume,
+  type VolumeState,
+  podName,
+} from '../../sandbox/index.ts';
+import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/index.ts';
 
 /** A volume that another program has remounted. */
 export interface ForeignRemount {
@@ -93,19 +99,20 @@ export class VolumePolicies {
     const found: ForeignRemount[] = [];
     for (const { name, ...mount } of volumes) {
       const before = known.get(name);
+      const mounted = mountedSize(before, mount);
       if (before === undefined) {
         const policy = policyAtFirstSight(mount.size, podLimit);
-        if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount });
+        if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount, mounted });
         continue;
       }
       const last = before.mount;
       const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
       if (!isForeign || before.annotated || annotated.has(name)) {
-        known.set(name, { ...before, mount });
+        known.set(name, { ...before, mount, mounted });
         continue;
       }
       const policy = { kind: 'absolute', size: mount.size } as const;
-      known.set(name, { policy, source: 'found', annotated: false, mount });
+      known.set(name, { policy, source: 'found', annotated: false, mount, mounted });
       found.push({ name, from: last.size, to: mount.size });
     }
     return found;
@@ -130,28 +137,34 @@ export class VolumePolicies {
     if (known?.source === 'asked') return known.policy;
     const annotated = pod?.annotated.get(volume);
     if (annotated !== undefined || known?.source !== 'seen') return annotated ?? known?.policy ?? { kind: 'fixed' };
-    return this.#policyOfSeen(known, this.#declared(sandboxId)?.get(volume)?.sizeLimit);
+    const spec = this.#declared(sandboxId);
+    return this.#policyOfSeen(known, spec === undefined ? 'unknown' : spec.get(volume)?.sizeLimit);
   }
 
   /**
    * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger than its size
-   * limit: one that is larger, and did not have the pod's limit at first sight, was sized by something else and stays.
+   * limit: one that is larger, and did not have the pod's limit at first sight, was sized by something else and stays. Without the spec,
+   * the size limit may be that of the mount, and kubelet evicts a pod that stores more.
    */
-  #policyOfSeen({ policy, mount }: VolumeRecord, atMost: Bytes | undefined): VolumePolicy {
+  #policyOfSeen({ policy, mount, mounted }: VolumeRecord, sizeLimit: Bytes | 'unknown' | undefined): VolumePolicy {
     if (this.#follow === 'never') return { kind: 'fixed' };
-    if (atMost === undefined) return policy;
-    const isWithin = mount !== undefined && (mount.size <= atMost || isSameSize(atMost, mount.size));
-    return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost } : policy;
+    if (sizeLimit === undefined) return policy;
+    if (sizeLimit === 'unknown') {
+      const atMost = bytes(Math.max(mounted ?? 0, mount?.size ?? 0));
+      return policy.kind === 'follow' && atMost > 0 ? { kind: 'follow', atMost } : policy;
+    }
+    const isWithin = mount !== undefined && (mount.size <= sizeLimit || isSameSize(sizeLimit, mount.size));
+    return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost: sizeLimit } : policy;
   }
 
   /**
-   * Returns the size of a volume that follows the pod limit. It does not grow above the memory for pods (kubelet
-   * pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize), and does not shrink for that.
+   * Returns the largest size to which a volume grows. It does not shrink to that. A volume that follows the pod limit does not grow above
+   * the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize). kubelet evicts a pod whose volume stores
+   * more than its size limit (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction).
    */
-  #withinNode(sandboxId: string, wanted: Bytes | undefined, size: Bytes): Bytes | undefined {
-    if (wanted === undefined || wanted <= size) return wanted;
-    const most = this.#nodeMemory(sandboxId);
-    return most === undefined || wanted <= most ? wanted : bytes(Math.max(most, size));
+  #most(sandboxId: string, volume: string, { kind }: VolumePolicy): number {
+    const node = kind === 'follow' ? this.#nodeMemory(sandboxId) : undefined;
+    return Math.min(node ?? Infinity, this.#declared(sandboxId)?.get(volume)?.sizeLimit ?? Infinity);
   }
 
   /** Returns the present volume records of a pod, for the journal. */
@@ -174,7 +187,8 @@ export class VolumePolicies {
     for (const { name, size } of volumes) {
       const policy = overrides.get(name) ?? this.policy(sandboxId, name);
       const wanted = targetSize(policy, podLimit, containerLimits);
-      const target = policy.kind === 'follow' ? this.#withinNode(sandboxId, wanted, size) : wanted;
+      const most = Math.max(this.#most(sandboxId, name, policy), size);
+      const target = wanted === undefined || wanted <= most ? wanted : bytes(most);
       if (target !== undefined && !isSameSize(target, size)) targets.set(name, target);
     }
     return targets;
@@ -185,6 +199,12 @@ export class VolumePolicies {
     if (pod === undefined) this.#pods.set(sandboxId, (pod = { annotated: new Map(), known: new Map() }));
     return pod;
   }
+}
+
+/** Returns the largest size with which a volume was mounted. Another mount has another device. */
+function mountedSize(before: VolumeRecord | undefined, { device, size }: VolumeMount): Bytes {
+  const known = before?.mounted ?? (before?.mount?.device === device ? before.mount.size : undefined);
+  return known === undefined || (before?.mount?.device !== device && size > known) ? size : known;
 }
 
 interface PodPolicies {
@@ -201,5 +221,26 @@ export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeSt
     const found = all.length === 0 ? '' : ` (it has ${all.join(', ')})`;
     const message = `pod ${podName(pod)} has no memory-backed volume ${volume}${suggestion(volume, all)}${found}`;
     throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });
+  }
+}
+
+/**
+ * Throws VOLUME_EXCEEDS_SIZE_LIMIT when a requested size or share is above the size limit in the pod's spec: kubelet evicts a pod that
+ * stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that is to follow the pod limit stays below both.
+ */
+export function assertWithinSizeLimits(
+  pod: PodDescription,
+  { volumes }: Pick<DeclaredPod, 'volumes'>,
+  requested: ReadonlyMap<string, VolumePolicy>,
+  podLimit: Limit<Bytes>,
+  containerLimits: ReadonlyMap<string, Limit<Bytes>>,
+): void {
+  for (const [volume, policy] of requested) {
+    const limit = volumes.get(volume)?.sizeLimit;
+    const size = policy.kind === 'follow' ? undefined : targetSize(policy, podLimit, containerLimits);
+    if (limit === undefined || size === undefined || size <= limit || isSameSize(limit, size)) continue;
+    const message = `pod ${podName(pod)}: volume ${volume}: ${size} is above the sizeLimit in the spec, ${limit}: kubelet evicts a pod that stores more`;
+    const context = { pod: pod.metadata.uid, volume, asked: String(size), found: String(limit) };
+    throw new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_EXCEEDS_SIZE_LIMIT, message, context);
   }
 }

@@ -135,4 +135,5 @@ const isSameRecord = (one: VolumeRecord, other: VolumeRecord | undefined): boole
   one.source === other.source &&
   one.annotated === other.annotated &&
   one.mount?.device === other.mount?.device &&
-  one.mount?.size === other.mount?.size;
+  one.mount?.size === other.mount?.size &&
+  one.mounted === other.mounted;

@@ -20,6 +20,7 @@ export const remedies: Readonly<Record<Reason, string>> = {
     'try again; give the call a longer deadline; look for files that cannot be written back, or processes that read more than the new limit holds',
   VOLUME_IN_USE: 'remove files, or ask for more than is stored',
   VOLUME_NOT_ELIGIBLE: 'none: the shim does not change such a mount',
+  VOLUME_EXCEEDS_SIZE_LIMIT: "ask for at most the volume's sizeLimit in the pod's spec",
   CGROUP_UNAVAILABLE: 'check whether the pod has ended; the message names the file',
   CGROUP_WRITE_FAILED: 'see the file, the value and the errno in the message',
   UNIT_UNAVAILABLE:

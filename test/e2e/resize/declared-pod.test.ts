@@ -356,6 +356,51 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(256);
   });
 
+  test('unknown: grows no larger than it was mounted, since kubelet evicts a pod that stores more', async () => {
+    await start();
+    const running = await withVolume(128);
+    await update(running, 'web', 384);
+    expect([limitOf(running), size(running)]).toEqual([384, 128]);
+    await update(running, 'web', 64);
+    expect(size(running)).toBe(64);
+    await update(running, 'web', 384);
+    expect(size(running)).toBe(128);
+    // The operator insists.
+    await api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache: 'follow' } });
+    expect(size(running)).toBe(384);
+  });
+
+  test('below a size or a share that is requested: rejected, since kubelet evicts a pod that stores more', async () => {
+    await start();
+    const running = await withVolume(64);
+    await inKubernetes(running, spec('64Mi'));
+    for (const cache of ['192Mi', '100%', '100%/web'])
+      for (const dry_run of [true, false]) {
+        const request = api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache }, dry_run });
+        expect(await refusal(request)).toMatchObject({ code: 9, reason: 'VOLUME_EXCEEDS_SIZE_LIMIT' });
+      }
+    expect(size(running)).toBe(64);
+    await api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache: '32Mi' } });
+    expect(size(running)).toBe(32);
+  });
+
+  test('below the size in an annotation: an event says so, and the volume stays', async () => {
+    await start();
+    const running = await withVolume(64);
+    await inKubernetes(running, spec('64Mi'));
+    const annotations = { 'volume.cri-resize-shim.io/cache': '192Mi' };
+    server.set({
+      uid: running.uid,
+      name: 'web',
+      namespace: 'default',
+      nodeName: 'node-1',
+      annotations,
+      spec: spec('64Mi'),
+    });
+    expect((await server.event('VolumeResizeInfeasible')).note).toContain('VOLUME_EXCEEDS_SIZE_LIMIT');
+    expect(size(running)).toBe(64);
+  });
+
   test('A10: unknown, with --volumes-follow=never: the volume stays', async () => {
     await start('--volumes-follow=never');
     const running = await withVolume(128);

@@ -112,7 +112,7 @@ describe('UpdateContainerResources', () => {
   });
 
   test('one update lowers CPU and raises memory', async () => {
-    const running = await pod();
+    const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': 'follow' } });
     await cri.updateContainer(running.id('a'), limits(96, 5000));
     expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
     expect(running.read('cpu.max')).toBe('25000 100000');
@@ -290,7 +290,7 @@ describe('ContainerStatus', () => {
 
 describe('volumes', () => {
   test('a volume that follows the pod limit shrinks before it and grows after it', async () => {
-    const running = await pod();
+    const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': 'follow' } });
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
     expect(running.volume('cache').size).toBe(256 * MiB);
     expect((await stepsOf(running)).map((step) => step.split(' ')[0])).toEqual(['pod', 'runtime', 'volume']);
@@ -328,8 +328,8 @@ describe('volumes', () => {
     });
     const mounts = (): Promise<string> => cri.exec(running.id('a'), 'grep', '/cache', '/proc/self/mounts');
     const before = await mounts();
-    await cri.updateContainer(running.id('a'), limits(128, 10_000));
-    expect(await mounts()).toBe(before.replace(`size=${192 * 1024}k`, `size=${256 * 1024}k`));
+    await cri.updateContainer(running.id('a'), limits(32, 10_000));
+    expect(await mounts()).toBe(before.replace(`size=${192 * 1024}k`, `size=${160 * 1024}k`));
   });
 });
 
@@ -339,9 +339,9 @@ describe('a second shim', () => {
     const second = await ShimProcess.start({ listen: 'unix:///run/second-shim/cri.sock' });
     const client = new CriClient(second.address);
     try {
-      await client.updateContainer(running.id('a').slice(0, 10), limits(96, 10_000));
-      expect(running.read('memory.max')).toBe(String(224 * MiB));
-      expect(running.volume('cache').size).toBe(224 * MiB);
+      await client.updateContainer(running.id('a').slice(0, 10), limits(32, 10_000));
+      expect(running.read('memory.max')).toBe(String(160 * MiB));
+      expect(running.volume('cache').size).toBe(160 * MiB);
     } finally {
       client.close();
       expect(await second.stop()).toBe(0);

@@ -61,7 +61,7 @@ test('the allocated size of a volume survives a restart, and a reboot in which t
   expect(running.volume('cache').size).toBe(48 * MiB);
   await stop();
   await start();
-  // The limit goes up. A following volume would grow with it.
+  // A following volume would be as large as it was mounted.
   await cri.updateContainer(running.id('a'), { memory_limit_in_bytes: 160 * MiB });
   expect(running.volume('cache').size).toBe(48 * MiB);
   expect(await api.call('GetPod', { pod: { uid: running.uid } })).toMatchObject({

@@ -48,8 +48,8 @@ async function pod(): Promise<RunningPod> {
         mounts: { cache: '/cache' },
       },
     ],
-    // The volume is as large as the pod's limit, so it follows.
     volumes: [{ name: 'cache', size: 128 * MiB }],
+    annotations: { 'volume.cri-resize-shim.io/cache': 'follow' },
   });
   pods.push(running);
   return running;

@@ -196,8 +196,8 @@ describe('in kubelet’s sequence of calls', () => {
   const two = (): Promise<RunningPod> =>
     stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(64) })),
-      // The volume is as large as the pod's limit, so it follows.
       volumes: [{ name: 'cache', size: 128 * MiB }],
+      annotations: { 'volume.cri-resize-shim.io/cache': 'follow' },
     });
 
   test('a volume grows after the last container, when the pod is tight again', async () => {

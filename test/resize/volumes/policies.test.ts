@@ -1,5 +1,8 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { VolumePolicies } from '../../../src/resize/volumes/policies.ts';
+import type { PodDescription } from '../../../src/runtime/index.ts';
+import { VolumePolicies, assertWithinSizeLimits } from '../../../src/resize/volumes/policies.ts';
+import { excessWarning } from '../../../src/resize/volumes/warnings.ts';
+import { parseVolumeAnnotation } from '../../../src/tmpfs/index.ts';
 import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
 import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
@@ -27,7 +30,7 @@ describe('the policy that is derived when a volume is first seen', () => {
     policies.observe(POD, [cache(128)], mi(128));
     restart();
     expect(policies.observe(POD, [cache(128)], mi(192))).toEqual([]);
-    expect(policy()).toEqual({ kind: 'follow' });
+    expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
   });
 
   test('is not derived again when the limit becomes equal to the volume size', () => {
@@ -49,7 +52,7 @@ describe('a volume that follows the pod limit on a node with 256 MiB for pods', 
     policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(pod), new Map()).get('cache');
 
   test('does not grow above them, as kubelet would not mount it larger, and shrinks with the limit', () => {
-    policies = new VolumePolicies({ nodeMemory: () => mi(256) });
+    policies = new VolumePolicies({ nodeMemory: () => mi(256), declared: () => new Map([['cache', {}]]) });
     policies.observe(POD, [cache(128)], mi(128));
     expect([sizeFor(192, 128), sizeFor(512, 128), sizeFor(64, 256)]).toEqual([mi(192), mi(256), mi(64)]);
   });
@@ -127,6 +130,118 @@ describe("A10: a volume's size limit in the spec", () => {
   });
 });
 
+describe('a volume whose size limit is not known, since kubelet evicts a pod that stores more', () => {
+  const target = (pod: number, size: number): Bytes | undefined =>
+    policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(pod), new Map()).get('cache');
+
+  test('shrinks with the pod, and grows no larger than it was mounted, also after a restart and a reboot', () => {
+    policies.observe(POD, [cache(128)], mi(128));
+    expect([target(384, 128), target(64, 128)]).toEqual([undefined, mi(64)]);
+    policies.recordMounts(POD, [cache(64)]);
+    restart();
+    policies.observe(POD, [cache(64)], mi(64));
+    expect([target(384, 64), target(96, 64)]).toEqual([mi(128), mi(96)]);
+    // kubelet mounts it with the smaller limit of the pod.
+    const { policy: seen, source, annotated, mounted = mi(0) } = policies.records(POD).get('cache')!;
+    policies = new VolumePolicies();
+    policies.restore(POD, new Map([['cache', { policy: seen, source, annotated, mounted }]]));
+    expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
+    policies.observe(POD, [cache(64, '0:51')], mi(64));
+    expect([target(384, 64), policy()]).toEqual([mi(128), { kind: 'follow', atMost: mi(128) }]);
+    // Its size limit is no smaller than any mount of kubelet.
+    policies.observe(POD, [cache(256, '0:52')], mi(256));
+    expect(policy()).toEqual({ kind: 'follow', atMost: mi(256) });
+  });
+
+  test('that has grown with the spec keeps its size while the spec is not known yet', () => {
+    policies = new VolumePolicies({ declared: () => new Map([['cache', { sizeLimit: mi(256) }]]) });
+    policies.observe(POD, [cache(128)], mi(128));
+    policies.recordMounts(POD, [cache(256)]);
+    restart();
+    policies.observe(POD, [cache(256)], mi(256));
+    expect([target(384, 256), target(192, 256)]).toEqual([undefined, mi(192)]);
+  });
+
+  test('of a record of 0.1.0 grows no larger than it is', () => {
+    policies.restore(
+      POD,
+      new Map([['cache', { policy: { kind: 'follow' }, source: 'seen', annotated: false, mount: cache(128) }]]),
+    );
+    policies.observe(POD, [cache(128)], mi(128));
+    expect([target(384, 128), policies.records(POD).get('cache')?.mounted]).toEqual([undefined, mi(128)]);
+  });
+
+  test('grows with the pod if somebody has said so', () => {
+    policies.observe(POD, [cache(128)], mi(128));
+    policies.adopt(POD, [['cache', { policy: { kind: 'follow' }, annotated: false }]]);
+    expect(target(384, 128)).toBe(mi(384));
+    policies = new VolumePolicies();
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
+    expect(target(384, 128)).toBe(mi(192));
+  });
+});
+
+test('a size or a share above the size limit in the spec, since kubelet evicts a pod that stores more, is as large as that', () => {
+  policies = new VolumePolicies({ declared: () => new Map([['cache', { sizeLimit: mi(64) }]]) });
+  const target = (value: string, size: number): Bytes | undefined => {
+    policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': value });
+    return policies
+      .targets(POD, [{ name: 'cache', size: mi(size) }], mi(128), new Map([['web', mi(100)]]))
+      .get('cache');
+  };
+  for (const value of ['192Mi', '100%', '80%/web', 'follow']) expect(target(value, 32)).toBe(mi(64));
+  // What is larger already stays: it may store as much.
+  expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
+});
+
+describe('a request above the size limit in the spec', () => {
+  const pod = { metadata: { uid: 'uid-1', name: 'web', namespace: 'default' } } as PodDescription;
+  const request = (key: string) => () =>
+    assertWithinSizeLimits(
+      pod,
+      {
+        volumes: new Map([
+          ['cache', { sizeLimit: mi(64) }],
+          ['other', {}],
+        ]),
+      },
+      new Map(
+        [parseVolumeAnnotation(`volume.cri-resize-shim.io/${key.split('=')[0]!}`, key.split('=')[1]!)].map(
+          ({ volume, policy }) => [volume, policy],
+        ),
+      ),
+      mi(128),
+      new Map([['web', mi(100)]]),
+    );
+
+  test.each(['cache=192Mi', 'cache=51%', 'cache=80%/web'])('is rejected with both figures: %s', (key) => {
+    expect(request(key)).toThrow(
+      expect.objectContaining({
+        code: 9,
+        reason: 'VOLUME_EXCEEDS_SIZE_LIMIT',
+        context: expect.objectContaining({ volume: 'cache', found: String(64 * MiB) }) as object,
+      }),
+    );
+  });
+
+  test.each([
+    'cache=64Mi',
+    'cache=50%',
+    'cache=64%/web',
+    'cache=follow',
+    'cache=fixed',
+    'cache=90%/none',
+    'other=192Mi',
+  ])('is none: %s', (key) => expect(request(key)).not.toThrow());
+});
+
+test('a volume that is larger than its size limit is reported with what kubelet does', () => {
+  expect(excessWarning(mi(96), mi(128), mi(64))).toBe(
+    'has 96Mi, more than its sizeLimit, 64Mi: kubelet evicts the pod if more is stored',
+  );
+  expect([excessWarning(mi(64), mi(128), mi(64)), excessWarning(mi(96), mi(128))]).toEqual([undefined, undefined]);
+});
+
 describe('A10: with volumesFollow: never', () => {
   test('no volume follows the pod limit unless an annotation or a request says so', () => {
     policies = new VolumePolicies({ follow: 'never', declared: () => new Map([['cache', { sizeLimit: mi(128) }]]) });
@@ -163,7 +278,7 @@ describe('a size that another process sets on a mounted volume', () => {
     expect(policies.observe(POD, [cache(192)], mi(192))).toEqual([]);
     const within = { ...cache(192), size: bytes(192 * MiB - 4095) };
     expect(policies.observe(POD, [within], mi(192))).toEqual([]);
-    expect(policy()).toEqual({ kind: 'follow' });
+    expect(policy()).toMatchObject({ kind: 'follow' });
   });
 
   test('is recognized after a restart', () => {

@@ -41,7 +41,7 @@ describe('an ended sandbox next to the one that has replaced it', () => {
     const { policies, outcomes } = runtime.context;
     const before = outcomes.of(ended!.sandboxId);
     observeVolumes(runtime.context, ended!, cache(200), mi(200));
-    expect(policies.policy(ended!.sandboxId, 'cache')).toEqual({ kind: 'follow' });
+    expect(policies.policy(ended!.sandboxId, 'cache')).toMatchObject({ kind: 'follow' });
     expect(outcomes.of(ended!.sandboxId)).toEqual(before);
     observeVolumes(runtime.context, running!, cache(300), mi(200));
     expect(policies.policy(running!.sandboxId, 'cache')).toEqual({ kind: 'absolute', size: mi(300) });

@@ -10,6 +10,7 @@ export const volumeOf = (number: number): VolumeRecord => ({
   source: 'asked',
   annotated: number % 2 === 0,
   mount: { device: `0:${number}`, size: bytes(number) },
+  mounted: bytes(number),
 });
 
 /** Returns the size of a record's volume `cache`, i.e. the record's number. */

@@ -63,6 +63,7 @@ const volume: fc.Arbitrary<VolumeRecord> = fc.record(
     source: fc.constantFrom('seen', 'asked', 'found'),
     annotated: fc.boolean(),
     mount: fc.record({ device: fc.tuple(fc.nat(), fc.nat()).map((parts) => parts.join(':')), size }, plain),
+    mounted: size,
   },
   { ...plain, requiredKeys: ['policy', 'source', 'annotated'] },
 );
