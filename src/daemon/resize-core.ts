@@ -3,7 +3,7 @@ import type { Config } from '../config/index.ts';
 import { TimeLimit, steadyNow, systemClock } from '../core/concurrency/index.ts';
 import { messageOf } from '../core/errors/index.ts';
 import { KubeletFiles, ManagerFiles } from '../kubelet/index.ts';
-import { type Counters, FailureLog, type Log } from '../observe/index.ts';
+import { type Counters, type Log } from '../observe/index.ts';
 import {
   Journal,
   PodJournal,
@@ -43,14 +43,9 @@ export interface ResizeCore {
 /** How long the end of the shim waits for the journal, in milliseconds. */
 const JOURNAL_CLOSE_MS = 1000;
 
-const streamLoads = {
-  failed: 'client for streams failed to load; its calls fail',
-  over: 'client for streams loaded after failures',
-};
-
 /** Returns the state and the clients that resizes need. */
 export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
-  const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`, new FailureLog(log, streamLoads));
+  const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
   const registry = new Registry(backend, log, (pod) => idsInCgroup(tree, pod));
   const volumes = new MemoryVolumes(placeOfVolumes(config));
   const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });

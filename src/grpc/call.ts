@@ -1,4 +1,3 @@
-import type { Writable } from 'node:stream';
 import type { ClientProcess, Metadata } from '../core/grpc/index.ts';
 import type { CallOptions } from '../runtime/index.ts';
 
@@ -35,12 +34,6 @@ export interface HandlerCall {
  * Pass {@link onBehalfOf} to calls made for this one, so that they get its metadata, deadline and cancellation.
  */
 export type RawUnaryHandler = (call: HandlerCall, trace: CallTrace) => Promise<Buffer>;
-
-/**
- * Handles one call with a stream of responses: writes them to `responses`, and resolves at the end of the stream. A
- * rejection becomes the call's status, as for {@link RawUnaryHandler}.
- */
-export type RawStreamHandler = (call: HandlerCall, responses: Writable) => Promise<void>;
 
 /** Runs one call to the backend and adds its duration to the trace, even if it fails. */
 export async function inBackend<Result>(trace: CallTrace, run: () => Promise<Result>): Promise<Result> {

@@ -1,7 +1,7 @@
 /** What handled calls share, without a server: their interface, budgets, statuses, error details and log fields. */
 export { callFields } from './call-fields.ts';
 export { inBackend, onBehalfOf } from './call.ts';
-export type { CallTrace, HandlerCall, RawStreamHandler, RawUnaryHandler } from './call.ts';
+export type { CallTrace, HandlerCall, RawUnaryHandler } from './call.ts';
 export { processOf } from './client-process.ts';
 export { type Crowd, crowdOf, roomFor, tooManyConnections } from './connection-room.ts';
 export { decodeStatusDetails } from './error-details.ts';

@@ -1,19 +1,10 @@
 import { MiB } from '../core/quantities/index.ts';
-import { Lazy, steadyNow } from '../core/concurrency/index.ts';
-import { Reason, ShimError, isServiceError, messageOf } from '../core/errors/index.ts';
+import { steadyNow } from '../core/concurrency/index.ts';
+import { isServiceError } from '../core/errors/index.ts';
 import { Code, Metadata } from '../core/grpc/index.ts';
-import { Channel, STOPPING, failure, hasNoAnswer, isUnsent } from './channel/index.ts';
+import { Channel, hasNoAnswer, isUnsent } from './channel/index.ts';
 import { crashPoint } from '../core/crash-points/index.ts';
 import { type Messages, type Partially, decode, decodeList, encode } from './messages.ts';
-import type { StreamClient } from './stream-client.ts';
-
-/** How the client for streams is loaded is reported to it. Methods must not throw. */
-export interface LoadReport {
-  failed(error: unknown, fields: { readonly because: string }): void;
-  succeeded(): void;
-}
-
-const noReport: LoadReport = { failed: () => undefined, succeeded: () => undefined };
 
 export const MAX_MESSAGE_BYTES = 16 * MiB;
 
@@ -41,9 +32,6 @@ const ANSWER_AGE_MS = 1000;
  */
 export class Backend {
   readonly #channel: Channel;
-  /** For calls with a stream of responses, which are rare. They have a connection of their own. */
-  readonly #streams: Lazy<StreamClient>;
-  readonly #loads: LoadReport;
   readonly #connectListeners = new Set<() => void>();
   /** Methods that the backend has said it does not have, since it was last connected to. */
   readonly #lacking = new Set<RuntimeMethod>();
@@ -52,21 +40,10 @@ export class Backend {
   /** When {@link responds} had its last answer. */
   #answeredAt = -Infinity;
 
-  /**
-   * @param address `unix:///run/containerd/containerd.sock`
-   * @param loads how often the client for streams cannot be loaded
-   */
-  constructor(
-    readonly address: string,
-    loads: LoadReport = noReport,
-  ) {
+  /** @param address `unix:///run/containerd/containerd.sock` */
+  constructor(readonly address: string) {
     const path = address.replace(/^unix:(\/\/)?/, '');
     this.#channel = new Channel(path, MAX_MESSAGE_BYTES, () => this.#connected());
-    this.#streams = new Lazy(async () => {
-      const { StreamClient: Streams } = await import('./stream-client.ts');
-      return new Streams(address, MAX_MESSAGE_BYTES);
-    });
-    this.#loads = loads;
   }
 
   /**
@@ -82,33 +59,6 @@ export class Backend {
       return await this.#channel.call({ path, message: request, metadata, deadline, signal });
     } finally {
       if (changes) crashPoint('backend-call-after', methodOf(path));
-    }
-  }
-
-  /**
-   * Makes a call with a stream of responses, with bytes as they are. It begins when the first message is asked for. Without a deadline in
-   * the options it has none: such calls last for as long as somebody listens. The messages end with a ServiceError if it fails, or with
-   * STREAMS_UNAVAILABLE if its client cannot be loaded.
-   */
-  async *stream(path: string, message: Buffer, options: CallOptions = {}): AsyncGenerator<Buffer, void, undefined> {
-    const { metadata, deadline = Infinity, signal } = options;
-    const client = this.#closed ? undefined : await this.#streamClient();
-    // It may have been closed during the load.
-    if (client === undefined || this.#closed) throw failure(STOPPING);
-    yield* client.call({ path, message, metadata, deadline, signal });
-  }
-
-  async #streamClient(): Promise<StreamClient> {
-    try {
-      const client = await this.#streams.get();
-      this.#loads.succeeded();
-      return client;
-    } catch (error) {
-      // The error of a load quotes no request.
-      const because = messageOf(error);
-      this.#loads.failed(error, { because });
-      const message = `the client for streams cannot be loaded: ${because}`;
-      throw new ShimError(Code.UNAVAILABLE, Reason.STREAMS_UNAVAILABLE, message, {}, { cause: error });
     }
   }
 
@@ -187,7 +137,6 @@ export class Backend {
   close(): void {
     this.#closed = true;
     this.#channel.close();
-    void this.#streams.ifUsed().then((client) => client?.close());
   }
 }
 

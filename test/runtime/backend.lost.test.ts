@@ -4,7 +4,6 @@ import { createServer as createHttp2Server } from 'node:http2';
 import { type Server, type Socket, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Backend } from '../../src/runtime/index.ts';
 
@@ -41,9 +40,5 @@ describe('a call whose backend goes away in the middle of it ends with the words
 
   test.each(['/test/Unanswered', '/test/Begun'])('%s, with one response', async (method) => {
     await expect(backend.call(method, NOTHING)).rejects.toMatchObject(lost);
-  });
-
-  test.each(['/test/Unanswered', '/test/Begun'])('%s, with a stream of responses', async (method) => {
-    await expect(Readable.from(backend.stream(method, NOTHING)).toArray()).rejects.toMatchObject(lost);
   });
 });

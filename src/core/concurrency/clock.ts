@@ -17,9 +17,6 @@ export const steadyNow = (): number => performance.now();
 /** Milliseconds since the epoch. Nothing else reads the system's time: an NTP step or an administrator may change it at any time. */
 export const wallTime = (): number => Date.now();
 
-/** Converts a deadline of {@link steadyNow} to the system's time, for an API that takes it so and starts a timer at once: grpc-js. */
-export const wallDeadline = (deadline: number): number => wallTime() + (deadline - steadyNow());
-
 /** Converts a deadline in the system's time, which grpc-js has just calculated from a timeout, to {@link steadyNow}. */
 export const steadyDeadline = (deadline: number): number => steadyNow() + (deadline - wallTime());
 

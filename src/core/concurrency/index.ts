@@ -1,5 +1,5 @@
 /** Locks, slots, paced starts, shared calls, time limits, clocks, timers, and values that are loaded for their first use. */
-export { steadyDeadline, steadyNow, systemClock, wallDeadline, wallTime } from './clock.ts';
+export { steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
 export type { Clock } from './clock.ts';
 export { Lazy } from './lazy.ts';
 export { KeyedLock } from './lock.ts';

@@ -12,7 +12,7 @@ export const rawMessage = (bytes: Buffer): Buffer => bytes;
 /** A gRPC server of the shim. */
 export interface RawServer {
   readonly server: Server;
-  /** For {@link serveUnary} and {@link serveStream}. */
+  /** For {@link serveUnary}. */
   readonly budget: ServerBudget;
 }
 

@@ -1,7 +1,6 @@
-import { Metadata, type ServerUnaryCall, type ServerWritableStream, type sendUnaryData } from '@grpc/grpc-js';
-import { Code } from '../../core/grpc/index.ts';
+import { Metadata, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
 import type { Log } from '../../observe/index.ts';
-import type { RawStreamHandler, RawUnaryHandler } from '../call.ts';
+import type { RawUnaryHandler } from '../call.ts';
 import { type ServeOptions, endedCode, failureOf, serveWithin } from '../serve.ts';
 import type { ServerBudget } from '../server-budget.ts';
 import type { CallStatus } from '../status.ts';
@@ -31,26 +30,6 @@ export function serveUnary(
     (answer) => (answer instanceof Uint8Array ? respond(null, answer) : respond(jsFailure(answer))),
     options,
   );
-}
-
-/** Serves one call with a stream of responses. Never rejects. Resolves with the status code that the client got. */
-export async function serveStream(
-  path: string,
-  handler: RawStreamHandler,
-  call: ServerWritableStream<Buffer, Buffer>,
-  { log, budget }: Pick<ServeOptions, 'log' | 'budget'>,
-): Promise<number> {
-  try {
-    await withinBudget(call, budget, () => handler(new ServedCall(call), call));
-    call.end();
-    return codeFor(call, Code.OK);
-  } catch (error) {
-    // The backend's stream ends with an error when the client has cancelled it: that is no failure.
-    if (call.cancelled) return codeFor(call, Code.CANCELLED);
-    const failure = jsFailureOf(error, path, log);
-    call.emit('error', failure);
-    return failure.code;
-  }
 }
 
 /** Runs a call's handler with its decompressed request. Rejects with OVERLOADED if the call does not fit into the budget. */

@@ -48,8 +48,6 @@ export const remedies: Readonly<Record<Reason, string>> = {
   WATCHER_TOO_SLOW: 'watch again, which starts with the current states; read faster',
   BACKEND_UNAVAILABLE: 'try again when it responds',
   BACKEND_FAILED: "see containerd's log",
-  STREAMS_UNAVAILABLE:
-    'look at the error: install the shim again, or free memory; the next call loads again, but Node remembers a damaged file until the shim is restarted',
   UNKNOWN_SERVICE: 'use "" or criresize.v1alpha1.ResizeService',
   SUPERSEDED: 'none: the newest value of each field is in force',
   STOPPING: 'try again: deferred resizes continue after a restart',

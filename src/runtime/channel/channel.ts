@@ -246,4 +246,4 @@ export class Channel {
 
 const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client' };
 /** How a call ends that is made after the client was closed. */
-export const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
+const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };

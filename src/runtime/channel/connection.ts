@@ -218,11 +218,12 @@ export class Connection implements Runner {
   #dataFrame(frame: Frame): void {
     const { length, streamId } = frame;
     const isLast = frame.has(Flag.END_STREAM);
-    if (length < SMALL_FRAME && !isLast) this.#meter.count();
+    const content = frame.content();
+    if (content.length < SMALL_FRAME && !isLast) this.#meter.count();
     this.#receiveWindow = this.#received(0, this.#receiveWindow - length, CONNECTION_WINDOW);
     const stream = this.#streamOf(streamId);
     if (stream === undefined) return;
-    const outcome = stream.data(frame.content()) ?? (isLast ? stream.endedWithoutTrailers() : undefined);
+    const outcome = stream.data(content) ?? (isLast ? stream.endedWithoutTrailers() : undefined);
     if (outcome !== undefined) this.#finish(stream, outcome, isLast);
     else stream.receiveWindow = this.#received(streamId, stream.receiveWindow - length, STREAM_WINDOW);
   }

@@ -1,12 +1,6 @@
 /** The CRI calls that the shim handles or amends: one file each, and this table. All other calls are forwarded. */
 import { type Backend, SHIM_STATUS_PATH, runtimePath } from '../../runtime/index.ts';
-import {
-  type AmendedCall,
-  type Interceptors,
-  type LocalHandlers,
-  amendedHandler,
-  amendedStreamHandler,
-} from './serving/index.ts';
+import { type AmendedCall, type Interceptors, type LocalHandlers, amendedHandler } from './serving/index.ts';
 import { containerEvents } from './container-events.ts';
 import { containerStatus } from './container-status.ts';
 import {
@@ -25,7 +19,7 @@ import { shimStatus } from './shim-status.ts';
 import { type Program, runtimeStatus } from './status.ts';
 import { type UpdateContainerResourcesParts, updateContainerResources } from './update-container-resources.ts';
 import { updatePodSandboxResources } from './update-pod-sandbox-resources.ts';
-import type { RawStreamHandler, RawUnaryHandler } from '../../grpc/index.ts';
+import type { RawUnaryHandler } from '../../grpc/index.ts';
 
 /** What the interceptors need. */
 export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts, UsageParts {}
@@ -62,15 +56,11 @@ export function createInterceptors(context: InterceptorParts, backend: Backend, 
 }
 
 /** Returns the local server's handlers: handled calls, and amended calls, which reach it with compressed messages. */
-export function localHandlers({ handlers, amendments, streams }: Interceptors, backend: Backend): LocalHandlers {
+export function localHandlers({ handlers, amendments }: Interceptors, backend: Backend): LocalHandlers {
   const amended = [...amendments].map(
     ([path, { amendment }]) => [path, amendedHandler(backend, amendment)] as const satisfies [string, RawUnaryHandler],
   );
-  const amendedStreams = [...streams].map(
-    ([path, amendment]) =>
-      [path, amendedStreamHandler(backend, amendment)] as const satisfies [string, RawStreamHandler],
-  );
-  return { unary: new Map([...amended, ...handlers]), streams: new Map(amendedStreams) };
+  return new Map([...amended, ...handlers]);
 }
 
 export { passThroughHandlers } from './shim-status.ts';

@@ -13,7 +13,7 @@ export function passThroughHandlers(program: Program): {
   readonly handlers: LocalHandlers;
 } {
   const handlers = new Map<string, RawUnaryHandler>([[SHIM_STATUS_PATH, shimStatus(program)]]);
-  return { interceptors: { ...noInterceptors, handlers }, handlers: { unary: handlers, streams: new Map() } };
+  return { interceptors: { ...noInterceptors, handlers }, handlers };
 }
 
 /** Answers {@link SHIM_STATUS_PATH} with the version, the number of clients and the readiness. */

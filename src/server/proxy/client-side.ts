@@ -156,9 +156,10 @@ export class ClientSide {
       if (stream.clientEnded) this.resetBoth(stream, ErrorCode.STREAM_CLOSED);
       return;
     }
-    if (frame.has(Flag.PADDED)) frame.content();
+    // The server has no use for padding.
+    const { length } = frame.has(Flag.PADDED) ? frame.content() : frame;
     stream.clientEnded = frame.has(Flag.END_STREAM);
-    if (frame.length < FRAGMENT && stream.kind !== 'pass' && !stream.clientEnded) this.#fragments.count();
+    if (length < FRAGMENT && stream.kind !== 'pass' && !stream.clientEnded) this.#fragments.count();
     if (stream.kind === 'handle') {
       this.#toLocal(stream, (peer) => peer.request(stream, frame));
     } else {

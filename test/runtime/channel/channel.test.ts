@@ -103,6 +103,21 @@ describe('without a server', () => {
     expect(channel.calls).toBe(0);
   });
 
+  test('one that sends its SETTINGS and closes is connected to after a pause each time', async () => {
+    stopTime();
+    await serve((peer) => {
+      peer.greet();
+      peer.socket.end();
+    });
+    channel.keepConnected();
+    await (await server.peer()).closed();
+    pass(99);
+    await turn();
+    expect(server.peers).toHaveLength(1);
+    pass(1);
+    await server.peer(1);
+  });
+
   test('a call that waits gets a server that has started', async () => {
     stopTime();
     await failureOf(call());

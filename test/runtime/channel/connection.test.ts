@@ -210,6 +210,16 @@ describe('a server that breaks the rules loses its connection, and the next call
       CALM,
     ],
     [
+      'a flood of DATA with padding alone',
+      Buffer.concat([
+        headers(1, RESPONSE),
+        ...Array.from({ length: 10_001 }, () =>
+          frame(DATA, PADDED, 1, Buffer.concat([Buffer.of(64), Buffer.alloc(64)])),
+        ),
+      ]),
+      CALM,
+    ],
+    [
       'a flood of interim header fields',
       Buffer.concat(Array.from({ length: 10_001 }, () => headers(1, [{ name: ':status', value: '102' }]))),
       CALM,

@@ -1,15 +1,7 @@
-import { once } from 'node:events';
 import { steadyNow } from '../../../core/concurrency/index.ts';
 import type { Backend } from '../../../runtime/index.ts';
-import type { Amendment, MessageAmendment } from './interceptors.ts';
-import {
-  type CallTrace,
-  type HandlerCall,
-  type RawStreamHandler,
-  type RawUnaryHandler,
-  inBackend,
-  onBehalfOf,
-} from '../../../grpc/index.ts';
+import type { Amendment } from './interceptors.ts';
+import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend, onBehalfOf } from '../../../grpc/index.ts';
 
 /**
  * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller
@@ -41,17 +33,5 @@ export function amendedHandler(backend: Backend, amendment: Amendment): RawUnary
     const response = await forward(backend, call, trace);
     const exchange = { path: call.path, request: call.request, response, backendMs: trace.backendMs };
     return Buffer.from((await amendment(exchange, trace)) ?? response);
-  };
-}
-
-/** Handles a stream whose messages are amended but compressed, which the proxy cannot read. */
-export function amendedStreamHandler(backend: Backend, amendment: MessageAmendment): RawStreamHandler {
-  return async (call, responses) => {
-    const options = onBehalfOf(call);
-    for await (const message of backend.stream(call.path, call.request, options)) {
-      const isWritable = responses.write(Buffer.from((await amendment(message)) ?? message));
-      // A client that does not read stops the backend: nothing gathers here.
-      if (!isWritable) await once(responses, 'drain', { signal: options.signal });
-    }
   };
 }

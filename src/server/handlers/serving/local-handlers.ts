@@ -1,5 +1,5 @@
 import type { Counters, Log } from '../../../observe/index.ts';
-import { type EndedCall, type RawStreamHandler, type RawUnaryHandler, callFields } from '../../../grpc/index.ts';
+import { type EndedCall, type RawUnaryHandler, callFields } from '../../../grpc/index.ts';
 
 export interface LocalServerOptions {
   readonly log: Log;
@@ -7,11 +7,7 @@ export interface LocalServerOptions {
 }
 
 /** The handlers of the local server, by path. */
-export interface LocalHandlers {
-  readonly unary: ReadonlyMap<string, RawUnaryHandler>;
-  /** Calls with a stream of responses. */
-  readonly streams: ReadonlyMap<string, RawStreamHandler>;
-}
+export type LocalHandlers = ReadonlyMap<string, RawUnaryHandler>;
 
 /** Returns what counts and logs the handled calls of a path. */
 export const unaryEnded =

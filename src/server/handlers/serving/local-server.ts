@@ -25,12 +25,12 @@ export interface LocalServer {
   close(): void;
 }
 
-/** Serves these handlers. Each unary call is counted and logged; streams count as forwarded calls. */
+/** Serves these handlers. Each call is counted and logged. */
 export function createLocalServer(handlers: LocalHandlers, options: LocalServerOptions): LocalServer {
   const { log, counters } = options;
   const budget = new ServerBudget(CRI_LIMITS, (what) => counters.refused(what));
   const unary = new Map(
-    [...handlers.unary].map(([path, handler]) => [path, { handler, ended: unaryEnded(path, options) }] as const),
+    [...handlers].map(([path, handler]) => [path, { handler, ended: unaryEnded(path, options) }] as const),
   );
   const js = new LazyJsServer(log, async () => {
     const { createJsServer } = await import('./js-server.ts');

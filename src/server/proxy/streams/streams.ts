@@ -82,7 +82,7 @@ export class Streams {
 
   /**
    * Opens a new stream of the client on its route.
-   * @param compressed whether its messages are compressed: the local server can read those, an amendment cannot
+   * @param compressed whether its messages are compressed: the local server can read those of unary calls, an amendment cannot
    * @param timeout its grpc-timeout; empty without one
    */
   open(id: number, path: string, compressed: boolean, timeout: string): Stream {
@@ -92,13 +92,16 @@ export class Streams {
     const window = ports.control.initialWindow;
     const granted = backendInitial(ports.options, window);
     let stream: Stream;
-    if (route === 'pass') {
+    // A client of the shim's own for each such stream would be one more that a backend can attack.
+    const isUnreadable = route === 'amend-each' && compressed;
+    if (isUnreadable) observer.amendSkipped(path, 'request', undefined);
+    if (route === 'pass' || isUnreadable) {
       stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), granted - window);
     } else if (route === 'amend' && !compressed) {
       const { requestLimit, responseLimit } = ports.options;
       const amendment = new Amendment(requestLimit, responseLimit, granted);
       stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
-    } else if (route === 'amend-each' && !compressed) {
+    } else if (route === 'amend-each') {
       const amendment = new MessageAmendment(ports.options.responseLimit, granted);
       stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
     } else {

@@ -16,22 +16,19 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createCounters } from '../../../../src/observe/counters.ts';
-import { createLog } from '../../../../src/observe/log.ts';
+import { noCounters, noLog } from '../../../../src/observe/index.ts';
 import { Backend } from '../../../../src/runtime/index.ts';
 import type { Interceptors } from '../../../../src/server/handlers/index.ts';
 import { createLocalServer, interceptionOf, localHandlers } from '../../../../src/server/handlers/index.ts';
 import { serveConnection } from '../../../../src/server/proxy/index.ts';
-import { LONG_WAIT } from '../../../support/long-wait.ts';
 
-// A client that compresses its messages gets compressed responses, which the proxy cannot read.
+// A client that compresses its messages gets compressed responses, which the proxy cannot read. A client of the shim's own for them would
+// be one more that a broken backend can attack.
 const PATH = '/s/Events';
 const identity = (bytes: Buffer): Buffer => bytes;
 
 type EventCall = ServerWritableStream<Buffer, Buffer>;
 let answer: (call: EventCall) => void;
-let counters = createCounters();
-let lines: Record<string, unknown>[] = [];
 let client: Client;
 const closing: (() => unknown)[] = [];
 
@@ -52,10 +49,7 @@ beforeEach(async () => {
     streams: new Map([[PATH, (message: Uint8Array) => Buffer.concat([message, Buffer.from('+kernel')])]]),
     delays: new Map(),
   };
-  counters = createCounters();
-  lines = [];
-  const destination = { write: (line: string) => void lines.push(JSON.parse(line) as Record<string, unknown>) };
-  const report = { log: createLog({ level: 'debug', destination }), counters, debug: true };
+  const report = { log: noLog, counters: noCounters, debug: true };
   const local = createLocalServer(localHandlers(interceptors, backend), report);
   const front = net.createServer((socket) => {
     serveConnection(socket, {
@@ -84,9 +78,8 @@ afterEach(async () => {
 
 const listen = (metadata = new Metadata()): ClientReadableStream<Buffer> =>
   client.makeServerStreamRequest(PATH, identity, identity, Buffer.from('the request '.repeat(100)), metadata);
-const counted = (): number => counters.snapshot().passedCalls;
 
-test('A13: events are amended for a client that compresses, and the call is counted as forwarded', async () => {
+test('events are forwarded as received to a client that compresses', async () => {
   let seen: { request: Buffer; said: unknown } | undefined;
   answer = (call) => {
     seen = { request: call.request, said: call.metadata.get('said')[0] };
@@ -98,13 +91,11 @@ test('A13: events are amended for a client that compresses, and the call is coun
   metadata.set('said', 'hello');
   const received: string[] = [];
   for await (const event of listen(metadata) as AsyncIterable<Buffer>) received.push(String(event));
-  expect(received).toEqual(['first+kernel', 'second+kernel']);
+  expect(received).toEqual(['first', 'second']);
   expect(seen).toEqual({ request: Buffer.from('the request '.repeat(100)), said: 'hello' });
-  expect(counted()).toBe(1);
-  expect(lines).toEqual([]);
 });
 
-test('the cancellation of the client ends the call of the backend and is not logged', async () => {
+test('the cancellation of the client ends the call of the backend', async () => {
   const ended = new Promise<void>((resolve) => {
     answer = (call) => {
       call.on('cancelled', resolve);
@@ -116,8 +107,6 @@ test('the cancellation of the client ends the call of the backend and is not log
   call.on('error', () => undefined);
   call.cancel();
   await ended;
-  await expect.poll(counted, LONG_WAIT).toBe(1);
-  expect(lines).toEqual([]);
 });
 
 test('an error of the backend reaches the client unchanged', async () => {

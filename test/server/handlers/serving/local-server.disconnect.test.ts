@@ -51,7 +51,7 @@ beforeEach(async () => {
   halves = [];
   const counters = { ...createCounters(), interceptedCall: (_: string, code: number) => void ended.push(code) };
   const unary = new Map<string, RawUnaryHandler>([['/s/Call', (call, trace) => handle(call, trace)]]);
-  const local = createLocalServer({ unary, streams: new Map() }, { log: noLog, counters });
+  const local = createLocalServer(unary, { log: noLog, counters });
   const front = createServer((socket) => {
     serveConnection(socket, {
       connectBackend: (onread) => connect({ path: join(folder, 'backend.sock'), onread }),

@@ -27,10 +27,7 @@ test('the server is loaded once; a connection ends if that fails, and the next o
   const lines: string[] = [];
   const log = createLog({ level: 'info', destination: { write: (line) => void lines.push(line) } });
   const handler = (): Promise<Buffer> => Promise.resolve(Buffer.from('answer'));
-  const local = createLocalServer(
-    { unary: new Map([['/s/A', handler]]), streams: new Map() },
-    { log, counters: noCounters },
-  );
+  const local = createLocalServer(new Map([['/s/A', handler]]), { log, counters: noCounters });
   const call = {
     path: '/s/A',
     request: Buffer.alloc(0),

@@ -81,7 +81,7 @@ let handled = 0;
 beforeAll(async () => {
   const write = (line: string): void => void lines.push({ way, line: JSON.parse(line) as Record<string, unknown> });
   const log = createLog({ level: 'info', destination: { write } });
-  local = createLocalServer({ unary: handlers, streams: new Map() }, { log, counters: noCounters });
+  local = createLocalServer(handlers, { log, counters: noCounters });
   backend.listen(join(folder, 'backend'));
   await once(backend, 'listening');
   for (const name of WAYS) {

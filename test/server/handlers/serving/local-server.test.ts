@@ -54,13 +54,10 @@ beforeAll(async () => {
     destination: { write: (line) => void lines.push(JSON.parse(line) as Record<string, unknown>) },
   });
   const unary = new Map<string, RawUnaryHandler>([['/s/Call', (call, trace) => handle(call, trace)]]);
-  local = createLocalServer(
-    { unary, streams: new Map() },
-    {
-      log,
-      counters: { ...counters, interceptedCall: (...of) => counters.interceptedCall(...of) },
-    },
-  );
+  local = createLocalServer(unary, {
+    log,
+    counters: { ...counters, interceptedCall: (...of) => counters.interceptedCall(...of) },
+  });
   const bridge = createServer((socket) => {
     const connection = local.connect();
     socket.pipe(connection).pipe(socket);

@@ -168,6 +168,19 @@ describe('H4: data that waits for a client with a large window for its connectio
   });
 });
 
+describe('DATA of a handled call', () => {
+  test.each([
+    ['a single byte', data(1, Buffer.of(1))],
+    ['padding alone', frame(0, 8, 1, Buffer.concat([Buffer.of(64), Buffer.alloc(64)]))],
+  ])('ends the connection after a flood of frames of %s', (_, flood) => {
+    const proxy = openProxy();
+    proxy.backend.send(windowUpdate(0, 10_000_000));
+    proxy.client.send(headers(1, request('/handle/A')));
+    for (let sent = 0; sent < 110 && !proxy.client.ended; sent += 1) proxy.client.send(many(100, flood));
+    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+  });
+});
+
 describe('H4: messages that are held', () => {
   test('take little more memory than their bytes if they come byte by byte', async () => {
     const proxy = openProxy();
