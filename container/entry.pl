@@ -23,6 +23,8 @@ my $PAUSE = 5;         # before the first start while the bypass serves; each ne
 my $MOST = 300;        # the longest pause
 my $PAUSED = 3;        # without a look at the shim: more than the loop ever waits
 my $CLIENTS = 400;     # connections of the bypass, each with two descriptors
+my $QUIET = 10;        # without a byte, after which a connection without a call ends for a new client if there are $CLIENTS
+my $CALL = 128;        # bytes of a client that has made a call, with the preface and its settings, at least
 my $SPARE = 16;        # descriptors for everything else
 my $REFRAIN = 1;       # after a client that cannot be accepted: the node or the process has no descriptor left
 my $BUFFER = 256 * 1024;
@@ -90,7 +92,8 @@ sub setting {
     my ($flag, $key, $default) = @_;
     my $value = flag($flag);
     my $file = flag('config');
-    if (!defined $value && defined $file && open my $lines, '<', $file) {
+    # A FIFO would not open before it has a writer.
+    if (!defined $value && defined $file && -f $file && open my $lines, '<', $file) {
         while (<$lines>) {
             $value = defined $2 ? $2 : $3 if /^["']?\Q$key\E["']?:\s+(?:(["'])(.*?)\1|([^\s#]\S*))\s*(?:#.*)?$/;
         }
@@ -373,7 +376,7 @@ sub stop {
 
 sub wait_for_events {
     my ($read, $write) = ('', '');
-    my $accepts = serves() && keys %pairs < $CLIENTS && now() >= $accepts_from;
+    my $accepts = serves() && has_room() && now() >= $accepts_from;
     vec($read, fileno $socket, 1) = 1 if $accepts;
     vec($read, fileno $notify, 1) = 1;
     for my $pair (values %pairs) {
@@ -397,8 +400,9 @@ sub wait_for_events {
 }
 
 sub accept_clients {
-    while (serves() && keys %pairs < $CLIENTS) {
+    while (serves() && has_room()) {
         accept my $client, $socket or return $!{EAGAIN} || $!{EINTR} || $!{ECONNABORTED} || refrain();
+        finish(quietest()) if keys %pairs >= $CLIENTS;
         # The client is closed.
         socket my $server, AF_UNIX, SOCK_STREAM, 0 or return refrain();
         unblock($_) for $client, $server;
@@ -406,9 +410,18 @@ sub accept_clients {
         connect $server, pack_sockaddr_un($backend) or next;
         $pairs{fileno $client} = {
             id => fileno $client, client => $client, backend => $server, 'to client' => '', 'to backend' => '',
-            head => '', body => 0, frames => 0, headers => 0, goaway => 0,
+            head => '', body => 0, frames => 0, headers => 0, goaway => 0, used => now(), asked => 0,
         };
     }
+}
+
+# Whether a client can be accepted: those that have never made a call do not keep others out.
+sub has_room { return keys %pairs < $CLIENTS || defined quietest() }
+
+# The connection without a call that has been without a byte for longest; undef if none has been for long.
+sub quietest {
+    my ($pair) = sort { $a->{used} <=> $b->{used} } grep { $_->{asked} < $CALL } values %pairs;
+    return $pair && now() - $pair->{used} >= $QUIET ? $pair : undef;
 }
 
 # Clients wait in the socket's queue. Without a pause, select would return at once again and again.
@@ -422,6 +435,8 @@ sub receive {
     return unless $pairs{$pair->{id}} && $pairs{$pair->{id}} == $pair;
     my $count = sysread $pair->{$from}, my $bytes, 65536;
     return if !defined $count && ($!{EAGAIN} || $!{EINTR});
+    $pair->{used} = now() if $count;
+    $pair->{asked} += $count // 0 if $from eq 'client';
     if (!$count) {
         $pair->{eof} = $from;
         return finish($pair) unless length $pair->{"to $to"};

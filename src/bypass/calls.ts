@@ -17,7 +17,10 @@ export interface ProcessCalls {
   peerPath(descriptor: number): string;
   /** Returns how many bytes can be read from a socket or a pipe. */
   pending(descriptor: number): number;
-  /** Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before. */
+  /**
+   * Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before; in place of 0, which a
+   * drain that was killed has left, the hard limit.
+   */
   limitDescriptors(pid: number, limit: bigint): bigint;
 }
 
@@ -55,10 +58,10 @@ export async function loadProcessCalls(): Promise<ProcessCalls> {
       const limits = Buffer.alloc(16);
       checked('prlimit', prlimit(pid, RLIMIT_NOFILE, null, limits));
       const words = new BigUint64Array(limits.buffer, limits.byteOffset, 2);
-      const [before = 0n] = words;
+      const [soft = 0n, hard = 0n] = words;
       words[0] = limit;
       checked('prlimit', prlimit(pid, RLIMIT_NOFILE, limits, null));
-      return before;
+      return soft === 0n ? hard : soft;
     },
   };
 }

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import type * as yamlModule from 'yaml';
 import * as z from 'zod/mini';
 import { errnoOf, messageOf } from '../core/errors/index.ts';
@@ -128,6 +128,8 @@ function contentOf(document: YamlDocument, path: string): unknown {
 
 function readText(path: string): string {
   try {
+    // Its open would wait for a writer, and with it the start of the shim.
+    if (statSync(path).isFIFO()) throw new Error('is a FIFO');
     return readFileSync(path, 'utf8');
   } catch (error) {
     const why = { ENOENT: 'no such file', EACCES: 'permission denied', EISDIR: 'is a folder' }[errnoOf(error) ?? ''];

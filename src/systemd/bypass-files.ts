@@ -6,7 +6,7 @@ import type { Log } from '../observe/index.ts';
 
 /** Files through which the shim and its bypass know about each other. Undefined where nobody has set them. */
 export interface BypassFiles {
-  /** The shim writes containerd's socket to it, as an environment file of systemd. */
+  /** The shim writes containerd's socket to it, as an assignment of sh(1). */
   readonly target: string | undefined;
   /** Properties of the bypass, as `systemctl show` prints them, from the entry point of the image. */
   readonly state: string | undefined;
@@ -25,7 +25,7 @@ export function takeBypassFiles(env: NodeJS.ProcessEnv): BypassFiles {
  */
 export async function bypassTarget(file: string): Promise<string | undefined> {
   const text = await readFile(file, 'utf8').catch(() => '');
-  const target = /^CRI_RESIZE_SHIM_BYPASS_TO="(.+)"$/m.exec(text)?.[1]?.replaceAll(/\\(["\\`$])/g, '$1');
+  const target = /^CRI_RESIZE_SHIM_BYPASS_TO="(.+)"\n/m.exec(text)?.[1]?.replaceAll(/\\(["\\`$])/g, '$1');
   return target?.startsWith('/') === true ? target : undefined;
 }
 
@@ -41,7 +41,7 @@ export async function lastBypassTarget(env: NodeJS.ProcessEnv): Promise<string |
  */
 export async function writeBypassTarget(file: string | undefined, containerd: string, log: Log): Promise<void> {
   if (file === undefined) return;
-  // systemd's EnvironmentFile= treats these characters in double quotes as a shell does.
+  // The bypass reads it with read of sh(1), which takes a backslash away. In double quotes, systemd and a shell do the same.
   const text = `CRI_RESIZE_SHIM_BYPASS_TO="${containerd.replaceAll(/["\\`$]/g, '\\$&')}"\n`;
   try {
     if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { drain } from '../../src/bypass/index.ts';
+import { loadProcessCalls } from '../../src/bypass/calls.ts';
 import { descriptorsOf } from '../../src/bypass/proxy-sockets.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 
@@ -174,6 +175,19 @@ test('a proxy that is not replaced after all continues, and accepts clients agai
   expect(limit()).toBe(before);
   answer();
   expect(await slow).toBe('done');
+});
+
+test('a proxy that a killed drain has left without descriptors and stopped accepts clients again if it is not replaced', async () => {
+  const calls = await loadProcessCalls();
+  expect(await call('/quick')).toBe('done');
+  const before = limit();
+  calls.limitDescriptors(proxy.pid ?? 0, 0n);
+  process.kill(proxy.pid ?? 0, 'SIGSTOP');
+  expect(await drained(() => false)).toBe('not replaced');
+  expect(Number(limit())).toBeGreaterThanOrEqual(Number(before));
+  const other = connect('http://localhost', { createConnection: () => createConnection(listen()) });
+  await once(other, 'remoteSettings');
+  other.destroy();
 });
 
 test('calls that run for too long are reported', async () => {

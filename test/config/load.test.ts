@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -280,11 +281,16 @@ describe('an invalid configuration file', () => {
     expect((await problems(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
   });
 
-  test('is reported if it does not exist or is a folder', async () => {
+  test('is reported if it does not exist, is a folder, or is a FIFO that would not open', async () => {
     expect((await problems(load('--config=/none/x.yaml'))).lines).toEqual([
       '/none/x.yaml: no such file; --config expects an existing YAML file',
     ]);
     expect((await problems(load('--config', folder))).lines[0]).toMatch(/is a folder/);
+    const fifo = join(folder, 'fifo');
+    execFileSync('mkfifo', [fifo]);
+    expect((await problems(load('--config', fifo))).lines).toEqual([
+      `/fifo: is a FIFO; --config expects an existing YAML file`,
+    ]);
   });
 
   test('is rejected if its aliases expand without bound', async () => {

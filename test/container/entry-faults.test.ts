@@ -85,7 +85,7 @@ test('a client gets no second GOAWAY with a higher stream after that of containe
 
 test('more clients than descriptors wait, and neither a client nor the start of the shim is ended', async () => {
   entry.mode('hang');
-  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE }, descriptors: 40 });
+  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, QUIET: 600 }, descriptors: 40 });
   await entry.listens();
   // (40 - 16) / 2, as the entry point computes.
   const places = 12;
@@ -98,6 +98,38 @@ test('more clients than descriptors wait, and neither a client nor the start of 
   await expect.poll(() => connections.length, LONG).toBe(places + 5);
   expect(all.slice(5).filter(({ isClosed }) => isClosed())).toEqual([]);
   expect(entry.output).not.toContain('killed');
+});
+
+test('clients of the bypass that make no call make room for one that comes later', async () => {
+  entry.mode('hang');
+  runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, QUIET: 1 }, descriptors: 40 });
+  await entry.listens();
+  const caller = connectClient();
+  caller.socket.write(Buffer.alloc(200));
+  const idle = Array.from({ length: 11 }, connectClient);
+  await entry.says('the shim does not serve');
+  await expect.poll(() => connections.length, LONG).toBe(12);
+  const late = connectClient();
+  await expect.poll(() => connections.length, LONG).toBe(13);
+  late.socket.write('hello');
+  await expect.poll(() => idle.filter(({ isClosed }) => isClosed()).length, LONG).toBe(1);
+  expect([late.isClosed(), caller.isClosed()]).toEqual([false, false]);
+});
+
+test('a configuration that is a FIFO does not keep the bypass from serving', async () => {
+  entry.mode('hang');
+  await execa('mkfifo', [entry.at('config.yaml')]);
+  const flags = [
+    '--listen',
+    entry.listen,
+    '--container-runtime-endpoint',
+    entry.at('raw'),
+    '--config',
+    entry.at('config.yaml'),
+  ];
+  entry.run(flags, { constants: AT_ONCE });
+  await entry.listens();
+  await entry.says('the shim does not serve');
 });
 
 test('without a free descriptor the bypass pauses before it accepts again, and the client waits', async () => {

@@ -67,6 +67,7 @@ export const twoContainers = {
     { name: 'b', command: SLEEP, resources: resources(128, 200, 200) },
   ],
   volumes: [{ name: 'cache', size: 192 * MiB }],
+  annotations: { 'volume.cri-resize-shim.io/cache': 'follow' },
 } as const satisfies Partial<PodSpec>;
 
 export const withoutVolume = {

@@ -167,7 +167,7 @@ beforeAll(async () => {
   });
   await cluster.startKubeletUnit(CONTAINERD);
   await cluster.api.create(dirname(WEB), {
-    metadata: { name: 'web' },
+    metadata: { name: 'web', annotations: { 'volume.cri-resize-shim.io/cache': 'follow' } },
     spec: {
       ...POD_ON_NODE,
       containers: [

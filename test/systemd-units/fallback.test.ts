@@ -33,16 +33,24 @@ interface Node {
   readonly socket?: boolean;
   /** Whether a start of the shim succeeds. */
   readonly starts?: boolean;
+  /** How many descriptors the bypass that runs may have open. */
+  readonly descriptors?: number;
   /** How many times as long as asked a sleep takes: the node is busy. */
   readonly slowness?: number;
 }
 
 /** Returns what the script does: calls of systemctl that change something, and seconds of sleep. */
-async function run({ states, served = 0, failures, socket = true, starts = false, slowness = 1 }: Node) {
+async function run({ states, served = 0, failures, socket = true, starts = false, descriptors, slowness = 1 }: Node) {
   const put = (name: string, text: string): void => {
     writeFileSync(join(folder, 'bin', name), `#!/bin/sh\n${text}\n`);
     chmodSync(join(folder, 'bin', name), 0o755);
   };
+  const pid = descriptors === undefined ? 0 : 7;
+  mkdirSync(join(folder, 'proc/7'), { recursive: true });
+  writeFileSync(
+    join(folder, 'proc/7/limits'),
+    `Max open files            ${descriptors}                65536     files\n`,
+  );
   const [log, left, uptime] = [join(folder, 'log'), join(folder, 'states'), join(folder, 'uptime')];
   writeFileSync(log, '');
   writeFileSync(uptime, '1000.09 500.00\n');
@@ -55,6 +63,7 @@ async function run({ states, served = 0, failures, socket = true, starts = false
   put(
     'systemctl',
     `case "$*" in
+show*MainPID*) echo ${pid} ;;
 show*)
   echo "ActiveState=$(head -n 1 ${left})"
   echo ActiveEnterTimestampMonotonic=1000000
@@ -65,7 +74,11 @@ show*)
 esac`,
   );
   const env = { PATH: `${join(folder, 'bin')}:${process.env['PATH']}`, RUNTIME_DIRECTORY: folder };
-  await execa('/bin/sh', ['-c', script().replaceAll('/proc/uptime', uptime)], { env });
+  await execa(
+    '/bin/sh',
+    ['-c', script().replaceAll('/proc/uptime', uptime).replaceAll('/proc/$pid', join(folder, 'proc/$pid'))],
+    { env },
+  );
   const did = readFileSync(log, 'utf8').trim().split('\n');
   return { did, failures: readFileSync(join(folder, 'failures'), 'utf8').trim() };
 }
@@ -131,4 +144,12 @@ test('a shim that was stopped is bypassed and not started', async () => {
 test('without the socket of systemd there is no bypass, and the shim is still started again', async () => {
   const { did } = await run({ states: ['failed'], served: 1, failures: 9, socket: false, starts: true });
   expect(did).toEqual(['300', TRIES]);
+});
+
+test('a bypass that a killed takeover has left without descriptors is replaced, and one that serves continues', async () => {
+  const node = { states: ['failed', 'inactive'], served: 1, failures: 9 };
+  const [stop, start] = BYPASSES;
+  const replaced = [stop, 'stop cri-resize-shim-bypass.service', start];
+  expect((await run({ ...node, descriptors: 0 })).did.slice(0, 3)).toEqual(replaced);
+  expect((await run({ ...node, descriptors: 65_536 })).did.slice(0, 2)).toEqual(BYPASSES);
 });

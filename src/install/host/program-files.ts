@@ -7,9 +7,6 @@ const KOFFI = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 
 /** Path of Node in a program folder that includes it. The installer of the image creates such folders, for hosts without Node. */
 export const OWN_NODE = 'bin/node';
 
-/** Where npm installs the Node that a checkout's lockfile pins. */
-export const pinnedNodeOf = (arch: string): string => `node_modules/node-linux-${arch}/bin/node`;
-
 /**
  * Lists the files and symbolic links of the program, relative to `root`: a built checkout or the folder of `npm run package`. Includes
  * Node only if the folder has it. Leaves out source maps, four fifths of the size. Rejects if a file is missing.

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { OWN_NODE, pinnedNodeOf, programFiles } from './program-files.ts';
+import { OWN_NODE, programFiles } from './program-files.ts';
 
 /** The forms of the program that can be installed. */
 export type Program =
@@ -44,19 +44,27 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
 }
 
 /**
- * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one. If
- * the one runs us that npm has installed into a checkout, a copy of it: npm removes and installs it again, and the unit
- * does not see a checkout in /tmp. Otherwise the one that runs us.
+ * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one, or a copy of the one that
+ * runs us, which may be removed, or be in a folder that others cannot read. The one that runs us itself if its libraries are elsewhere, or
+ * if the program is in place: nothing is copied then.
  */
 export function nodeProgramOf(
   folder: string,
   to: string,
   running = process.execPath,
+  isShared = hasSharedLibraries(process.config.variables),
 ): { readonly node: string; readonly nodeFrom?: string } {
   const own = join(to, OWN_NODE);
   if (existsSync(join(folder, OWN_NODE))) return { node: own };
-  return running === join(folder, pinnedNodeOf(process.arch)) ? { node: own, nodeFrom: running } : { node: running };
+  return isShared || folder === to ? { node: running } : { node: own, nodeFrom: running };
 }
+
+/** Whether a Node of these build settings loads libraries that are not part of it: those of a distribution do. */
+export const hasSharedLibraries = (variables: object): boolean =>
+  Object.entries(variables).some(
+    ([name, value]) =>
+      (name.startsWith('node_shared') && value === true) || (name === 'icu_gyp_path' && /system/.test(String(value))),
+  );
 
 /** The source of a program. */
 export const originOf = (program: Program): string => (program.kind === 'folder' ? program.folder : program.file);

@@ -1,13 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { messageOf } from '../../core/errors/index.ts';
-import {
-  type EndpointChain,
-  ENDPOINT_FLAG,
-  ENDPOINT_KEY,
-  type Layer,
-  isSameSocket,
-  layerName,
-} from '../../endpoint/index.ts';
+import { type EndpointChain, ENDPOINT_KEY, type Layer, isSameSocket, layerName } from '../../endpoint/index.ts';
 import type { Node } from '../host/index.ts';
 import {
   type EnvironmentProblem,
@@ -127,13 +120,9 @@ const withChain = (finding: Finding, chain: EndpointChain | undefined): Finding 
   chain === undefined ? finding : { ...finding, details: chainLines(chain) };
 
 async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promise<Finding> {
-  const ours = `unix://${node.listen}`;
   const origin = `set by ${layerName(chain.winner)}`;
   if (!(await isSameSocket(endpoint, node.listen)))
-    return warning(
-      `uses ${endpoint}, not the shim (${origin})`,
-      chain.winner.kind === 'flag' ? `set ${ENDPOINT_FLAG}=${ours}` : `set ${ENDPOINT_KEY}: ${ours}`,
-    );
+    return warning(`uses ${endpoint}, not the shim (${origin})`, INSTALL);
   const broken = chain.layers.find(({ problem, isDenied }) => problem !== undefined && isDenied !== true);
   if (broken !== undefined)
     return warning(
@@ -146,6 +135,8 @@ async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promis
     : warning(`uses the shim (${origin}), but ${next}`, LASTING);
 }
 
+/** Sets the endpoint only once a shim serves there, and says why if it cannot. */
+const INSTALL = 'run resizectl install: it starts the shim, and then sets the endpoint';
 const LASTING = 'run resizectl install: it sets the endpoint there too';
 
 /** What an upgrade by kubeadm would do to the endpoint; undefined if the shim stays. */

@@ -1,3 +1,4 @@
+import { linesBack } from './way-back.ts';
 import { type Change, type Program, type Site, readSaved, removing, resizectlOf, writing } from '../host/index.ts';
 
 /** Marks the file as ours. A file without this line belongs to somebody else and is kept. */
@@ -10,8 +11,8 @@ export interface CommandPlan {
 }
 
 /** Plans a shell script in PATH that runs the installed resizectl. A symbolic link would need Node in PATH too. */
-export async function planCommand({ program, to, commandFile }: Site): Promise<CommandPlan> {
-  const text = commandText(program, to);
+export async function planCommand({ program, to, node, commandFile }: Site): Promise<CommandPlan> {
+  const text = commandText(program, to, linesBack(node));
   const there = (await readSaved(commandFile))?.content.toString('utf8');
   if (there === text) return { changes: [], already: [`resizectl is at ${commandFile}`] };
   if (there !== undefined && !isOurs(there))
@@ -27,8 +28,25 @@ export async function removingCommand({ commandFile }: Site): Promise<readonly C
 
 const isOurs = (text: string): boolean => text.split('\n', 2)[1] === OURS;
 
-/** The script, for sh(1). */
-export function commandText(program: Program, to: string): string {
+/**
+ * The script, for sh(1).
+ * @param back lines of shell that do what is most urgent, printed if the program cannot be executed
+ */
+export function commandText(program: Program, to: string, back: readonly string[]): string {
   const words = resizectlOf(program, to).map((word) => `'${word.replaceAll("'", `'\\''`)}'`);
-  return `#!/bin/sh\n${OURS}\nexec ${words.join(' ')} "$@"\n`;
+  return [
+    '#!/bin/sh',
+    OURS,
+    `if [ ! -x ${words[0]} ]; then`,
+    "  cat >&2 <<'END'",
+    'resizectl cannot run: its program is missing. resizectl install from a release repairs it. These lines lead to containerd:',
+    '  systemctl start cri-resize-shim-bypass.service; systemctl stop cri-resize-shim.service',
+    'These lines point kubelet at containerd, and stop the shim:',
+    ...back.map((line) => `  ${line}`),
+    'END',
+    '  exit 127',
+    'fi',
+    `exec ${words.join(' ')} "$@"`,
+    '',
+  ].join('\n');
 }

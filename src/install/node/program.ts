@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs';
-import { copyFile, mkdir, readlink, rename, rm, stat, statfs, symlink } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readlink, rename, rm, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { errnoOf } from '../../core/errors/index.ts';
 import { syncFile, syncFolder } from '../../core/files/index.ts';
@@ -7,6 +7,7 @@ import { MiB } from '../../core/quantities/index.ts';
 import {
   type Change,
   type Program,
+  OWN_NODE,
   type ProgramFile,
   assertReplaceable,
   filesIn,
@@ -101,6 +102,8 @@ async function put(file: ProgramFile, to: string): Promise<void> {
   const target = await targetOf(file);
   if (target.kind === 'link') return symlink(target.to, to);
   await copyFile(target.path, to);
+  // A Node below a home may be one for its user alone.
+  if (file.path === OWN_NODE) await chmod(to, 0o755);
   await syncFile(to);
 }
 

@@ -1,5 +1,5 @@
 import type { IgnoredPodReason, Counters, Log } from '../../observe/index.ts';
-import type { PodAudience } from './feed.ts';
+import type { PodAudience } from './audience.ts';
 import { type ApiPod, type ApiPodIdentity, keyOf, whyForeign } from './pod.ts';
 
 /** The names of a pod of this node, as the registry has them. */

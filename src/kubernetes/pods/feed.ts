@@ -1,19 +1,11 @@
-import type { ApiPod, ApiPodIdentity } from './pod.ts';
+import type { ApiPodIdentity } from './pod.ts';
 import type { PodChange, PodWatch } from './pod-watch.ts';
 import type { Reach } from './reach.ts';
+import { type PodAudience, perObject } from './audience.ts';
 import { wait } from './wait.ts';
 import { ApiRefusal, ApiUnreached, isGone, isTooNew } from '../client/index.ts';
 import type { Clock } from '../../core/concurrency/index.ts';
 import { retryDelay } from '../../resize/index.ts';
-
-/** Receives the pods of the node. Must not throw. */
-export interface PodAudience {
-  /** Replaces all pods. */
-  replace(pods: readonly ApiPod[]): void;
-  /** A pod was added or changed. */
-  present(pod: ApiPod): void;
-  gone(pod: ApiPodIdentity): void;
-}
 
 export interface FeedParts {
   readonly watch: PodWatch;
@@ -34,7 +26,8 @@ const SOON_MS = 1000;
  * version is too old. Lists come from the cache of the API server where it has the last version, as for kubelet
  * (client-go, Reflector). Retries failures with increasing delays up to a minute. Never rejects.
  */
-export async function feedPods(parts: FeedParts, signal: AbortSignal): Promise<void> {
+export async function feedPods(given: FeedParts, signal: AbortSignal): Promise<void> {
+  const parts = { ...given, audience: perObject(given.audience) };
   const { reach, clock, random } = parts;
   const place: Place = { version: '0', isListed: false, isCached: true, failures: 0 };
   while (!signal.aborted) {

@@ -5,7 +5,7 @@
 export { PodClaims } from './claims.ts';
 export type { NodePodNames } from './claims.ts';
 export { feedPods } from './feed.ts';
-export type { PodAudience } from './feed.ts';
+export type { PodAudience } from './audience.ts';
 export { AllocatableStore, feedNode } from './node-feed.ts';
 export { keyOf, volumeTexts, whyForeign } from './pod.ts';
 export type { ApiPod, ApiPodIdentity } from './pod.ts';

@@ -1,5 +1,5 @@
 import type { PodIdentity, PodSpec, PodSpecs } from '../../sandbox/index.ts';
-import type { PodAudience } from './feed.ts';
+import type { PodAudience } from './audience.ts';
 import { type ApiPod, type ApiPodIdentity, keyOf } from './pod.ts';
 
 /** The specs of the pods of this node. */

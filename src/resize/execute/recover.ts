@@ -273,18 +273,19 @@ async function restoreHighs(
 }
 
 /**
- * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers nothing. The records
- * stay as they are, for the next one that does. Never rejects: logs what cannot be restored.
+ * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers nothing. The contents
+ * of the records stay, for the next one that does. Never rejects: logs what cannot be restored.
  */
 export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: readonly PodRecord[]): Promise<void> {
-  for (const { podUid, transaction, holds = [] } of records) {
-    try {
-      await restoreHighs(
-        { tree },
-        { steps: transaction?.steps ?? [], highs: [...(transaction?.highs ?? []), ...holds] },
-      );
-    } catch (error) {
-      log.warn({ uid: podUid, error: messageOf(error) }, 'memory.high of an unfinished resize not restored');
+  for (const { podUid, transaction: { steps, highs } = { steps: [], highs: [] }, holds = [] } of records) {
+    const older = holds.filter(({ cgroup }) => !highs.some((high) => high.cgroup === cgroup));
+    for (const high of [...highs, ...older]) {
+      try {
+        await restoreHighs({ tree }, { steps, highs: [high] });
+      } catch (error) {
+        const fields = { uid: podUid, cgroup: high.cgroup, error: messageOf(error) };
+        log.warn(fields, 'memory.high of an unfinished resize not restored');
+      }
     }
   }
 }

@@ -13,7 +13,7 @@ import { UsageError } from '../output/index.ts';
 export interface Places {
   readonly configFile: string;
   readonly flagsFile: string;
-  /** Environment file of the bypass. */
+  /** The file with the target of the bypass. */
   readonly bypassFile: string;
 }
 

@@ -96,6 +96,10 @@ const takenOver = async (): Promise<void> => {
 
 test('installing brings a bypass that waits', async () => {
   await startKubelet(`--config=${CONFIG}`);
+  // The advice of doctor on a node without the shim is followed as it is.
+  expect((await resizectl('doctor')).all).toContain(
+    'run resizectl install: it starts the shim, and then sets the endpoint',
+  );
   const { all, exitCode } = await resizectl('install');
   expect(exitCode, all).toBe(0);
   await calledThrough(OURS);
@@ -270,7 +274,7 @@ test('the bypass leads to the socket of containerd that the shim has used last',
     invalidFlag.begin();
     await systemctl('restart', '--no-block', SERVICE);
     await expect.poll(() => active(BYPASS), LONG).toBe('active');
-    expect(await target()).toBe(link);
+    await expect.poll(target, LONG).toBe(link);
     expect(await callOnNewConnection()).toBeLessThan(WITHIN_MS);
   } finally {
     invalidFlag.end();
@@ -281,9 +285,37 @@ test('the bypass leads to the socket of containerd that the shim has used last',
   rmSync(link);
   await systemctl('stop', SERVICE);
   await expect.poll(() => active(BYPASS), LONG).toBe('active');
-  expect(await target()).toBe('/run/containerd/containerd.sock');
+  await expect.poll(target, LONG).toBe('/run/containerd/containerd.sock');
+  // A file that a full disk has cut off, or that is empty.
+  for (const text of ['CRI_RESIZE_SHIM_BYPASS_TO="/run/contai', 'CRI_RESIZE_SHIM_BYPASS_TO=\n', '']) {
+    writeFileSync('/var/lib/cri-resize-shim-bypass/target', text);
+    await systemctl('restart', BYPASS);
+    await expect.poll(target, LONG).toBe('/run/containerd/containerd.sock');
+    expect(await callOnNewConnection()).toBeLessThan(WITHIN_MS);
+  }
   await systemctl('start', SERVICE);
   await takenOver();
+});
+
+test('a takeover that is killed together with its last command starts again, and loses no call', async () => {
+  expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
+  const one = new CriClient(OURS);
+  await one.version();
+  const begun = slowCall(one, 8);
+  await systemctl('disable', BYPASS);
+  const results = await callingThroughout(async () => {
+    await systemctl('start', SERVICE);
+    await expect.poll(() => active(TAKEOVER), LONG).toBe('activating');
+    for (const pause of [40, 0]) {
+      await systemctl('kill', '--signal=SIGKILL', TAKEOVER);
+      await delay(pause);
+    }
+    await begun;
+    one.close();
+    await takenOver();
+  });
+  expect(rejected(results)).toEqual([]);
+  expect(await isShim()).toBe(true);
 });
 
 test('a shim that is killed once starts again at once, without the bypass', async () => {

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
-import { type PodAudience, feedPods } from '../../../src/kubernetes/pods/feed.ts';
+import type { PodAudience } from '../../../src/kubernetes/pods/audience.ts';
+import { feedPods } from '../../../src/kubernetes/pods/feed.ts';
 import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
 import { Reach } from '../../../src/kubernetes/pods/reach.ts';
@@ -171,6 +172,42 @@ const escaped = (count: number): object => ({
 });
 const MB = 1_000_000;
 const volumesOf = (name: string): ApiPod['volumes'] | undefined => pods.get(`uid-${name}`)?.volumes;
+
+describe('a pod whose claim to be a mirror pod comes and goes', () => {
+  const annotations = { 'kubernetes.io/config.mirror': 'uid-claimed' };
+  const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
+
+  test('is known by its last uid alone, and leaves nothing behind when it is deleted', async () => {
+    await server.start();
+    server.set(pod('web', { annotations, ownerReferences }));
+    feed();
+    await watched();
+    expect([...pods.keys()]).toEqual(['uid-claimed']);
+    // The API server rejects a change of the annotation, and none of the owner.
+    for (const owners of [[], ownerReferences, []]) {
+      server.set(pod('web', { annotations, ownerReferences: owners }));
+      const uid = owners.length === 0 ? 'uid-web' : 'uid-claimed';
+      await eventually(() => [...pods.keys()].join() === uid);
+    }
+    server.delete('uid-web');
+    await eventually(() => pods.size === 0);
+    expect(calls).toEqual([
+      'all web',
+      ...['uid-claimed', 'uid-web', 'uid-claimed'].flatMap((uid) => [`gone ${uid}`, 'present web']),
+      'gone uid-web',
+    ]);
+  });
+
+  test('is forgotten when it becomes too large', async () => {
+    await server.start();
+    server.set(pod('web', { annotations, ownerReferences }));
+    feed();
+    await watched();
+    server.set(pod('web', { annotations, ownerReferences, spec: escaped(2.2 * MB) }));
+    await receives('skipped web');
+    expect(calls).toEqual(['all web', 'gone uid-claimed', 'skipped web']);
+  });
+});
 
 describe('a pod with a large object', () => {
   test('does not stop the list or the watch, also with the largest objects of etcd', async () => {
