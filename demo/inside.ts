@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type FSWatcher, readFileSync, watch } from 'node:fs';
 import { execa } from 'execa';
-import { MiB } from '../src/core/quantities/index.ts';
+import { MiB } from '../src/core/quantities/sizes.ts';
 import { CriClient } from '../test/support/cri/client.ts';
 import { type RunningPod, runPod } from '../test/support/cri/pod.ts';
 import { ShimProcess } from '../test/support/cri/shim.ts';

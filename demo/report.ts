@@ -1,4 +1,4 @@
-import { MiB } from '../src/core/quantities/index.ts';
+import { MiB } from '../src/core/quantities/sizes.ts';
 /** The result of the demo, which `--json` prints too. Sizes in bytes, times in milliseconds. */
 export interface DemoReport {
   readonly before: Snapshot;

@@ -1,5 +1,5 @@
 import { basename } from 'node:path';
-import { readShipped } from './core/shipped/index.ts';
+import { readShipped } from './core/index.ts';
 
 /**
  * Entry point of the single executable. Runs resizectl if it is called by that name or by that of kubectl's plugin, and if the first

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-import { ConfigError, type Config, loadConfig, passThroughConfig } from './config/index.ts';
-import { messageOf } from './core/errors/index.ts';
+import { type Config, ConfigError, loadConfig, passThroughConfig } from './config/index.ts';
+import { messageOf } from './core/index.ts';
 import { type ProcessEnd, endProcess, failedWith, startDaemon } from './daemon/index.ts';
 import { errorLines } from './observe/index.ts';
 import { lastBypassTarget } from './systemd/index.ts';

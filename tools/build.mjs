@@ -76,7 +76,7 @@ const common = {
     js: "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);",
   },
 };
-// Crash points (src/core/crash-points/index.ts) are disabled except in one bundle of the daemon for the crash tests.
+// Crash points (src/core/crash-points.ts) are disabled except in one bundle of the daemon for the crash tests.
 const define = { __CRASH_POINTS__: 'false' };
 // koffi loads its native part from its own package folder.
 const external = ['koffi'];
@@ -93,7 +93,7 @@ const nativePartFromAsset = {
     onResolve({ filter: /^\.\/src\/static\.cjs$/ }, ({ path }) => ({ path, namespace: 'asset' }));
     onLoad({ filter: /./, namespace: 'asset' }, () => ({
       contents: `
-        const { loadNativePart } = require('./src/core/shipped/native-part.ts');
+        const { loadNativePart } = require('./src/core/native-part.ts');
         exports.loadStatic = () => loadNativePart('koffi.node');
       `,
       resolveDir: root,
@@ -172,7 +172,7 @@ await Promise.all([
     define,
     external: ['@grpc/proto-loader'],
     plugins: [nativePartFromAsset, withoutTransports],
-    // src/core/shipped reads its own path only outside the executable.
+    // src/core/shipped-files.ts reads its own path only outside the executable.
     logOverride: { 'empty-import-meta': 'silent' },
   }),
 ]);

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { type Socket, createConnection } from 'node:net';
-import { FrameReader } from '../../src/server/http2/frame-reader.ts';
+import { FrameReader } from '../../src/http2/frame-reader.ts';
 import {
   FRAME_HEADER_SIZE,
   Flag,
@@ -12,12 +12,12 @@ import {
   settingsFrame,
   windowUpdate,
   writeFrameHeader,
-} from '../../src/server/http2/frame.ts';
-import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc/index.ts';
-import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/server/http2/hpack/decoder.ts';
+} from '../../src/http2/frame.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
+import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/http2/hpack/codec.ts';
 import type { BenchClient, Call, Done } from './client.ts';
 import { RequestHeaders } from './request-headers.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /** A call that the server has ended with a status other than OK. */
 export class StatusError extends Error {

@@ -3,7 +3,7 @@ import { loadSync } from '@grpc/proto-loader';
 import { repositoryFile } from '../built-file.ts';
 import { IMAGE_ID, annotationsOf, imageOf, labelsOf } from '../containerd/records.ts';
 import { containers } from '../containerd/stored-node.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /**
  * A runtime that has only containers. It answers Version, and ListContainers from memory, by filter. It builds and

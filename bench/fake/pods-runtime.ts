@@ -1,14 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { weightOfShares } from '../../src/cgroups/index.ts';
-import {
-  type LinuxContainerResources,
-  type Messages,
-  type Partially,
-  decode,
-  encode,
-} from '../../src/runtime/index.ts';
-import { cpuShares } from '../../src/core/quantities/index.ts';
+import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
+import type { LinuxContainerResources, Messages, Partially } from '../../src/runtime/messages.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
 import type { StoredContainer } from '../containerd/stored-node.ts';
 import { type FakePod, amountsAtStart, bytesOf, cgroupOf, podShares, quotaOf, sharesOf } from './pods.ts';
 

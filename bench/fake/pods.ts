@@ -1,8 +1,9 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { weightOfShares } from '../../src/cgroups/index.ts';
-import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
+import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
 import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
 
 /** The pods of the fake node, with the files that the kernel would have for them. */

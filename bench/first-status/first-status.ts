@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../test/support/cri/client.ts';
 import { createContainer, runPod } from '../../test/support/cri/pod.ts';
 import { ShimProcess } from '../../test/support/cri/shim.ts';

@@ -1,4 +1,4 @@
-import { delimitedKey, readFields } from '../../src/core/protobuf/index.ts';
+import { delimitedKey, readFields } from '../../src/core/protobuf.ts';
 import { bytes } from '../protobuf.ts';
 
 /**

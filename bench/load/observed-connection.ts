@@ -1,15 +1,8 @@
-import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc/index.ts';
-import {
-  DEFAULT_TABLE_SIZE,
-  Flag,
-  type Frame,
-  FrameReader,
-  FrameType,
-  HeaderAssembly,
-  type HeaderField,
-  HpackDecoder,
-  PREFACE,
-} from '../../src/server/http2/index.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
+import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/http2/hpack/codec.ts';
+import { Flag, type Frame, FrameType, PREFACE } from '../../src/http2/frame.ts';
+import { FrameReader, HeaderAssembly } from '../../src/http2/frame-reader.ts';
+import type { HeaderField } from '../../src/http2/hpack/field.ts';
 
 /** A call that has ended. */
 export interface ObservedCall {

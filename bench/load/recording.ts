@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { brotliCompressSync, brotliDecompressSync, constants } from 'node:zlib';
 import * as z from 'zod';
-import { messageOf } from '../../src/core/errors/index.ts';
+import { messageOf } from '../../src/core/errors.ts';
 
 /**
  * A recording of the CRI calls that a kubelet has made, with the bytes of requests and responses. The file is compressed

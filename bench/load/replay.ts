@@ -1,4 +1,4 @@
-import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc/index.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
 import { Connection, StatusError } from '../client/connection.ts';
 import type { RecordedCall } from './recording.ts';
 

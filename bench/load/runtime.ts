@@ -1,5 +1,5 @@
 import { type Http2Server, type ServerHttp2Stream, createServer } from 'node:http2';
-import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../src/core/grpc/index.ts';
+import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../src/core/grpc.ts';
 import type { RecordedCall, Recording } from './recording.ts';
 
 type Answer = Pick<RecordedCall, 'responses' | 'status' | 'message'>;

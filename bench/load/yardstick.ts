@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /**
  * CPU times of two runs are comparable only if the processors are: the machines may differ, and in a virtual machine or User

@@ -1,6 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { bytes } from '../../src/core/quantities/index.ts';
+import { bytes } from '../../src/core/quantities/numbers.ts';
 import { type FakePod, amountsAtStart, assertFiles, bytesOf, writePods } from '../fake/pods.ts';
 import { type FakePods, startFakePods } from '../fake/start.ts';
 import type { Children } from '../children.ts';

@@ -1,5 +1,5 @@
-import { cpuShares } from '../../src/core/quantities/index.ts';
-import { encode } from '../../src/runtime/index.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
+import { encode } from '../../src/runtime/codec.ts';
 import { type SideResults, load } from '../calls/load.ts';
 import type { Side } from '../calls/sides.ts';
 import type { Call } from '../client/client.ts';

@@ -1,4 +1,4 @@
-import type { Bytes } from '../core/quantities/index.ts';
+import type { Bytes } from '../core/index.ts';
 import type {
   Responses,
   WirePod,
@@ -11,16 +11,16 @@ import type {
   WireStep,
   WireSummary,
   WireValues,
-} from './wire/index.ts';
+} from './messages.ts';
 import {
-  type PodLimits,
-  type KnownValues,
-  type PendingKubeletResize,
   type ActualValues,
   type DryRun,
   type HistoryEntry,
+  type KnownValues,
   type MemoryRequests,
+  type PendingKubeletResize,
   type PodDirectory,
+  type PodLimits,
   type PodView,
   type Requester,
   type Resize,

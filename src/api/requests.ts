@@ -1,4 +1,4 @@
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../core/index.ts';
 import {
   type Requests,
   type WireAmounts,
@@ -6,8 +6,8 @@ import {
   type WireResources,
   type WireTime,
   decodeRequest,
-} from './wire/index.ts';
-import { type RequestedPod, type RequestedResources, type PodRef, invalid } from '../resize/index.ts';
+} from './messages.ts';
+import { type PodRef, type RequestedPod, type RequestedResources, invalid } from '../resize/index.ts';
 
 /** Conversions from the wire format to the shim's types. All throw INVALID_VALUE with the field's path and value. */
 

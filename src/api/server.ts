@@ -11,19 +11,10 @@ import {
 import type { Counters, Log } from '../observe/index.ts';
 import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
 import { API_LIMITS, type CallTrace, type EndedCall, callFields, hasLeft, tooManyConnections } from '../grpc/index.ts';
-import {
-  type RawServer,
-  SessionLimit,
-  ServedCall,
-  SessionPeers,
-  codeFor,
-  createRawServer,
-  jsFailureOf,
-  ownerOf,
-  rawMessage,
-  serveUnary,
-  withinBudget,
-} from '../grpc/grpc-js/index.ts';
+import { type RawServer, createRawServer, rawMessage } from '../grpc/grpc-js/raw-server.ts';
+import { SessionLimit } from '../grpc/grpc-js/session-limit.ts';
+import { ServedCall, codeFor, jsFailureOf, serveUnary, withinBudget } from '../grpc/grpc-js/serve.ts';
+import { SessionPeers, ownerOf } from '../grpc/grpc-js/session-owner.ts';
 import type { ResizeWatch } from '../resize/index.ts';
 
 /** The gRPC server of the resize API. */

@@ -1,11 +1,19 @@
-import { ShimError } from '../core/errors/index.ts';
+import {
+  type Clock,
+  Code,
+  Reason,
+  ShimError,
+  contentsOf,
+  createWriter,
+  textOf,
+  untilAborted,
+  varintKey,
+} from '../core/index.ts';
 import type { ReadinessReport } from '../observe/index.ts';
-import { healthCheck, healthPath } from './health.ts';
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
-import { readRequestedPod, readPodRef, readRequest, readTerms } from './requests.ts';
+import { readPodRef, readRequest, readRequestedPod, readTerms } from './requests.ts';
 import type { CallTrace, HandlerCall, RawUnaryHandler } from '../grpc/index.ts';
-import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './wire/index.ts';
-import { type Clock, untilAborted } from '../core/concurrency/index.ts';
+import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './messages.ts';
 import {
   type PodDirectory,
   type Resize,
@@ -166,4 +174,50 @@ export async function watchResizes(
 /** Encodes an event for WatchResizes. */
 export function encodeEvent({ pods }: ServiceParts, event: ResizeEvent): Buffer {
   return encodeResponse('ResizeEvent', eventReport(event, pods.containerName));
+}
+
+/**
+ * grpc.health.v1.Health/Check, for grpc_health_probe and kubelet's gRPC probes. The empty service is the process
+ * itself; the resize service is healthy if resizes are possible. Watch is not implemented, which the protocol allows.
+ */
+const healthPath = '/grpc.health.v1.Health/Check';
+
+/** HealthCheckResponse.ServingStatus. */
+const SERVING = 1;
+const NOT_SERVING = 2;
+const SERVICE = `${PACKAGE}.ResizeService`;
+
+/** The only field of both messages: `service` in HealthCheckRequest, `status` in HealthCheckResponse. */
+const FIELD = 1;
+
+/** Serves Health/Check. */
+function healthCheck(readiness: () => Promise<ReadinessReport>): RawUnaryHandler {
+  return async (call, trace) => {
+    const service = readService(call.request);
+    if (service === '') return answer(SERVING);
+    if (service !== SERVICE) throw unknownService(service);
+    const { ready, checks } = await readiness();
+    const failing = checks.filter((check) => !check.ready).map(({ name }) => name);
+    if (failing.length > 0) trace.fields['notReady'] = failing.join(', ');
+    return answer(ready ? SERVING : NOT_SERVING);
+  };
+}
+
+function readService(request: Buffer): string {
+  try {
+    return textOf(contentsOf(request, FIELD).at(-1));
+  } catch (error) {
+    const message = `HealthCheckRequest: cannot decode ${request.length} bytes`;
+    const context = { field: 'HealthCheckRequest' };
+    throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, context, { cause: error });
+  }
+}
+
+const answer = (status: number): Buffer => Buffer.from(createWriter().uint32(varintKey(FIELD)).int32(status).finish());
+
+/** Returns NOT_FOUND, as the health checking protocol requires. */
+function unknownService(service: string): ShimError {
+  const asked = service.slice(0, 80);
+  const message = `unknown service ${JSON.stringify(asked)}: expected "" or ${SERVICE}`;
+  return new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_SERVICE, message, { field: 'service', asked });
 }

@@ -1,5 +1,5 @@
 /** System calls on another process. Node has none of them. */
-import { nameOfErrno } from '../core/errors/index.ts';
+import { nameOfErrno } from '../core/index.ts';
 
 // The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
 const SYS_PIDFD_OPEN = 434;

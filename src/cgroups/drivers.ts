@@ -3,7 +3,7 @@
  * relative to the cgroup root from names. For a running container, /proc/<pid>/cgroup is more reliable (proc.ts).
  */
 import { posix } from 'node:path';
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../core/index.ts';
 import type { CgroupPath } from './file.ts';
 
 export type CgroupDriverName = 'cgroupfs' | 'systemd';

@@ -21,10 +21,9 @@ import {
 import { release } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import { type Bytes, PAGE_SIZE } from '../core/quantities/index.ts';
+import { type Bytes, Code, PAGE_SIZE, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
 import { OpenFiles } from './open-files.ts';
-import { lastNumber } from './values/index.ts';
+import { lastNumber } from './values/settings.ts';
 
 /** Absolute path of a cgroup from the root of the cgroup file system, such as `/kubepods/burstable/pod1`. */
 export type CgroupPath = string;

@@ -2,10 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import { KiB } from '../core/quantities/index.ts';
-import { CGROUP_ROOT } from './file.ts';
-import type { CgroupPath } from './file.ts';
+import { Code, KiB, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
+import { CGROUP_ROOT, type CgroupPath } from './file.ts';
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */
 const CGROUP2_MAGIC = 0x63677270;

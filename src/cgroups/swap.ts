@@ -4,9 +4,9 @@
  */
 import { posix } from 'node:path';
 import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
-import type { Bytes, Limit } from '../core/quantities/index.ts';
+import type { Bytes, Limit } from '../core/index.ts';
 import { meminfoSize, procText } from './proc.ts';
-import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/index.ts';
+import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/controller-files.ts';
 
 /** memory.swap.max of cgroups after a change. One above the present value does not count: the change comes after the reclaim. */
 export type SwapLimits = ReadonlyMap<CgroupPath, Limit<Bytes>>;

@@ -1,26 +1,24 @@
 /** Reads the limits and the usage of cgroups, and writes values and verifies them. */
-import { crashPoint } from '../core/crash-points/index.ts';
-import { ShimError } from '../core/errors/index.ts';
 import {
   type Bytes,
   type CpuMax,
   type CpuWeight,
   type Limit,
   type Microseconds,
+  ShimError,
   bytes,
+  crashPoint,
   microseconds,
-} from '../core/quantities/index.ts';
-import { CgroupFiles, type CgroupPath, cgroupFilePath, isFileMissing, writeFailed } from './file.ts';
+} from '../core/index.ts';
+import { CgroupFiles, type CgroupPath, cgroupFilePath, isCgroupVanished, isFileMissing, writeFailed } from './file.ts';
 import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
-import type { MemorySample, MemoryUse } from './memory-use.ts';
-import { type SwapLimits, swapUseOf } from './swap.ts';
-import { isRoundedInUnit } from './systemd-units.ts';
 import {
   CPU_BURST,
   type CgroupWrite,
+  type MemorySample,
+  type MemoryUse,
   encodeWrite,
-  holdsSetting,
   isQuickWrite,
   isSameCpuMax,
   isSameLimit,
@@ -31,7 +29,10 @@ import {
   parseOomKills,
   parseSize,
   unreclaimableOf,
-} from './values/index.ts';
+} from './values/controller-files.ts';
+import { type SwapLimits, swapUseOf } from './swap.ts';
+import { isRoundedInUnit } from './systemd-units.ts';
+import { holdsSetting } from './values/settings.ts';
 
 /** The limits that the kernel enforces. A field is undefined if the kernel or the cgroup does not have the file. */
 export interface CgroupLimits {
@@ -301,4 +302,55 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 /** Runs a synchronous read as a promise: an error becomes a rejection. */
 function settle<Value>(read: () => Value): Promise<Value> {
   return new Promise((resolve) => resolve(read()));
+}
+
+/** What a cgroup uses of CPU and memory, and how long its tasks wait for them. */
+
+/** Undefined: the kernel does not tell. */
+export interface CgroupLoad {
+  /** Memory that cannot be reclaimed. */
+  readonly unreclaimable: Bytes | undefined;
+  /** CPU time since the cgroup was created. */
+  readonly cpuTime: Microseconds | undefined;
+  /** Share of the last 10 s in which at least one task waited for memory, in percent (kernel Documentation/accounting/psi.rst). */
+  readonly memoryStalled: number | undefined;
+  /** Share of the last 10 s in which at least one task waited for a CPU, in percent. A task that its own quota throttles waits, too. */
+  readonly cpuStalled: number | undefined;
+}
+
+/** Reads the load of a cgroup. Rejects with `CgroupVanished` if the cgroup no longer exists. */
+export async function readLoad(
+  tree: Pick<CgroupTree, 'readMemoryUse' | 'readFile'>,
+  cgroup: CgroupPath,
+): Promise<CgroupLoad> {
+  const read = <Value>(file: string, parse: (text: string) => Value | undefined): Promise<Value | undefined> =>
+    known(tree.readFile(cgroup, file).then(parse));
+  return {
+    unreclaimable: (await known(tree.readMemoryUse(cgroup)))?.unreclaimable,
+    cpuTime: await read('cpu.stat', cpuTimeOf),
+    memoryStalled: await read('memory.pressure', stalledShare),
+    cpuStalled: await read('cpu.pressure', stalledShare),
+  };
+}
+
+/** Returns usage_usec of cpu.stat. */
+function cpuTimeOf(text: string): Microseconds | undefined {
+  const [, digits] = /^usage_usec (\d{1,15})$/m.exec(text) ?? [];
+  return digits === undefined ? undefined : microseconds(Number(digits));
+}
+
+/** Returns the average over 10 s of the line `some`. */
+function stalledShare(text: string): number | undefined {
+  const [, percent] = /^some avg10=(\d{1,3}\.\d+) /m.exec(text) ?? [];
+  return percent === undefined ? undefined : Number(percent);
+}
+
+/** Undefined if a kernel has no such file, or has it switched off (`psi=0`: EOPNOTSUPP). */
+async function known<Value>(reading: Promise<Value>): Promise<Value | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (!(error instanceof ShimError) || isCgroupVanished(error)) throw error;
+    return undefined;
+  }
 }

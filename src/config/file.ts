@@ -1,9 +1,8 @@
 import { readFileSync, statSync } from 'node:fs';
 import type * as yamlModule from 'yaml';
 import * as z from 'zod/mini';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
-import { ConfigError, type UsableSettings } from './errors.ts';
-import { type Problem, problemsOf } from './problems.ts';
+import { errnoOf, messageOf } from '../core/index.ts';
+import { ConfigError, type Problem, type UsableSettings, problemsOf } from './errors.ts';
 import { type Settings, apiVersion, configKeys, kind, schema } from './schema.ts';
 
 /** The configuration file: the settings, plus the two keys that identify its format. */

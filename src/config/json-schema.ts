@@ -8,7 +8,8 @@ import {
   settingOf,
   volumesFollow,
 } from './schema.ts';
-import { durationPattern, modePattern, nodeNamePattern } from './values/index.ts';
+import { durationPattern } from './duration.ts';
+import { modePattern, nodeNamePattern } from './values.ts';
 
 /** A JSON schema (draft 7) of one value. */
 export type ValueSchema = Readonly<Record<string, unknown>>;

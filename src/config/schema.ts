@@ -1,11 +1,10 @@
 import * as z from 'zod/mini';
+import { duration, durationForm } from './duration.ts';
 import {
   absolutePath,
   addressForm,
   bind,
   bindForm,
-  duration,
-  durationForm,
   kubeconfig,
   kubeconfigForm,
   mode,
@@ -20,7 +19,7 @@ import {
   optionalSocketPath,
   pathForm,
   socketPath,
-} from './values/index.ts';
+} from './values.ts';
 
 /** `apiVersion` and `kind` of a configuration file. */
 export const apiVersion = 'cri-resize-shim.io/v1alpha1';

@@ -1,14 +1,13 @@
 import { hostname } from 'node:os';
 import type { Config } from '../config/index.ts';
-import { Reason, ShimError } from '../core/errors/index.ts';
-import type { KubernetesParts, KubernetesWatch, LocalPod } from '../kubernetes/annotations/index.ts';
+import { Reason, ShimError, systemClock } from '../core/index.ts';
+import type { KubernetesParts, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
+import type { LocalPod } from '../kubernetes/annotations/requests.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import type { LateAllocatable } from './late-allocatable.ts';
-import type { LatePodSpecs } from './late-pod-specs.ts';
+import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
 import { type Registry, isStaticPod } from '../sandbox/index.ts';
 import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
-import { systemClock } from '../core/concurrency/index.ts';
 
 export interface AnnotationsParts {
   readonly context: Pick<ResizeContext, 'registry' | 'policies' | 'decreaseReclaimer' | 'journal' | 'lock' | 'log'>;
@@ -28,7 +27,7 @@ export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
   { context, podResizes, specs, allocatable, log, counters }: AnnotationsParts,
 ): Promise<KubernetesWatch> {
-  const { watchAnnotations } = await import('../kubernetes/annotations/index.ts');
+  const { watchAnnotations } = await import('../kubernetes/annotations/annotations.ts');
   const { registry, policies } = context;
   const watch = watchAnnotations({
     kubeconfig,

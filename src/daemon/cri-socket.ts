@@ -1,5 +1,5 @@
-import { basename, dirname } from 'node:path';
 import type { Socket } from 'node:net';
+import { basename, dirname } from 'node:path';
 import type { Config } from '../config/index.ts';
 import { tooManyConnections } from '../grpc/index.ts';
 import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
@@ -8,16 +8,16 @@ import {
   type Listener,
   SHARED_LIMITS,
   SharedBudget,
+  createClientConnections,
   createLocalServer,
   interceptionOf,
   listen,
   listenOnInherited,
   loadPeerOf,
-  createClientConnections,
+  proxyReport,
   refuseConnection,
   serveConnection,
   unknownPeer,
-  proxyReport,
 } from '../server/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import type { Resizing } from './resizing.ts';

@@ -1,7 +1,5 @@
-import { steadyNow } from '../core/concurrency/index.ts';
+import { crashPoint, loggableError, steadyNow } from '../core/index.ts';
 import { type Config, version } from '../config/index.ts';
-import { crashPoint } from '../core/crash-points/index.ts';
-import { loggableError } from '../grpc/index.ts';
 import type { MonitoringParts } from '../monitoring/index.ts';
 import { type Counters, type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
 import {
@@ -14,11 +12,10 @@ import {
   writeBypassTarget,
 } from '../systemd/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
-import { EndpointDrift } from './endpoint/index.ts';
-import { useLittleMemory } from './heap.ts';
+import { EndpointDrift } from './endpoint-drift.ts';
+import { type StopSignal, endProcessNow, failedWith, stopSignal, useLittleMemory } from './process.ts';
 import { type RunningMetrics, serveMetrics } from './metrics.ts';
 import { type Outside, type Resizing, createResizing, noResizing } from './resizing.ts';
-import { type StopSignal, endProcessNow, failedWith, stopSignal } from './process/index.ts';
 
 /** The running daemon. */
 export interface Daemon {

@@ -3,10 +3,10 @@ import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { type Backend, SandboxState } from '../runtime/index.ts';
 import {
-  type ReadPodView,
   type NewestValues,
   type PodDirectory,
   type PodRank,
+  type ReadPodView,
   type ResizeHistory,
   type ResizePod,
   type ResizeStore,
@@ -21,7 +21,7 @@ import {
   newestSandbox,
   qosOfCgroup,
 } from '../sandbox/index.ts';
-import { systemClock } from '../core/concurrency/index.ts';
+import { systemClock } from '../core/index.ts';
 
 export interface PodResizesParts {
   readonly registry: Registry;

@@ -1,25 +1,32 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
 import type { Config } from '../config/index.ts';
-import { TimeLimit, steadyNow, systemClock } from '../core/concurrency/index.ts';
-import { messageOf } from '../core/errors/index.ts';
-import { KubeletFiles, ManagerFiles } from '../kubelet/index.ts';
-import { type Counters, type Log } from '../observe/index.ts';
+import { TimeLimit, messageOf, steadyNow, systemClock } from '../core/index.ts';
+import { KubeletFiles, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
+import type { Counters, Log } from '../observe/index.ts';
 import {
   Journal,
   PodJournal,
   RecentResizes,
   type ResizeContext,
   type ResizeStore,
+  areRequestsFreed,
   createResizeContext,
   readPodView,
   resizePod,
 } from '../resize/index.ts';
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
-import { Registry, idsInCgroup } from '../sandbox/index.ts';
+import {
+  type Amounts,
+  type NodeAllocatable,
+  type PodIdentity,
+  type PodSpec,
+  type PodSpecs,
+  Registry,
+  idsInCgroup,
+  noNodeAllocatable,
+  noPodSpecs,
+} from '../sandbox/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
-import { kubeletChanges } from './kubelet-changes.ts';
-import { LateAllocatable } from './late-allocatable.ts';
-import { LatePodSpecs } from './late-pod-specs.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 
 /** The state and the clients that resizes need, assembled from the settings. */
@@ -152,3 +159,46 @@ const storeIn = (journal: PodJournal): ResizeStore => ({
     return [...journal.resizes()].map(([podUid, records]) => ({ podUid, records }));
   },
 });
+
+/** The specs of pods, from a source that is known only once the API server is watched. Until then no spec is known. */
+export class LatePodSpecs implements PodSpecs {
+  #source: PodSpecs = noPodSpecs;
+
+  use(source: PodSpecs): void {
+    this.#source = source;
+  }
+
+  of(pod: PodIdentity): PodSpec | undefined {
+    return this.#source.of(pod);
+  }
+}
+
+/** The node's allocatable, from a source that is known only once the API server is watched. */
+export class LateAllocatable implements NodeAllocatable {
+  #source: NodeAllocatable = noNodeAllocatable;
+
+  use(source: NodeAllocatable): void {
+    this.#source = source;
+  }
+
+  amounts(): Amounts | undefined {
+    return this.#source.amounts();
+  }
+}
+
+/** Returns what to do when kubelet's checkpoints have changed. `parts` is called then. */
+export function kubeletChanges(
+  parts: () => {
+    readonly context: Pick<ResizeContext, 'decreaseReclaimer' | 'kubelet'>;
+    readonly podResizes: PodResizes;
+  },
+): () => void {
+  let admitted: ReadonlyMap<string, PodEntry> = new Map();
+  return () => {
+    const { context, podResizes } = parts();
+    context.decreaseReclaimer.check();
+    const now = context.kubelet.allocatedPods();
+    if (areRequestsFreed(admitted, now)) podResizes.resizes.roomFreed();
+    admitted = now;
+  };
+}

@@ -1,14 +1,13 @@
 import type { Config } from '../config/index.ts';
-import { steadyNow } from '../core/concurrency/index.ts';
-import { messageOf } from '../core/errors/index.ts';
-import type { KubernetesWatch } from '../kubernetes/annotations/index.ts';
+import { messageOf, steadyNow, systemClock } from '../core/index.ts';
+import type { KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import type { PassedSocket } from '../systemd/index.ts';
 import { type AnnotationsParts, watchKubernetes } from './annotations.ts';
-import type { LateAllocatable } from './late-allocatable.ts';
-import type { LatePodSpecs } from './late-pod-specs.ts';
+import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import { type RunningResizeApi, startResizeApi } from './resize-api.ts';
+import { openResizeApi } from '../api/index.ts';
+import { listen, listenOnInherited, loadPeerOf } from '../server/index.ts';
 
 export interface ResizeRequestsOptions {
   readonly config: Config;
@@ -109,4 +108,42 @@ export class ResizeRequests {
     const { config, passed, log } = this.#options;
     log.error({ listen: passed?.path ?? config.resizeListen, error: messageOf(error) }, 'resize API is not served');
   }
+}
+
+export interface ResizeApiParts {
+  readonly podResizes: PodResizes;
+  readonly readiness: () => Promise<ReadinessReport>;
+  /** The socket of the API, if systemd created it. */
+  readonly passed: PassedSocket | undefined;
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/** The running resize API. */
+interface RunningResizeApi {
+  /** Resolves if listening fails. */
+  readonly failure: Promise<Error>;
+  /** Accepts no further calls, and waits for running calls, at most `graceMs`. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Serves the resize API at `--resize-listen`. Call it after the CRI socket is open: both may be in the same folder. */
+async function startResizeApi(config: Config, parts: ResizeApiParts): Promise<RunningResizeApi> {
+  const { podResizes, readiness, passed, log, counters } = parts;
+  const { resizes, pods } = podResizes;
+  const { resizeListen: path, resizeSocketMode: mode } = config;
+  return openResizeApi({
+    path: passed?.path ?? path,
+    listen: (onConnection) =>
+      passed === undefined
+        ? listen({ path, rights: { mode }, onConnection, log })
+        : listenOnInherited({ ...passed, onConnection }),
+    pods,
+    resizes,
+    peerOf: await loadPeerOf(log),
+    clock: systemClock,
+    readiness,
+    log,
+    counters,
+  });
 }

@@ -1,7 +1,6 @@
 import { type Config, version } from '../config/index.ts';
 import { CgroupTree } from '../cgroups/index.ts';
-import { SharedCall, systemClock } from '../core/concurrency/index.ts';
-import { messageOf } from '../core/errors/index.ts';
+import { SharedCall, messageOf, systemClock } from '../core/index.ts';
 import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import {
   Journal,

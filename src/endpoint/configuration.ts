@@ -1,5 +1,5 @@
 import { parseAllDocuments } from 'yaml';
-import { messageOf } from '../core/errors/index.ts';
+import { messageOf } from '../core/index.ts';
 
 /** kubelet's default since 1.27 (SetDefaults_KubeletConfiguration in pkg/kubelet/apis/config/v1beta1/defaults.go). */
 export const DEFAULT_ENDPOINT = 'unix:///run/containerd/containerd.sock';

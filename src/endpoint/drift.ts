@@ -1,10 +1,9 @@
 import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errnoOf } from '../core/errors/index.ts';
+import { errnoOf } from '../core/index.ts';
 import { layerName, readEndpointChain } from './chain.ts';
 import { findKubeletProcess } from './process.ts';
-import { isSameSocket, socketPathOf } from './socket.ts';
-import { type ProcessView, seenBy } from './view.ts';
+import { type ProcessView, isSameSocket, seenBy, socketPathOf } from './paths.ts';
 import { USED_FILE } from './watch.ts';
 
 /** Whether the configuration of the running kubelet has the shim. `unknown`: no kubelet runs, or it is not expected to use the shim. */

@@ -1,8 +1,6 @@
+import { type Dirent, constants } from 'node:fs';
 import { lstat, open, readdir } from 'node:fs/promises';
-import type { Dirent } from 'node:fs';
-import { constants } from 'node:fs';
-import { MiB } from '../core/quantities/index.ts';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
+import { MiB, errnoOf, messageOf } from '../core/index.ts';
 
 /** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
 export const LONGEST_FILE = MiB;

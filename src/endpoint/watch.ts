@@ -1,11 +1,10 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Clock } from '../core/concurrency/index.ts';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
+import { type Clock, errnoOf, messageOf } from '../core/index.ts';
 import type { EndpointState, Log, ReadinessCheck } from '../observe/index.ts';
 import { type EndpointChain, layerName, readEndpointChain } from './chain.ts';
 import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
-import { isSameSocket } from './socket.ts';
+import { isSameSocket } from './paths.ts';
 
 export interface EndpointWatchParts {
   /** Mount point of procfs. */

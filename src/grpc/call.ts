@@ -1,4 +1,5 @@
-import type { ClientProcess, Metadata } from '../core/grpc/index.ts';
+import { readFileSync } from 'node:fs';
+import { type ClientProcess, Metadata, grpcCodeName } from '../core/index.ts';
 import type { CallOptions } from '../runtime/index.ts';
 
 /**
@@ -55,3 +56,53 @@ export const onBehalfOf = ({
   deadline,
   signal,
 });
+
+/**
+ * Returns the log fields of an intercepted call: ids, method, code, and milliseconds in the shim and in the backend.
+ */
+export function callFields(
+  trace: CallTrace,
+  method: string,
+  code: number,
+  shimMs: number,
+): Readonly<Record<string, string | number | boolean | undefined>> {
+  return {
+    ...trace.fields,
+    method,
+    code: grpcCodeName(code),
+    shimMs: rounded(Math.max(0, shimMs)),
+    backendMs: rounded(trace.backendMs),
+  };
+}
+
+/** Rounds milliseconds to three decimals, that is, to microseconds. */
+const rounded = (milliseconds: number): number => Math.round(milliseconds * 1000) / 1000;
+
+/** Headers of gRPC and HTTP themselves, which are no metadata of the caller. A grpc-js server removes the same ones. */
+const OWN_HEADERS: ReadonlySet<string> = new Set([
+  'accept-encoding',
+  'content-type',
+  'grpc-accept-encoding',
+  'grpc-encoding',
+  'grpc-timeout',
+  'te',
+]);
+
+/** Returns the metadata that a request's header fields carry. Pseudo-header fields are left out. */
+export function metadataOf(fields: readonly { readonly name: string; readonly value: string }[]): Metadata {
+  const metadata = new Metadata();
+  for (const { name, value } of fields) if (!OWN_HEADERS.has(name)) metadata.add(name, value);
+  return metadata;
+}
+
+/** Returns the process with this id. Call it while the client waits: a later process may have the same id. */
+export const processOf = (pid: number): ClientProcess => ({ pid, name: nameOf(pid) });
+
+function nameOf(pid: number): string | undefined {
+  try {
+    return readFileSync(`/proc/${pid}/comm`, 'utf8').replace(/\n$/, '');
+  } catch {
+    // It has ended, or /proc does not show it: the id alone is known.
+    return undefined;
+  }
+}

@@ -1,9 +1,8 @@
-import { steadyNow } from '../core/concurrency/index.ts';
-import { Code } from '../core/grpc/index.ts';
+import { Code, loggableError, steadyNow } from '../core/index.ts';
 import type { Log } from '../observe/index.ts';
 import type { CallTrace, HandlerCall, RawUnaryHandler } from './call.ts';
 import type { ServerBudget } from './server-budget.ts';
-import { type CallStatus, isUnexpected, loggableError, statusOf } from './status.ts';
+import { type CallStatus, isUnexpected, statusOf } from './status.ts';
 
 /** A call that has ended, for its log line. */
 export interface EndedCall {

@@ -1,7 +1,5 @@
-import { MiB } from '../core/quantities/index.ts';
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
-import { steadyNow } from '../core/concurrency/index.ts';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
+import { MiB, errnoOf, messageOf, steadyNow } from '../core/index.ts';
 
 /** The result of reading a file if it changed. */
 export type ReadResult =

@@ -1,6 +1,4 @@
-import { messageOf } from '../core/errors/index.ts';
-import { type Bytes, bytes, parseMilli, parseQuantity } from '../core/quantities/index.ts';
-import { type JsonObject, asObject } from './json.ts';
+import { type Bytes, bytes, messageOf, parseMilli, parseQuantity } from '../core/index.ts';
 
 /**
  * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state/checkpoint.go):
@@ -189,3 +187,9 @@ class Reading {
     return object;
   }
 }
+
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Returns undefined for anything but a JSON object. */
+export const asObject = (value: unknown): JsonObject | undefined =>
+  typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as JsonObject) : undefined;

@@ -1,11 +1,10 @@
 import { join } from 'node:path';
-import { messageOf } from '../core/errors/index.ts';
+import { type Clock, messageOf } from '../core/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import { type Checkpoint, type PodEntry, isSameEntry, readCheckpoint } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { FolderWatch } from './folder-watch.ts';
 import { WorkBudget } from './work-budget.ts';
-import type { Clock } from '../core/concurrency/index.ts';
 
 /** kubelet's checkpointed limits of its pods. Without checkpoints nothing is known. */
 export interface KubeletState {

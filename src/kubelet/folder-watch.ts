@@ -1,7 +1,6 @@
 import { type FSWatcher, type Stats, statSync, watch } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import type { Clock } from '../core/concurrency/index.ts';
-import { errnoOf } from '../core/errors/index.ts';
+import { type Clock, errnoOf } from '../core/index.ts';
 
 /** Pauses before a folder is watched again, in milliseconds: the first one, and the longest. */
 const FIRST_PAUSE_MS = 1000;

@@ -2,7 +2,8 @@
  * kubelet's formulas for CPU: the only place that converts between thousandths of a CPU, quotas and shares. Pure. The kernel's own
  * formulas are in src/cgroups. Compared with kubelet 1.36 and 1.37.
  */
-import { MAX_CPU_SHARES, MIN_CPU_QUOTA, MIN_CPU_SHARES } from '../cgroups/index.ts';
+import { MAX_CPU_SHARES, MIN_CPU_SHARES } from '../cgroups/values/conversions.ts';
+import { MIN_CPU_QUOTA } from '../cgroups/values/controller-files.ts';
 import {
   type CpuMax,
   type CpuShares,
@@ -10,7 +11,7 @@ import {
   type Microseconds,
   cpuShares,
   microseconds,
-} from '../core/quantities/index.ts';
+} from '../core/quantities/numbers.ts';
 
 /** Thousandths of a CPU. */
 export type MilliCpu = number;

@@ -1,7 +1,8 @@
 import { join } from 'node:path';
 import type { Counters, Log } from '../observe/index.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
-import { type CpuAssignments, type MemoryAssignments, readCpuState, readMemoryState } from './manager-state.ts';
+import { messageOf } from '../core/index.ts';
+import { type JsonObject, asObject } from './checkpoint.ts';
 
 /** What kubelet's static CPU and memory managers have assigned to containers. */
 export interface ResourceManagers {
@@ -69,3 +70,128 @@ class StateFile<Content extends { readonly fault?: string }> {
     return this.#content;
   }
 }
+
+/**
+ * The checkpoints of kubelet's CPU manager (kubelet pkg/kubelet/cm/cpumanager/state/checkpoint.go, CPUManagerCheckpoint) and memory
+ * manager (pkg/kubelet/cm/memorymanager/state/checkpoint.go, MemoryManagerCheckpoint). Only the static policies assign anything. Since
+ * 1.37 the state is JSON in the string `data`, with the assignments of pods; the same file has those of containers as before, for
+ * earlier kubelets. As with the other checkpoints of kubelet, parts of unknown shape are skipped and the checksums are not verified.
+ */
+interface ManagerState {
+  /** What was not understood. Absent: nothing. */
+  readonly fault?: string;
+}
+
+interface CpuAssignments extends ManagerState {
+  /** Returns the CPUs of a container, or of its pod (gate PodLevelResourceManagers), as a list such as `0,2-3`. */
+  of(podUid: string, container: string): string | undefined;
+}
+
+interface MemoryAssignments extends ManagerState {
+  /** Returns the NUMA nodes of a container's memory, or of its pod's, as a list such as `0,1`. */
+  of(podUid: string, container: string): string | undefined;
+}
+
+/** Parses `cpu_manager_state`. Returns what is wrong with a file that is none. Never throws. */
+export const readCpuState = (text: string): CpuAssignments | string => readState(text, 'static', cpus);
+
+/** Parses `memory_manager_state`. Returns what is wrong with a file that is none. Never throws. */
+export const readMemoryState = (text: string): MemoryAssignments | string => readState(text, 'Static', nodes);
+
+type Assignments = CpuAssignments & MemoryAssignments;
+
+/** How a manager writes down what it has assigned. */
+interface Form {
+  /** The property that has the assignment of a pod. That of a container has no object around it. */
+  readonly ofPod: string;
+  readonly isKnown: (assigned: unknown) => boolean;
+  /** Returns undefined for an assignment of unknown shape, and for one of nothing. */
+  readonly listOf: (assigned: unknown) => string | undefined;
+}
+
+function readState(text: string, policy: string, form: Form): Assignments | string {
+  const file = parse(text);
+  if (typeof file === 'string') return file;
+  const inner = file['data'] === undefined || file['data'] === '' ? undefined : parse(file['data']);
+  const state = typeof inner === 'object' ? inner : file;
+  const fault = typeof inner === 'string' ? { fault: `"data": ${inner}` } : {};
+  if (typeof state['policyName'] !== 'string') return 'it has no string "policyName"';
+  if (state['policyName'] !== policy) return { of: () => undefined, ...fault };
+  const [containers, pods] = [asObject(state['entries']), asObject(state['podEntries'])];
+  const unknown = countUnknown(state, form);
+  return {
+    of: (podUid, container) =>
+      form.listOf(own(asObject(own(containers, podUid)), container)) ??
+      form.listOf(own(asObject(own(pods, podUid)), form.ofPod)),
+    ...(unknown > 0 && { fault: `${unknown} values of an unknown shape` }),
+    ...fault,
+  };
+}
+
+function parse(text: unknown): JsonObject | string {
+  try {
+    return asObject(typeof text === 'string' ? JSON.parse(text) : undefined) ?? 'it is not a JSON object';
+  } catch (error) {
+    // The parser's message quotes the content, which may be arbitrarily long.
+    return messageOf(error).slice(0, 200);
+  }
+}
+
+/** Returns the number of values whose shape is not known. */
+function countUnknown({ entries, podEntries }: JsonObject, { ofPod, isKnown }: Form): number {
+  const byPod = valuesOf(entries).map((containers) => (isNothing(containers) ? [] : valuesOf(containers)));
+  const ofPods = valuesOf(podEntries).map((pod) => (asObject(pod) === undefined ? UNKNOWN : asObject(pod)?.[ofPod]));
+  return [...byPod.flat(), ...ofPods].filter((assigned) => !isNothing(assigned) && !isKnown(assigned)).length;
+}
+
+/** Stands for a value that is no object. */
+const UNKNOWN = Symbol('of unknown shape');
+
+/** Go writes what is empty as null, or not at all. */
+const isNothing = (value: unknown): boolean => value === undefined || value === null;
+
+const valuesOf = (value: unknown): readonly unknown[] => {
+  if (isNothing(value)) return [];
+  const object = asObject(value);
+  return object === undefined ? [UNKNOWN] : Object.values(object);
+};
+
+/** Names come from pods: one may be that of a property which every object inherits. */
+const own = (object: JsonObject | undefined, name: string): unknown =>
+  object !== undefined && Object.hasOwn(object, name) ? object[name] : undefined;
+
+/** A list of CPUs. */
+const cpus: Form = {
+  ofPod: 'cpuSet',
+  isKnown: (assigned) => typeof assigned === 'string',
+  listOf: (assigned) => (typeof assigned === 'string' && assigned !== '' ? assigned.slice(0, LONGEST) : undefined),
+};
+
+/** A list of blocks. Huge pages are assigned separately. */
+const nodes: Form = {
+  ofPod: 'memoryBlocks',
+  isKnown: (assigned) =>
+    Array.isArray(assigned) &&
+    assigned
+      .map(asObject)
+      .every(
+        (block) =>
+          typeof block?.['type'] === 'string' &&
+          Array.isArray(block['numaAffinity']) &&
+          block['numaAffinity'].every(isNumber),
+      ),
+  listOf: (assigned) => {
+    if (!Array.isArray(assigned)) return undefined;
+    const affine = assigned
+      .map(asObject)
+      .filter((block) => block?.['type'] === 'memory')
+      .map((block) => block?.['numaAffinity'])
+      .flatMap((affinity) => (Array.isArray(affinity) ? affinity.filter(isNumber) : []));
+    return affine.length === 0 ? undefined : [...new Set(affine)].join().slice(0, LONGEST);
+  },
+};
+
+const isNumber = (value: unknown): value is number => typeof value === 'number';
+
+/** Bounds the text of errors. */
+const LONGEST = 100;

@@ -1,4 +1,4 @@
-import { SharedCall } from '../core/concurrency/index.ts';
+import { SharedCall } from '../core/index.ts';
 
 /**
  * Returns `make` with its result cached: it runs once in `ms` milliseconds, however many callers there are. Failures are cached too. Its

@@ -1,11 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import { ShimError, loggableError } from '../core/errors/index.ts';
+import { type ConnectionLimits, ShimError, loggableError } from '../core/index.ts';
 import type { Budget, Log } from '../observe/index.ts';
 import { type Answer, plain } from './answer.ts';
-import type { ConnectionLimits } from '../core/http/index.ts';
 import type { MonitoringLimits } from './limits.ts';
-import { type NodePage, type Sections, failureSection } from './page/index.ts';
+import { type NodePage, type Sections, failureSection } from './page/page.ts';
 
 export interface LivePagesParts extends Pick<ConnectionLimits, 'admit' | 'release'> {
   /** Reads what the page shows. Rejects with ShimError, or with the signal's reason once it aborts. */

@@ -1,27 +1,29 @@
-import { expositionOf, expositionType } from './exposition.ts';
 import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
-import { wallTime } from '../core/concurrency/index.ts';
-import { ShimError, loggableError } from '../core/errors/index.ts';
-import { type ConnectionLimits, limitConnections, oneRequestEach } from '../core/http/index.ts';
+import { isIPv4 } from 'node:net';
+import { expositionOf, expositionType, measureEventLoop, processFamilies, readingFamilies } from './metrics.ts';
 import {
-  type BypassTimes,
-  type Budget,
-  type EndpointState,
-  type Family,
-  type Log,
-  type NodeReadings,
-  type ReadinessReport,
+  type ConnectionLimits,
+  ShimError,
+  limitConnections,
+  loggableError,
+  oneRequestEach,
+  wallTime,
+} from '../core/index.ts';
+import type {
+  Budget,
+  BypassTimes,
+  EndpointState,
+  Family,
+  Log,
+  NodeReadings,
+  ReadinessReport,
 } from '../observe/index.ts';
-import { type Answer, plain } from './answer.ts';
-import { measureEventLoop } from './event-loop.ts';
+import { type Answer, healthAnswer, livenessAnswer, plain } from './answer.ts';
 import { cached } from './cached.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
-import { healthAnswer, livenessAnswer } from './health.ts';
-import { isLoopbackHost } from './host.ts';
-import { processFamilies, readingFamilies } from './readings.ts';
 import { TokenFile } from './token.ts';
 import { LivePages } from './live-pages.ts';
-import { NodePage } from './page/index.ts';
+import { NodePage } from './page/page.ts';
 import type { Overview } from '../resize/index.ts';
 
 export interface MonitoringParts {
@@ -56,7 +58,7 @@ type Route = (query: URLSearchParams, signal: AbortSignal) => Answer | Promise<A
 
 /** Who may read. */
 export interface MonitoringAccess {
-  /** Every user of this machine and a browser on it may connect: the Host header is checked (host.ts), and the page is cached. */
+  /** Every user of this machine and a browser on it may connect: the Host header is checked, and the page is cached. */
   readonly isTcp: boolean;
   /** The file with the token that every request has to have. Undefined: none. */
   readonly tokenFile?: string;
@@ -217,4 +219,14 @@ function answerTo(
     return plain(405, 'only GET and HEAD', { allow: 'GET, HEAD' });
   if (route === undefined) return live.open(request, response, new URLSearchParams(query).get('pod') ?? '');
   return route(new URLSearchParams(query), signal);
+}
+
+/**
+ * Whether the Host header is a loopback address, or missing (browsers always send it). Protects against DNS rebinding: a page of
+ * another site whose name resolves to 127.0.0.1 sends its own name.
+ */
+function isLoopbackHost(header: string | undefined): boolean {
+  if (header === undefined) return true;
+  const host = header.replace(/:\d{1,5}$/, '').toLowerCase();
+  return host === 'localhost' || host === '[::1]' || (isIPv4(host) && host.startsWith('127.'));
 }

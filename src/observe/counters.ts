@@ -1,6 +1,6 @@
 import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
-import { grpcCodeName } from '../core/grpc/index.ts';
+import { grpcCodeName } from '../core/index.ts';
 import type {
   Budget,
   Counters,

@@ -1,10 +1,10 @@
 import type { CgroupPath } from '../cgroups/index.ts';
-import { messageOf } from '../core/errors/index.ts';
-import type { Bytes } from '../core/quantities/index.ts';
+import { type Bytes, type Clock, KeyedLock, systemClock } from '../core/index.ts';
 import type { PodDescription } from '../runtime/index.ts';
-import { type Counters, type Log, noCounters, noLog, oncePerKey } from '../observe/index.ts';
+import { type Counters, type Log, noCounters, noLog } from '../observe/index.ts';
 import {
   type FailOpen,
+  failOpenReport,
   type NodeAllocatable,
   type PodSpecs,
   type Registry,
@@ -14,13 +14,15 @@ import {
   noNodeAllocatable,
   noPodSpecs,
 } from '../sandbox/index.ts';
-import { type Clock, KeyedLock, systemClock } from '../core/concurrency/index.ts';
-import { type AllocatableParts, memorySizes } from './admission/index.ts';
-import { createDecreaseReclaimer } from './foresight/index.ts';
-import { AdmittedRequests, NewestValues, PodOutcomes, type RecentResizes, ResizeHistory } from './history/index.ts';
-import type { ReadPodViewParts } from './report/index.ts';
-import { type FollowSetting, VolumePolicies } from './volumes/index.ts';
-import { type PodLifecycleParts, forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/index.ts';
+import { AdmittedRequests, type AllocatableParts, memorySizes } from './admission/node-room.ts';
+import { createDecreaseReclaimer } from './foresight/create-decrease-reclaimer.ts';
+import { NewestValues } from './history/newest-values.ts';
+import { PodOutcomes } from './history/outcomes.ts';
+import type { RecentResizes } from './history/recent-resizes.ts';
+import { ResizeHistory } from './history/history.ts';
+import type { ReadPodViewParts } from './report/pod-view.ts';
+import { type FollowSetting, VolumePolicies } from './volumes/policies.ts';
+import { type PodLifecycleParts, forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/pod-volumes.ts';
 import { type KubeletState, type ResourceManagers, noKubeletState, noResourceManagers } from '../kubelet/index.ts';
 
 /** The parts that every resize on this node uses. A report of a pod uses some of them. */
@@ -191,17 +193,4 @@ function watchRegistry(context: WatchParts): void {
       context.outcomes.forgetContainer(containerId);
     },
   });
-}
-
-/** Counts requests that are forwarded unchanged, and logs each id and reason once. */
-function failOpenReport(counters: Counters, log: Log): FailOpen {
-  const first = oncePerKey();
-  return (reason, given, error) => {
-    counters.failOpen(reason);
-    // The id comes from the caller: it may be of any length.
-    const id = given.slice(0, 128);
-    if (!first(`${reason} ${id}`)) return;
-    const fields = { reason, id, ...(error === undefined ? {} : { error: messageOf(error) }) };
-    log.warn(fields, 'request forwarded unchanged');
-  };
 }

@@ -1,4 +1,4 @@
-import { MiB } from '../core/quantities/index.ts';
+import { once } from 'node:events';
 import {
   Client,
   type ClientReadableStream,
@@ -6,11 +6,10 @@ import {
   type ServiceError,
   credentials,
 } from '@grpc/grpc-js';
-import { once } from 'node:events';
-import { wallTime } from '../core/concurrency/index.ts';
-import { Metadata } from '../core/grpc/index.ts';
+import { Metadata, MiB, wallTime } from '../core/index.ts';
 import { sayingWaits } from './waiting.ts';
-import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/wire/index.ts';
+import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/messages.ts';
+import { UsageError } from './output/failure.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
 
@@ -114,3 +113,10 @@ function ownError(error: Error | ServiceError): Error {
 
 const identity = (bytes: Buffer): Buffer => bytes;
 const pathOf = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
+
+/** Returns the path in an address such as `unix:///run/x.sock`. Throws UsageError with the name of the flag if the address is invalid. */
+export function socketPath(flag: string, address: string): string {
+  const path = address.replace(/^unix:(?:\/\/)?/, '');
+  if (path.startsWith('/')) return path;
+  throw new UsageError(`${flag}: invalid address ${JSON.stringify(address)}: expected unix:// and an absolute path`);
+}

@@ -1,12 +1,11 @@
 #!/usr/bin/env node
 import { basename } from 'node:path';
-import { errnoOf, messageOf } from '../core/errors/index.ts';
-import { ResizeClient } from './client.ts';
+import { Exit, errnoOf, messageOf } from '../core/index.ts';
+import { ResizeClient, socketPath } from './client.ts';
 import { type Invocation, parseCommandLine } from './program.ts';
-import { socketPath } from './socket.ts';
-import { type Context, actions } from './commands/index.ts';
-import { reportOf } from './output/index.ts';
-import { Exit } from './command-table/index.ts';
+import type { Context } from './commands/context.ts';
+import { actions } from './commands/actions.ts';
+import { reportOf } from './output/failure.ts';
 
 /** Writes an error and its remedy to stderr. Returns the exit code. */
 function printError(error: unknown, endpoint: string): Exit {
@@ -58,7 +57,7 @@ async function start(): Promise<void> {
   process.title = 'resizectl';
   let endpoint = '';
   if (isPlugin(process.argv[1])) {
-    const { runPlugin } = await import('./plugin/index.ts');
+    const { runPlugin } = await import('./plugin/plugin.ts');
     const [out, err] = [process.stdout, process.stderr];
     process.exitCode = await runPlugin(process.argv.slice(2), {
       out: (text) => void out.write(text),

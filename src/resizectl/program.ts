@@ -1,18 +1,18 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from 'commander';
 import { version } from '../config/index.ts';
-import type { CommandOptions } from './commands/index.ts';
-import { UsageError } from './output/index.ts';
+import type { CommandOptions } from './commands/context.ts';
+import { UsageError } from './output/failure.ts';
 import {
   type CommandName,
   type CommandText,
   type OptionText,
   type Output,
-  commandTexts,
   defaultEndpoint,
   exitTexts,
   globalOptions,
   programText,
-} from './command-table/index.ts';
+} from './command-texts.ts';
+import { commandTexts } from './command-table.ts';
 
 /** A parsed command line. */
 export type Invocation =

@@ -1,10 +1,8 @@
-import { MiB } from '../core/quantities/index.ts';
-import { steadyNow } from '../core/concurrency/index.ts';
-import { isServiceError } from '../core/errors/index.ts';
-import { Code, Metadata } from '../core/grpc/index.ts';
-import { Channel, hasNoAnswer, isUnsent } from './channel/index.ts';
-import { crashPoint } from '../core/crash-points/index.ts';
-import { type Messages, type Partially, decode, decodeList, encode } from './messages.ts';
+import { Code, Metadata, MiB, crashPoint, isServiceError, steadyNow } from '../core/index.ts';
+import { Channel } from './channel/channel.ts';
+import { isUnimplemented } from './backend-errors.ts';
+import type { Messages, Partially } from './messages.ts';
+import { decode, decodeList, encode } from './codec.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * MiB;
 
@@ -171,49 +169,10 @@ export type RuntimeMethod =
 /** `/runtime.v1.RuntimeService/<method>` */
 export const runtimePath = (method: string): string => `/runtime.v1.RuntimeService/${method}`;
 
+/**
+ * The call that the shim answers without the runtime, also if it forwards every call of the CRI, Status too. Its
+ * response is a StatusResponse with nothing but the shim's entry in `info`.
+ */
+export const SHIM_STATUS_PATH = '/cri-resize-shim.v1.Shim/Status';
+
 const methodOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1);
-
-/**
- * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with Unknown
- * "not implemented yet", which kubelet 1.36 treats as Unimplemented, too (kubelet
- * pkg/kubelet/kuberuntime/kuberuntime_container.go, updatePodSandboxResources).
- */
-export function isUnimplemented(error: unknown): boolean {
-  if (!isServiceError(error)) return false;
-  return (
-    error.code === Code.UNIMPLEMENTED || (error.code === Code.UNKNOWN && error.details.includes('not implemented'))
-  );
-}
-
-/** Whether an error of the backend means that the pod or container does not exist. */
-export function isNotFound(error: unknown): boolean {
-  return isServiceError(error) && error.code === Code.NOT_FOUND;
-}
-
-/**
- * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is killed leaves the
- * runc that it has started, and one that was stopped continues. The client's own limits count too, as far as they leave no answer. A call
- * that was never sent has no effect, and needs no answer.
- */
-export function isUnanswered(error: unknown): boolean {
-  if (!isServiceError(error) || isUnsent(error)) return false;
-  const { code } = error;
-  return code === Code.UNAVAILABLE || code === Code.DEADLINE_EXCEEDED || code === Code.CANCELLED || hasNoAnswer(error);
-}
-
-/**
- * Whether a call has failed before it was sent, so that it has no effect: its deadline had passed, it has waited for a connection or its
- * turn, or it exceeds a limit of the client.
- */
-export const isNeverSent = (error: unknown): boolean => isServiceError(error) && isUnsent(error);
-
-/**
- * Whether the backend has answered that it still starts. containerd accepts connections before it serves calls: until then it answers
- * Unknown "server is not initialized yet" (instrumented_service.go).
- */
-export const isStarting = ({ details }: { readonly details: string }): boolean =>
-  details.includes('server is not initialized yet');
-
-/** Whether a call has failed because the backend cannot be asked at present: it does not answer, or it still starts. */
-export const isNotServing = (error: unknown): boolean =>
-  isUnanswered(error) || isNeverSent(error) || (isServiceError(error) && isStarting(error));

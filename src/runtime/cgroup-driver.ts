@@ -1,4 +1,5 @@
-import { type Backend, isUnimplemented } from './backend.ts';
+import type { Backend } from './backend.ts';
+import { isUnimplemented } from './backend-errors.ts';
 import { describeCgroupDriver } from './description.ts';
 import { CgroupDriverName } from './messages.ts';
 

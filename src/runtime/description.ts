@@ -1,4 +1,4 @@
-import { type CpuShares, reportedShares } from '../core/quantities/index.ts';
+import { type CpuShares, reportedShares } from '../core/quantities/numbers.ts';
 import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } from './messages.ts';
 
 /**

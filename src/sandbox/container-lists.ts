@@ -1,5 +1,4 @@
-import { TimeLimit, steadyNow, wallTime } from '../core/concurrency/index.ts';
-import { Code, isServiceError } from '../core/errors/index.ts';
+import { Code, TimeLimit, isServiceError, steadyNow, wallTime } from '../core/index.ts';
 import type { Log } from '../observe/index.ts';
 import {
   type Backend,

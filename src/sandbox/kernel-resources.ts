@@ -8,7 +8,7 @@ import {
   sharesToReport,
 } from '../cgroups/index.ts';
 import type { ReportedResources } from '../runtime/index.ts';
-import { type Bytes, type Limit, reportedShares } from '../core/quantities/index.ts';
+import { type Bytes, type Limit, reportedShares } from '../core/index.ts';
 
 /**
  * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they agree. -1 is

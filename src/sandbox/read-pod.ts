@@ -4,15 +4,29 @@ import {
   DEFAULT_CPU_PERIOD,
   containerIdOf,
   driverOf,
+  formulasOf,
   isCgroupVanished,
+  isRoundedInUnit,
   isSystemdUnit,
+  weightOfShares,
 } from '../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
+import {
+  Code,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  Reason,
+  ShimError,
+  bytes,
+  microseconds,
+} from '../core/index.ts';
 import type { PodVolumes } from '../tmpfs/index.ts';
-import type { PodDescription } from '../runtime/index.ts';
-import { type CpuMax, bytes, microseconds } from '../core/quantities/index.ts';
-import type { DeclaredPod } from './declared/index.ts';
+import type { LinuxContainerResources, PodDescription } from '../runtime/index.ts';
+import type { DeclaredPod } from './declared-pod.ts';
 import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
+import { type DeclarePodParts, declarePod } from './declare-pod.ts';
+import type { ListedContainers } from './container-lists.ts';
+import { storedLimits } from './stored-limits.ts';
 
 /** No CPU limit: the value without the cpu controller, which has no cpu.max. */
 export const NO_CPU_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
@@ -123,4 +137,48 @@ export function readVolumes(volumes: PodVolumes, pod: PodDescription): MountedVo
 function noPodCgroup(pod: PodDescription): ShimError {
   const message = `pod ${pod.sandboxId} has no cgroup of its own (cgroup_parent ${JSON.stringify(pod.cgroupParent)})`;
   return new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, message, { pod: pod.sandboxId });
+}
+
+/**
+ * Reads the live values of a pod, and what it declares: the rules of a resize hold for all its containers. Throws as
+ * {@link readPod}. Rejects when the backend cannot be asked.
+ * @param listed the pod's containers, if the caller has just listed them
+ */
+export async function readDeclaredPod(
+  parts: DeclarePodParts & { readonly tree: CgroupTree },
+  pod: PodDescription,
+  volumes: readonly VolumeState[],
+  listed?: ListedContainers,
+): Promise<PodState> {
+  const declared = await declarePod(parts, pod, listed);
+  return readPod(parts.tree, pod, volumes, declared);
+}
+
+/**
+ * Returns the container with the CPU limit that the runtime has stored if the kernel's is the same in whole percents of a CPU: systemd
+ * has written it then, at a reload or with another property of the unit. Restoring the rounded limit would make it permanent.
+ */
+export function withExactQuota<Container extends LiveContainer | undefined>(
+  container: Container,
+  cgroup: CgroupPath | undefined,
+  resources: LinuxContainerResources | null | undefined,
+): Container {
+  const stored = storedLimits(resources)?.cpu;
+  if (container === undefined || cgroup === undefined || stored === undefined) return container;
+  return isRoundedInUnit(cgroup, stored, container.cpu) ? { ...container, cpu: stored } : container;
+}
+
+/** Returns the cgroup of a container by the rule of its pod's cgroup driver. */
+export const namedCgroup = (pod: PodDescription, id: string): CgroupPath | undefined =>
+  driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, id);
+
+/**
+ * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live weight
+ * and the shares of its creation show which; otherwise it is the old formula, which kubelet uses for pods at least up to 1.37
+ * (kubelet pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight). Undefined without the cpu controller.
+ */
+export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
+  if (live === undefined) return undefined;
+  const known = pod.cpuShares === undefined ? [] : formulasOf(live, pod.cpuShares);
+  return weightOfShares(shares, known.length === 1 && known[0] === 'new' ? 'new' : 'old');
 }

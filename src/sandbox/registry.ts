@@ -1,4 +1,4 @@
-import { Code, isServiceError, messageOf } from '../core/errors/index.ts';
+import { Code, isServiceError, messageOf } from '../core/index.ts';
 import { type Log, noLog } from '../observe/index.ts';
 import {
   type Backend,
@@ -279,8 +279,6 @@ interface StatusOfContainer {
   /** Undefined if the status does not name the container's pod. */
   readonly container: ContainerDescription | undefined;
 }
-
-export type { KnownContainer, ListedContainers };
 
 /** The containers that the backend has listed, by sandbox id. Pods without a container are left out. */
 export type ContainersByPod = ReadonlyMap<string, ListedContainers>;

@@ -2,8 +2,9 @@ import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Crowd, roomFor } from '../grpc/index.ts';
-import type { PeerOf } from './listener/index.ts';
-import type { Handle, HandledAnswer, HandledCall, Interception, ServedConnection } from './proxy/index.ts';
+import type { PeerOf } from './listener/peer.ts';
+import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
+import type { ServedConnection } from './proxy/serve.ts';
 
 /** What the proxy needs to serve a connection. */
 export interface ConnectionOptions {

@@ -1,14 +1,11 @@
 /** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
-export { CONNECTION_LIMIT, createClientConnections } from './client-connections.ts';
-export {
-  createInterceptors,
-  createLocalServer,
-  interceptionOf,
-  localHandlers,
-  passThroughHandlers,
-} from './handlers/index.ts';
-export type { Interceptors, LocalHandlers } from './handlers/index.ts';
-export { listen, listenOnInherited, loadPeerOf, unknownPeer } from './listener/index.ts';
-export type { ListenOptions, Listener } from './listener/index.ts';
+export { createClientConnections } from './client-connections.ts';
+export { type Interceptors, type LocalHandlers, interceptionOf } from './handlers/interceptors.ts';
+export { createLocalServer } from './handlers/local-server.ts';
+export { passThroughHandlers } from './handlers/runtime.ts';
+export { createInterceptors, localHandlers } from './handlers/table.ts';
+export { type ListenOptions, type Listener, listen, listenOnInherited } from './listener/listener.ts';
+export { loadPeerOf, unknownPeer } from './listener/peer.ts';
 export { proxyReport } from './proxy-report.ts';
-export { LIMITS, SHARED_LIMITS, SharedBudget, refuseConnection, serveConnection } from './proxy/index.ts';
+export { SHARED_LIMITS, refuseConnection, serveConnection } from './proxy/serve.ts';
+export { SharedBudget } from './proxy/shared-budget.ts';

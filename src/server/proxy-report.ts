@@ -1,8 +1,7 @@
-import { Code, grpcCodeName } from '../core/grpc/index.ts';
+import { Code, grpcCodeName, loggableError } from '../core/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
-import type { ProxyObserver } from './proxy/index.ts';
-import { ErrorCode } from './http2/index.ts';
-import { loggableError } from '../grpc/index.ts';
+import type { ProxyObserver } from './proxy/interception.ts';
+import { ErrorCode } from '../http2/index.ts';
 
 export interface ProxyReportOptions {
   readonly log: Log;

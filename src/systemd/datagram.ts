@@ -1,7 +1,7 @@
 import { closeSync } from 'node:fs';
 import { endianness } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { nameOfErrno } from '../core/errors/index.ts';
+import { nameOfErrno } from '../core/index.ts';
 
 // Node has no unix datagram sockets, and npm packages for them compile at installation. koffi is already a dependency (src/tmpfs) and
 // does not: two libc calls are enough.

@@ -1,6 +1,5 @@
 import { fstatSync, readFileSync } from 'node:fs';
-import { messageOf } from '../core/errors/index.ts';
-import { SOCK_STREAM, SO_ACCEPTCON, unixSockets } from '../core/procfs/index.ts';
+import { SOCK_STREAM, SO_ACCEPTCON, messageOf, unixSockets } from '../core/index.ts';
 
 /** A socket from systemd cannot be used. The message has the cause and the remedy. */
 export class PassedSocketError extends Error {

@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { messageOf } from '../core/errors/index.ts';
+import { messageOf } from '../core/index.ts';
 import type { Counters, Log } from '../observe/index.ts';
 import { type DatagramSender, openDatagramSender } from './datagram.ts';
 

@@ -3,14 +3,9 @@
  * operations use the descriptor, so that nobody can replace the folder in between.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import type { ErrorContext } from '../core/errors/index.ts';
-import { bytes } from '../core/quantities/index.ts';
-import type { Bytes } from '../core/quantities/index.ts';
-import { parseMountinfo } from './mountinfo.ts';
-import type { Mount } from './mountinfo.ts';
-import { volumeFolders, volumeMountPoint, whyNotEligible } from './volumes.ts';
-import type { VolumeName } from './volumes.ts';
+import { type Bytes, Code, type ErrorContext, Reason, ShimError, bytes, errnoOf, messageOf } from '../core/index.ts';
+import { type Mount, parseMountinfo } from './mountinfo.ts';
+import { type VolumeName, volumeFolders, volumeMountPoint, whyNotEligible } from './volumes.ts';
 
 /** TMPFS_MAGIC of linux/magic.h. */
 const TMPFS_MAGIC = 0x01021994;

@@ -3,12 +3,10 @@
  * folder remounts.
  */
 export type { KubeletPlace } from './folder.ts';
-export { MemoryVolumes } from './memory-volumes.ts';
-export type { PodVolumes } from './memory-volumes.ts';
-export { chooseRemountMethod } from './remount.ts';
-export type { RemountMethod } from './remount.ts';
+export { MemoryVolumes, type PodVolumes } from './memory-volumes.ts';
 export {
   VOLUME_ANNOTATION,
+  type VolumePolicy,
   isDnsLabel,
   isSameSize,
   parseVolumeAnnotation,
@@ -16,6 +14,4 @@ export {
   readVolumeAnnotations,
   targetSize,
 } from './sizes.ts';
-export type { VolumePolicy } from './sizes.ts';
-export { isPodUid, surveyVolumes, volumeMountPoint } from './volumes.ts';
-export type { VolumeName } from './volumes.ts';
+export { isPodUid } from './volumes.ts';

@@ -1,8 +1,9 @@
 /** Lists, measures and remounts the memory-backed volumes of a node. */
 import { closeSync, statSync } from 'node:fs';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../core/errors/index.ts';
-import type { Bytes } from '../core/quantities/index.ts';
+import { type Bytes, Code, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
 import {
+  type KubeletPlace,
+  type VolumeSize,
   contextOf,
   isMountedFrom,
   mountOfFolder,
@@ -11,12 +12,9 @@ import {
   sizeOfFolder,
   withVolumeFolder,
 } from './folder.ts';
-import type { KubeletPlace, VolumeSize } from './folder.ts';
-import { chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';
-import type { RemountMethod } from './remount.ts';
+import { type RemountMethod, chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';
 import { isSameSize } from './sizes.ts';
-import { EMPTY_DIRS, isPodUid, surveyVolumes } from './volumes.ts';
-import type { Volume, VolumeName, VolumeSurvey } from './volumes.ts';
+import { EMPTY_DIRS, type Volume, type VolumeName, type VolumeSurvey, isPodUid, surveyVolumes } from './volumes.ts';
 
 export interface Remounted {
   /** `unchanged`: the volume already had the size. */

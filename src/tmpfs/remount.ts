@@ -1,12 +1,8 @@
 /** Two ways to resize an opened tmpfs. No other code remounts. */
-import { crashPoint } from '../core/crash-points/index.ts';
-import { Code, Reason, ShimError, messageOf } from '../core/errors/index.ts';
-import { contextOf } from './folder.ts';
-import type { KubeletPlace, OpenVolume } from './folder.ts';
-import { SyscallError, loadMountCalls } from './syscalls.ts';
-import type { MountCalls } from './syscalls.ts';
+import { type Bytes, Code, Reason, ShimError, crashPoint, messageOf } from '../core/index.ts';
+import { type KubeletPlace, type OpenVolume, contextOf } from './folder.ts';
+import { type MountCalls, SyscallError, loadMountCalls } from './syscalls.ts';
 import type { VolumeName } from './volumes.ts';
-import type { Bytes } from '../core/quantities/index.ts';
 
 /** `syscalls`: fspick and fsconfig. `mount`: mount(8), with the reason why the system calls are unavailable. */
 export type RemountMethod =

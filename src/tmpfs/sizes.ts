@@ -1,6 +1,10 @@
 /** The size of a volume: the policy in its annotation, and the size that follows from it and the current limits. Pure. */
-import { Code, Reason, ShimError, suggestion } from '../core/errors/index.ts';
-import { type Bytes, type Limit, PAGE_SIZE, bytes, parseQuantity } from '../core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
+import { Code } from '../core/grpc.ts';
+import { PAGE_SIZE } from '../core/quantities/page-size.ts';
+import { Reason, ShimError, suggestion } from '../core/errors.ts';
+import { parseQuantity } from '../core/quantities/kubernetes.ts';
+
 /** Prefix of the annotation's key; the volume's name follows. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';
 

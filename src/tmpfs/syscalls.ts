@@ -1,6 +1,6 @@
 /** The kernel's newer mount calls (Linux 5.2), which change one option of a file system and nothing else. */
 import { closeSync, readSync } from 'node:fs';
-import { messageOf, nameOfErrno } from '../core/errors/index.ts';
+import { messageOf, nameOfErrno } from '../core/index.ts';
 
 // The numbers are the same on every architecture (include/uapi/asm-generic/unistd.h).
 const SYS_FSCONFIG = 431;

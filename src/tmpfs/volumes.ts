@@ -2,9 +2,8 @@
  * Finds the mounts that are memory-backed volumes of pods: a tmpfs mounted exactly where kubelet mounts one, and nothing that
  * only looks like it. Pure: takes the mount table, returns volumes.
  */
-import { Code, Reason, ShimError } from '../core/errors/index.ts';
-import { optionOf } from './mountinfo.ts';
-import type { Mount } from './mountinfo.ts';
+import { Code, Reason, ShimError } from '../core/index.ts';
+import { type Mount, optionOf } from './mountinfo.ts';
 import { isDnsLabel } from './sizes.ts';
 
 export interface VolumeName {

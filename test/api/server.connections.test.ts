@@ -3,7 +3,8 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect } from 'node:h
 import { createConnection } from 'node:net';
 import type { ServiceError } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
-import { API_LIMITS, crowdOf } from '../../src/grpc/index.ts';
+import { API_LIMITS } from '../../src/grpc/server-budget.ts';
+import { crowdOf } from '../../src/grpc/connection-room.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { ResizeClient, refusalOf } from '../support/resize-api/client.ts';
 import { TestApi, byUid, toMemory } from '../support/resize-api/resize-api.ts';

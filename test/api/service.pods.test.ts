@@ -1,7 +1,7 @@
-import { Metadata } from '../../src/core/grpc/index.ts';
+import { Metadata, Code } from '../../src/core/grpc.ts';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
-import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { Reason, ShimError } from '../../src/core/errors.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { db, web } from '../support/resize/fake-resizes.ts';
 import { refusal } from '../support/resize-api/client.ts';

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../src/core/errors.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { reached, web } from '../support/resize/fake-resizes.ts';
 import { type Answer, refusal } from '../support/resize-api/client.ts';

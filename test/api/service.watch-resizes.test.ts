@@ -3,7 +3,8 @@ import { connect } from 'node:http2';
 import { createConnection } from 'node:net';
 import { type ServiceError } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../src/core/errors.ts';
 import { type Answer, refusal, refusalOf } from '../support/resize-api/client.ts';
 
 import { TestApi, byUid, toMemory } from '../support/resize-api/resize-api.ts';

@@ -6,9 +6,8 @@ import { createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { drain } from '../../src/bypass/index.ts';
+import { drain, descriptorsOf } from '../../src/bypass/drain.ts';
 import { loadProcessCalls } from '../../src/bypass/calls.ts';
-import { descriptorsOf } from '../../src/bypass/proxy-sockets.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 
 // A proxy that copies bytes, in a process of its own. It closes both connections with the first, as systemd's does.

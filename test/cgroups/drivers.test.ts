@@ -9,7 +9,7 @@ import {
   isBestEffort,
   isKubeletCgroup,
   kubeletPodCgroups,
-} from '../../src/cgroups/index.ts';
+} from '../../src/cgroups/drivers.ts';
 
 const id = 'c0ffee'.repeat(11).slice(0, 64);
 const uid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { cgroupOfPid, cgroupVersion, parseProcCgroup } from '../../src/cgroups/index.ts';
+import { cgroupOfPid, cgroupVersion, parseProcCgroup } from '../../src/cgroups/proc.ts';
 
 describe('/proc/<pid>/cgroup', () => {
   test.each([

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CgroupTree } from '../../src/cgroups/index.ts';
+import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { ReadWatches, watchReads } from '../../src/cgroups/read-watch.ts';
 
 let folder: string;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../src/cgroups/index.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/controller-files.ts';
 import {
   UNSET,
   dbusInterfaceOf,
@@ -10,7 +10,7 @@ import {
   propertiesOf,
   systemdUnitOf,
 } from '../../src/cgroups/systemd-units.ts';
-import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/numbers.ts';
 import { criMi } from '../support/quantities/mebibytes.ts';
 
 const SLICE = '/kubepods.slice/kubepods-podx.slice';

@@ -2,9 +2,9 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, utimesSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CgroupFiles } from '../../src/cgroups/file.ts';
-import { CgroupTree, isCgroupVanished } from '../../src/cgroups/index.ts';
-import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+import { CgroupFiles, isCgroupVanished } from '../../src/cgroups/file.ts';
+import { CgroupTree } from '../../src/cgroups/tree.ts';
+import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/numbers.ts';
 
 // A folder replaces the cgroup file system: it accepts every value and rounds nothing. The behavior of the kernel is
 // asserted in test/e2e/resize/cgroups.test.ts.

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 const FOLDER = '/run/chaos';
 const IMAGE = join(FOLDER, 'image');

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { ServiceError } from '@grpc/grpc-js';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { CrashingShim } from '../crash/crashing-shim.ts';
 import type { RunningPod } from '../support/cri/pod.ts';
 import type { Random } from './random.ts';

@@ -2,7 +2,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { CrashingShim } from '../crash/crashing-shim.ts';
 import { SLEEP, resources } from '../crash/scenario.ts';
 import { CriClient } from '../support/cri/client.ts';

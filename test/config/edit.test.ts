@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { withSwitch } from '../../src/config/index.ts';
+import { withSwitch } from '../../src/config/edit.ts';
 
 const to = (text: string, value: boolean): Promise<string | undefined> =>
   withSwitch(text, 'intercept', value, 'config.yaml');

@@ -4,7 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { type Config, ConfigError, loadConfig, version } from '../../src/config/index.ts';
+import type { Config } from '../../src/config/schema.ts';
+import { ConfigError } from '../../src/config/errors.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { version } from '../../src/config/version.ts';
 
 let folder: string;
 beforeAll(() => (folder = mkdtempSync(join(tmpdir(), 'config-'))));

@@ -1,4 +1,4 @@
-import { crashPoints } from '../../src/core/crash-points/index.ts';
+import { crashPoints } from '../../src/core/crash-points.ts';
 import type { ScenarioReport } from './campaign.ts';
 
 /** The cgroup writes and calls of transactions that have to be tested, each before and after. */

@@ -1,5 +1,5 @@
-import { weightMatchesShares } from '../../src/cgroups/index.ts';
-import { cpuShares, cpuWeight } from '../../src/core/quantities/index.ts';
+import { weightMatchesShares } from '../../src/cgroups/values/conversions.ts';
+import { cpuShares, cpuWeight } from '../../src/core/quantities/numbers.ts';
 import type { CriClient } from '../support/cri/client.ts';
 import type { RunningPod } from '../support/cri/pod.ts';
 import type { Values } from './scenario.ts';

@@ -1,4 +1,4 @@
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../support/cri/client.ts';
 import type { PodSpec, RunningPod } from '../support/cri/pod.ts';
 import type { Answer } from '../support/resize-api/client.ts';

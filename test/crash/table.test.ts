@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { crashPoints } from '../../src/core/crash-points/index.ts';
+import { crashPoints } from '../../src/core/crash-points.ts';
 import { unmetPoints } from './coverage.ts';
 import { scenarios } from './scenarios/index.ts';
 import { crashTable } from './table.ts';

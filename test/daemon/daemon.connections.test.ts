@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { expect, test } from 'vitest';
-import { CONNECTION_LIMIT } from '../../src/server/index.ts';
+import { CONNECTION_LIMIT } from '../../src/server/client-connections.ts';
 import type { FakeBackend } from '../support/daemon/fake-backend.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 

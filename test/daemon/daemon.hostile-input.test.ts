@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describe, expect, test, vi } from 'vitest';
-import { ErrorCode } from '../../src/server/http2/errors.ts';
+import { ErrorCode } from '../../src/http2/errors.ts';
 import { PREFACE, SETTINGS_ACK, headers, request, rst, settings } from '../support/http2/wire.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { podRank } from '../../src/daemon/pod-resizes.ts';
-import type { PodSpec, Registry } from '../../src/sandbox/index.ts';
+import type { PodSpec } from '../../src/sandbox/pod-spec.ts';
+import type { Registry } from '../../src/sandbox/registry.ts';
 
 const pod = { sandboxId: 's', uid: 'u', namespace: 'default', name: 'web' };
 const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>

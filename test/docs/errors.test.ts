@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { Reason } from '../../src/core/errors/index.ts';
+import { Reason } from '../../src/core/errors.ts';
 
 test('docs/errors.md lists all reasons and no others', () => {
   const page = readFileSync('docs/errors.md', 'utf8');

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import {
   MAX_CALLS,
   MAX_LEAVING,
@@ -9,27 +9,29 @@ import {
   NEXT_ATTEMPT_MS,
 } from '../../src/runtime/channel/channel.ts';
 import { HANDSHAKE_MS } from '../../src/runtime/channel/connection.ts';
-import { HEADER_LIST_LIMIT } from '../../src/runtime/channel/response/index.ts';
-import { BACKLOG_LIMIT } from '../../src/runtime/channel/writer.ts';
-import { ANSWER_MS, MAX_MESSAGE_BYTES } from '../../src/runtime/index.ts';
+import { HEADER_LIST_LIMIT } from '../../src/runtime/channel/response.ts';
+import { BACKLOG_LIMIT } from '../../src/runtime/channel/server-socket.ts';
+import { ANSWER_MS, MAX_MESSAGE_BYTES } from '../../src/runtime/backend.ts';
 import { LONGEST_REQUEST } from '../../src/api/requests.ts';
-import { FEW_CALLS } from '../../src/grpc/connection-room.ts';
-import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS, crowdOf } from '../../src/grpc/index.ts';
+import { FEW_CALLS, crowdOf } from '../../src/grpc/connection-room.ts';
+import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from '../../src/grpc/server-budget.ts';
 import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
-import { LOG_LIMITS, createCounters } from '../../src/observe/index.ts';
+import { LOG_LIMITS } from '../../src/observe/log.ts';
+import { createCounters } from '../../src/observe/counters.ts';
 import { MAX_OPEN_FILES } from '../../src/cgroups/open-files.ts';
-import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../src/resize/journal/late-change.ts';
+import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../src/resize/journal/availability.ts';
 import { defaultBounds } from '../../src/resize/queue/resizes.ts';
-import { CONNECTION_LIMIT, LIMITS, SHARED_LIMITS } from '../../src/server/index.ts';
-import { HEADERS_COST } from '../../src/server/http2/frame-reader.ts';
+import { CONNECTION_LIMIT } from '../../src/server/client-connections.ts';
+import { LIMITS, SHARED_LIMITS } from '../../src/server/proxy/serve.ts';
+import { HEADERS_COST } from '../../src/http2/frame-reader.ts';
 import { LONGEST_OBJECT } from '../../src/kubernetes/pods/pod-watch.ts';
-import { DEFAULT_WINDOW } from '../../src/server/http2/index.ts';
-import { FLOOD_LIMIT } from '../../src/server/http2/flood-meter.ts';
-import { CALL_COST, STARTS_COST } from '../../src/server/proxy/bounds/call-starts.ts';
-import { TURN_MS } from '../../src/server/proxy/bounds/turns.ts';
+import { DEFAULT_WINDOW } from '../../src/http2/frame.ts';
+import { FLOOD_LIMIT } from '../../src/http2/flood-meter.ts';
+import { CALL_COST, STARTS_COST } from '../../src/server/proxy/call-starts.ts';
+import { TURN_MS } from '../../src/server/proxy/turns.ts';
 import { TURN_COST } from '../../src/server/proxy/dispatch.ts';
 import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
-import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/flow-control/backend-flow.ts';
+import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/backend-flow.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
 
 const page = readFileSync('docs/limits.md', 'utf8');

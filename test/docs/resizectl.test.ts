@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { commandTexts, exitTexts } from '../../src/resizectl/command-table/index.ts';
+import { commandTexts } from '../../src/resizectl/command-table.ts';
+import { exitTexts } from '../../src/resizectl/command-texts.ts';
 import { parseCommandLine } from '../../src/resizectl/program.ts';
 import { parseChanges } from '../../src/resizectl/commands/changes.ts';
 

@@ -1,7 +1,7 @@
 import { existsSync, rmSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { EndpointWatch, USED_FILE } from '../../src/endpoint/watch.ts';
-import type { LogFields } from '../../src/observe/index.ts';
+import type { LogFields } from '../../src/observe/interfaces.ts';
 import { FakeQuickClock, eventually } from '../support/fake-clock.ts';
 import { FakeInstallNode } from '../support/kubernetes/fake-install-node.ts';
 

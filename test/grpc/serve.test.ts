@@ -1,9 +1,10 @@
-import { Metadata } from '../../src/core/grpc/index.ts';
+import { Metadata, Code } from '../../src/core/grpc.ts';
 import { expect, test } from 'vitest';
-import { Code } from '../../src/core/errors/index.ts';
-import { steadyNow } from '../../src/core/concurrency/index.ts';
-import { CRI_LIMITS, type CallStatus, type EndedCall, ServerBudget, serveReceived } from '../../src/grpc/index.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { steadyNow } from '../../src/core/clock.ts';
+import { CRI_LIMITS, ServerBudget } from '../../src/grpc/server-budget.ts';
+import type { CallStatus } from '../../src/grpc/status.ts';
+import { type EndedCall, serveReceived } from '../../src/grpc/serve.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
 
 const call = (cancelled: boolean, deadline: number, request = Buffer.from('q')) => ({
   path: '/s/A',

@@ -2,10 +2,10 @@ import { describe, expect, test } from 'vitest';
 import { firstChange } from '../../src/kubernetes/annotations/change.ts';
 import { podOf } from '../../src/kubernetes/pods/pod.ts';
 import { VolumePolicies } from '../../src/resize/volumes/policies.ts';
-import { readRequested } from '../../src/resize/queue/requests/request.ts';
-import { parseVolumeAnnotation, readVolumeAnnotations } from '../../src/tmpfs/index.ts';
+import { readRequested } from '../../src/resize/queue/request.ts';
+import { parseVolumeAnnotation, readVolumeAnnotations } from '../../src/tmpfs/sizes.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
 const none = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };

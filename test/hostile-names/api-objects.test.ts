@@ -1,9 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { PodClaims } from '../../src/kubernetes/pods/claims.ts';
-import type { ApiPod } from '../../src/kubernetes/pods/pod.ts';
+import { type ApiPod, specOf } from '../../src/kubernetes/pods/pod.ts';
 import { SpecStore } from '../../src/kubernetes/pods/spec-store.ts';
-import { specOf } from '../../src/kubernetes/pods/spec.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
 
 const victim = { uid: 'uid-victim', namespace: 'shop', name: 'web' };
 const pod = (more: Partial<ApiPod>): ApiPod => {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { decode, encode } from '../../src/runtime/index.ts';
-import { declarePod, noPodSpecs } from '../../src/sandbox/declared/index.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
+import { declarePod } from '../../src/sandbox/declare-pod.ts';
+import { noPodSpecs } from '../../src/sandbox/pod-spec.ts';
 import { FakeRuntime, SANDBOX } from '../support/fake-runtime.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 

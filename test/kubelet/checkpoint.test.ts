@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { type PodEntry, isSameEntry, readCheckpoint } from '../../src/kubelet/checkpoint.ts';
 import { cases } from '../support/property-cases.ts';
 import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';

@@ -3,10 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { systemClock } from '../../src/core/concurrency/clock.ts';
+import { systemClock } from '../../src/core/clock.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { createCounters } from '../../src/observe/counters.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
 import { checkpointText, withMemory } from '../support/checkpoint-text.ts';
 
 let parent: string;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { cpuShares, cpuWeight, microseconds } from '../../src/core/quantities/index.ts';
+import { cpuShares, cpuWeight, microseconds } from '../../src/core/quantities/numbers.ts';
 import {
   cpuWeightToShares,
   exactMilliCpu,

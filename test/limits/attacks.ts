@@ -3,7 +3,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeade
 import { type Socket, createConnection } from 'node:net';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-connection.ts';
 import { data, goaway, headers, message, request } from '../support/http2/wire.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { equal } from './amounts.ts';
 import type { MatrixContainer } from './cases.ts';
 import { podValues, podWeight, qosClass, quotaOf, sharesOf, sharesOfPodWeight } from './kubelet-values.ts';

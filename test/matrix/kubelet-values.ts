@@ -1,5 +1,6 @@
-import { weightOfShares } from '../../src/cgroups/index.ts';
-import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
+import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
 import type { Resources } from '../support/cri/client.ts';
 import type { QosClass } from '../support/cri/pod.ts';
 import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';

@@ -1,6 +1,6 @@
-import { weightOfShares } from '../../src/cgroups/index.ts';
-import type { WeightFormula } from '../../src/cgroups/index.ts';
-import { MiB, cpuShares } from '../../src/core/quantities/index.ts';
+import { weightOfShares, type WeightFormula } from '../../src/cgroups/values/conversions.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
 import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
 import { PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { type IncomingMessage, get } from 'node:http';
 import { type AddressInfo, type Socket, createConnection } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
 
 let server: MonitoringServer;
 let asked: number;

@@ -5,12 +5,13 @@ import { type AddressInfo, type Socket, createConnection } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
-import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/index.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../src/core/errors.ts';
+import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
-import { noLog } from '../../src/observe/index.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
 import type { Overview } from '../../src/resize/report/overview.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { eventually } from '../support/fake-clock.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 

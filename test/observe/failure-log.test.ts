@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { FailureLog, type LogFields, noLog } from '../../src/observe/index.ts';
+import { FailureLog } from '../../src/observe/failure-log.ts';
+import { type LogFields, noLog } from '../../src/observe/interfaces.ts';
 
 test('a failure is logged once for each cause, and the next line says how often it has happened', () => {
   const lines: [string, LogFields][] = [];

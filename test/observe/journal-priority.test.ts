@@ -1,7 +1,7 @@
 import { closeSync, fstatSync, openSync } from 'node:fs';
 import { expect, test, vi } from 'vitest';
 import { errorLines, leadsToJournal, withPriority } from '../../src/observe/journal-priority.ts';
-import { createLog } from '../../src/observe/index.ts';
+import { createLog } from '../../src/observe/log.ts';
 
 test('each line of the log gets the priority of its level, and is JSON without it', () => {
   const lines: string[] = [];

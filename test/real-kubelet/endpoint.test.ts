@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointFlagsOf, readEndpointChain } from '../../src/endpoint/index.ts';
+import { endpointFlagsOf } from '../../src/endpoint/process.ts';
+import { readEndpointChain } from '../../src/endpoint/chain.ts';
 
 /**
  * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a client of the API

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import { type Manifest, manifestsOf } from '../deploy/manifests.ts';
 import { importImage } from '../support/e2e/installer-image.ts';

@@ -3,7 +3,7 @@ import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
 import { podCgroupFolder } from '../support/cri/pod-cgroup.ts';

@@ -2,8 +2,8 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { version } from '../../src/config/index.ts';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { version } from '../../src/config/version.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import {
   CONFIG,

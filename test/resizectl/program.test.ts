@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { commandTexts } from '../../src/resizectl/command-table/index.ts';
+import { commandTexts } from '../../src/resizectl/command-table.ts';
 import { UsageError } from '../../src/resizectl/output/failure.ts';
 import { parseCommandLine } from '../../src/resizectl/program.ts';
 import { parseChanges } from '../../src/resizectl/commands/changes.ts';

@@ -3,7 +3,7 @@ import { availableParallelism, tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { execa } from 'execa';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import {
   type ContainerdRelease,
   type Init,

@@ -1,17 +1,10 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MAX_CALLS } from '../../src/runtime/channel/channel.ts';
-import { failure } from '../../src/runtime/channel/failure.ts';
-import { MessageReader, type Outcome, ResponseMemory } from '../../src/runtime/channel/response/index.ts';
-import {
-  Backend,
-  type CallOptions,
-  MAX_MESSAGE_BYTES,
-  isNeverSent,
-  isNotServing,
-  isUnanswered,
-  runtimePath,
-} from '../../src/runtime/index.ts';
+import { failure, type Outcome } from '../../src/runtime/channel/outcome.ts';
+import { MessageReader, ResponseMemory } from '../../src/runtime/channel/response.ts';
+import { Backend, type CallOptions, MAX_MESSAGE_BYTES, runtimePath } from '../../src/runtime/backend.ts';
+import { isNeverSent, isNotServing, isUnanswered } from '../../src/runtime/backend-errors.ts';
 import { RawServer } from '../support/http2/raw-server.ts';
 
 const UPDATE = runtimePath('UpdateContainerResources');

@@ -5,7 +5,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Backend } from '../../src/runtime/index.ts';
+import { Backend } from '../../src/runtime/backend.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'backend-lost-'));
 const path = join(folder, 'b.sock');

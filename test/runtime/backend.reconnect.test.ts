@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { isServiceError } from '../../src/core/errors/index.ts';
+import { isServiceError } from '../../src/core/grpc.ts';
 import { NEXT_ATTEMPT_MS } from '../../src/runtime/channel/channel.ts';
-import { Backend, runtimePath } from '../../src/runtime/index.ts';
+import { Backend, runtimePath } from '../../src/runtime/backend.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;
 const NOTHING = Buffer.alloc(0);

@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { ANSWER_MS } from '../../src/runtime/backend.ts';
-import { Backend, runtimePath } from '../../src/runtime/index.ts';
+import { ANSWER_MS, Backend, runtimePath } from '../../src/runtime/backend.ts';
 import { eventually } from '../support/fake-clock.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { isServiceError } from '../../src/core/errors/index.ts';
-import { Backend, isUnimplemented, runtimePath } from '../../src/runtime/index.ts';
+import { isServiceError } from '../../src/core/grpc.ts';
+import { Backend, runtimePath } from '../../src/runtime/backend.ts';
+import { isUnimplemented } from '../../src/runtime/backend-errors.ts';
 import { message } from '../support/http2/wire.ts';
 
 /** What the backend writes after its header fields. It ends with the status OK. */

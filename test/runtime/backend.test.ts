@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials, type sendUnaryData, status } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { isServiceError } from '../../src/core/errors/index.ts';
-import { Backend, isUnimplemented, runtimePath } from '../../src/runtime/index.ts';
+import { isServiceError } from '../../src/core/grpc.ts';
+import { Backend, runtimePath } from '../../src/runtime/backend.ts';
+import { isUnimplemented } from '../../src/runtime/backend-errors.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 
 /** Starts a gRPC server without any method, so that each call is answered UNIMPLEMENTED. */

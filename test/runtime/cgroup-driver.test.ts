@@ -1,8 +1,8 @@
 import { status } from '@grpc/grpc-js';
 import { beforeEach, expect, test } from 'vitest';
-import type { ServiceError } from '../../src/core/errors/index.ts';
-import { Metadata } from '../../src/core/grpc/index.ts';
-import { type Backend, BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/index.ts';
+import { type ServiceError, Metadata } from '../../src/core/grpc.ts';
+import type { Backend } from '../../src/runtime/backend.ts';
+import { BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/cgroup-driver.ts';
 
 /** The answer of the backend to each method. An Error is thrown. */
 let answers: Record<string, unknown>;

@@ -1,14 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { contentsOf, createWriter, delimitedKey } from '../../src/core/protobuf/index.ts';
+import { contentsOf, createWriter, delimitedKey } from '../../src/core/protobuf.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
 import {
-  decode,
-  encode,
   readContainerStatus,
   readContainerStatuses,
   withResources,
   withResourcesOfStatuses,
-} from '../../src/runtime/index.ts';
+} from '../../src/runtime/container-status.ts';
 
 const safe = fc.integer({ min: -(2 ** 53 - 1), max: 2 ** 53 - 1 });
 const fields = [

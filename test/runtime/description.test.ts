@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type Messages, describePod } from '../../src/runtime/index.ts';
+import type { Messages } from '../../src/runtime/messages.ts';
+import { describePod } from '../../src/runtime/description.ts';
 
 const response = (config: object): Messages['PodSandboxStatusResponse'] =>
   ({

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
-import { encode, readContainerStatus } from '../../src/runtime/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { encode } from '../../src/runtime/codec.ts';
+import { readContainerStatus } from '../../src/runtime/container-status.ts';
 import { FakeRuntime, containerId } from '../support/fake-runtime.ts';
 import { findCgroup } from '../../src/sandbox/container-cgroups.ts';
 import { kernelResources } from '../../src/sandbox/kernel-resources.ts';

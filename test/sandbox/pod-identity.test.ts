@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { PodDescription } from '../../src/runtime/index.ts';
-import { isReplaced, newestSandbox } from '../../src/sandbox/index.ts';
+import type { PodDescription } from '../../src/runtime/description.ts';
+import { isReplaced, newestSandbox } from '../../src/sandbox/pod-identity.ts';
 
 const sandbox = (sandboxId: string, uid: string, attempt?: number): PodDescription =>
   ({ sandboxId, metadata: { uid, name: 'web', namespace: 'default', attempt } }) as PodDescription;

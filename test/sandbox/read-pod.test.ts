@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
-import { type DeclaredPod, readPod } from '../../src/sandbox/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import type { DeclaredPod } from '../../src/sandbox/declared-pod.ts';
+import { readPod } from '../../src/sandbox/read-pod.ts';
 import { SANDBOX, containerId } from '../support/fake-runtime.ts';
 import { ResizedPod, desired } from '../support/resize/resized-pod.ts';
 import { mi } from '../support/quantities/mebibytes.ts';

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ContainerState, encode } from '../../src/runtime/index.ts';
+import { ContainerState } from '../../src/runtime/messages.ts';
+import { encode } from '../../src/runtime/codec.ts';
 import type { Registry } from '../../src/sandbox/registry.ts';
 import { FakeRuntime, SANDBOX, podConfig } from '../support/fake-runtime.ts';
 

@@ -10,14 +10,14 @@ import {
   type ConnectionOptions,
   createClientConnections,
 } from '../../src/server/client-connections.ts';
-import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/index.ts';
+import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/interfaces.ts';
 import {
   type AmendedCall,
   type Amendment,
   type MessageAmendment,
   interceptionOf,
   noInterceptors,
-} from '../../src/server/handlers/serving/interceptors.ts';
+} from '../../src/server/handlers/interceptors.ts';
 
 /** A connection whose streams end when a test calls {@link endStreams}. */
 class FakeConnection {

@@ -1,8 +1,8 @@
 import { beforeEach, expect, test } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
-import type { Log } from '../../src/observe/index.ts';
-import { oncePerKey } from '../../src/observe/once.ts';
-import { ErrorCode } from '../../src/server/http2/errors.ts';
+import type { Log } from '../../src/observe/interfaces.ts';
+import { oncePerKey } from '../../src/observe/failure-log.ts';
+import { ErrorCode } from '../../src/http2/errors.ts';
 import { proxyReport } from '../../src/server/proxy-report.ts';
 
 let lines: object[];

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { figuresText } from './figures.ts';
 
 test('the figures of a soak are one line, with the ratio of the percentiles', () => {

@@ -1,4 +1,4 @@
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { Change } from './windows.ts';
 
 /** What a soak has measured, for its last lines. */

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { SoakStage } from './stage.ts';
 import type { SoakFigures } from './figures.ts';
 import { LEAST_WINDOWS, type Window, changeOf, p99 } from './windows.ts';

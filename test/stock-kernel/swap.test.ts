@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { CriClient, Resources } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';

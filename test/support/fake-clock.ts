@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../../src/core/concurrency/clock.ts';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
 
 /** Where fake clocks start: far apart, so that a mix-up shows. */
 export const START = { now: 5000, wallTime: 1_700_000_000_000 } as const;

@@ -1,7 +1,9 @@
-import { MiB, bytes } from '../../src/core/quantities/index.ts';
-import { encode } from '../../src/runtime/index.ts';
-import { type DeclaredPod, declarePod, noPodSpecs } from '../../src/sandbox/declared/index.ts';
-import type { PodSpecs } from '../../src/sandbox/index.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { bytes } from '../../src/core/quantities/numbers.ts';
+import { encode } from '../../src/runtime/codec.ts';
+import type { DeclaredPod } from '../../src/sandbox/declared-pod.ts';
+import { declarePod } from '../../src/sandbox/declare-pod.ts';
+import { noPodSpecs, type PodSpecs } from '../../src/sandbox/pod-spec.ts';
 import { FakeRuntime, SANDBOX } from './fake-runtime.ts';
 
 export const CREATED = 0;

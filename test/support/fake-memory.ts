@@ -1,15 +1,11 @@
-import type {
-  CgroupWrite,
-  MemorySample,
-  MemoryUse,
-  Reclaimed,
-  LowerUsageTree,
-  SwapLimits,
-  Written,
-} from '../../src/cgroups/index.ts';
-import { CgroupVanished } from '../../src/cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../src/core/errors/index.ts';
-import { type Bytes, type Limit, bytes } from '../../src/core/quantities/index.ts';
+import type { CgroupWrite, MemorySample, MemoryUse } from '../../src/cgroups/values/controller-files.ts';
+import type { Reclaimed, Written } from '../../src/cgroups/tree.ts';
+import type { LowerUsageTree } from '../../src/cgroups/lower-usage.ts';
+import type { SwapLimits } from '../../src/cgroups/swap.ts';
+import { CgroupVanished } from '../../src/cgroups/file.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../src/core/errors.ts';
+import { type Bytes, type Limit, bytes } from '../../src/core/quantities/numbers.ts';
 
 /**
  * The memory of one fake cgroup, for situations that a kernel does not create on demand. A test can override each

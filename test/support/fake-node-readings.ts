@@ -1,4 +1,5 @@
-import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, bytes, microseconds } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { ActualValues } from '../../src/resize/report/pod-view.ts';
 import type { Overview, PodSummary } from '../../src/resize/report/overview.ts';
 import type { RecentResize } from '../../src/resize/history/recent-resizes.ts';

@@ -2,24 +2,20 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
-import { CgroupTree } from '../../src/cgroups/index.ts';
+import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { createCounters } from '../../src/observe/counters.ts';
-import type { Counters, FailOpenReason, LogFields } from '../../src/observe/index.ts';
-import {
-  Backend,
-  ContainerState,
-  type Messages,
-  type Partially,
-  decode,
-  encode,
-  runtimePath,
-} from '../../src/runtime/index.ts';
-import { MemoryVolumes } from '../../src/tmpfs/index.ts';
+import type { Counters, FailOpenReason, LogFields } from '../../src/observe/interfaces.ts';
+import { Backend, runtimePath } from '../../src/runtime/backend.ts';
+import { ContainerState, type Messages, type Partially } from '../../src/runtime/messages.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
+import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
 import { Journal } from '../../src/resize/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
 import { PodJournal } from '../../src/resize/journal/pod-journal.ts';
-import { ManagerFiles } from '../../src/kubelet/index.ts';
-import { type Amounts, type PodSpec, idsInCgroup } from '../../src/sandbox/index.ts';
+import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
+import type { Amounts } from '../../src/sandbox/declared-pod.ts';
+import type { PodSpec } from '../../src/sandbox/pod-spec.ts';
+import { idsInCgroup } from '../../src/sandbox/container-cgroups.ts';
 import { Registry } from '../../src/sandbox/registry.ts';
 import { type ResizeContext, createResizeContext } from '../../src/resize/context.ts';
 import { timerlessClock } from './fake-clock.ts';

@@ -1,6 +1,7 @@
-import { type WeightFormula, weightOfShares } from '../../src/cgroups/index.ts';
-import { cpuShares } from '../../src/core/quantities/index.ts';
-import { type Messages, type Partially, decode, encode } from '../../src/runtime/index.ts';
+import { type WeightFormula, weightOfShares } from '../../src/cgroups/values/conversions.ts';
+import { cpuShares } from '../../src/core/quantities/numbers.ts';
+import type { Messages, Partially } from '../../src/runtime/messages.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
 import { type FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
 
 /**

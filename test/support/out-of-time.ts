@@ -1,5 +1,5 @@
 import { vi } from 'vitest';
-import type { CgroupTree } from '../../src/cgroups/index.ts';
+import type { CgroupTree } from '../../src/cgroups/tree.ts';
 import { eventually } from './fake-clock.ts';
 
 const TIME_MS = 30_000;

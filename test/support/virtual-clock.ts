@@ -1,4 +1,4 @@
-import type { Clock } from '../../src/core/concurrency/clock.ts';
+import type { Clock } from '../../src/core/clock.ts';
 import { START } from './fake-clock.ts';
 
 interface Timer {

@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { noLog } from '../../src/observe/index.ts';
-import { BypassWatch } from '../../src/systemd/index.ts';
+import { noLog } from '../../src/observe/interfaces.ts';
+import { BypassWatch } from '../../src/systemd/bypass.ts';
 
 const monotonic = (): number => Number(process.hrtime.bigint() / 1000n);
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createCounters } from '../../src/observe/counters.ts';
-import { type LogFields, noLog } from '../../src/observe/index.ts';
+import { type LogFields, noLog } from '../../src/observe/interfaces.ts';
 import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../src/systemd/supervisor.ts';
 import { NotifySocket } from '../support/daemon/notify-socket.ts';
 import { eventually } from '../support/fake-clock.ts';

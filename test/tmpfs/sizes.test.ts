@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { VolumePolicy } from '../../src/tmpfs/index.ts';
 import {
+  type VolumePolicy,
   VOLUME_ANNOTATION,
   isSameSize,
   parseVolumeAnnotation,
   policyAtFirstSight,
   readVolumeAnnotations,
   targetSize,
-} from '../../src/tmpfs/index.ts';
-import { MiB, bytes } from '../../src/core/quantities/index.ts';
-import type { Bytes, Limit } from '../../src/core/quantities/index.ts';
+} from '../../src/tmpfs/sizes.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { bytes, type Bytes, type Limit } from '../../src/core/quantities/numbers.ts';
 
 const key = `${VOLUME_ANNOTATION}cache`;
 const none = new Map<string, Limit<Bytes>>();

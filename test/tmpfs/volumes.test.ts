@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Mount } from '../../src/tmpfs/mountinfo.ts';
-import { surveyVolumes, volumeMountPoint } from '../../src/tmpfs/index.ts';
+import { surveyVolumes, volumeMountPoint } from '../../src/tmpfs/volumes.ts';
 
 const kubeletRoot = '/var/lib/kubelet';
 const podUid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';

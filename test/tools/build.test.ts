@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Client, Metadata, compressionAlgorithms, credentials, status } from '@grpc/grpc-js';
 import { expect, onTestFinished, test } from 'vitest';
-import { runtimePath } from '../../src/runtime/index.ts';
+import { runtimePath } from '../../src/runtime/backend.ts';
 import { Program } from '../support/daemon/daemon-program.ts';
 import { FakeBackend, RawClient } from '../support/daemon/fake-backend.ts';
 

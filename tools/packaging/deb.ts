@@ -14,7 +14,7 @@ import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { execa } from 'execa';
 import { configurationExample } from '../../src/config/documentation.ts';
-import { OWN_NODE } from '../../src/install/host/program-files.ts';
+import { OWN_NODE } from '../../src/install/host/programs.ts';
 import type { Facts } from './facts.ts';
 import type { NodeBinary } from './node-binary.ts';
 

@@ -80,7 +80,7 @@ async function putTogether({ node, main, assets: own, target }: Ingredients): Pr
   }
 }
 
-/** Returns the files by the names that src/core/shipped uses. */
+/** Returns the files by the names that src/core/shipped-files.ts uses. */
 async function assetsOf({ root, arch }: Facts): Promise<Readonly<Record<string, string>>> {
   const assets: Record<string, string> = {
     // The build for glibc, which Node itself uses.

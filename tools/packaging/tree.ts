@@ -1,6 +1,6 @@
 import { cpSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { programFiles } from '../../src/install/host/program-files.ts';
+import { programFiles } from '../../src/install/host/programs.ts';
 import type { Facts } from './facts.ts';
 
 /** Creates the folder with everything that the program needs except Node, which can be copied anywhere. */

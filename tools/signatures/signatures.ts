@@ -1,4 +1,4 @@
-import { messageOf } from '../../src/core/errors/index.ts';
+import { messageOf } from '../../src/core/errors.ts';
 
 export type SignatureResult =
   | { readonly kind: 'verified' }

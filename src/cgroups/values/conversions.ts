@@ -2,10 +2,21 @@
  * Converts limits between CRI and the kernel. In CRI, 0 keeps the current limit and -1 removes it; here undefined keeps it and
  * `max` is no limit. CRI numbers are int64, given as bigint or number.
  */
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
-import type { Bytes, CpuMax, CpuShares, CpuWeight, Limit, Microseconds } from '../../core/quantities/index.ts';
-import { DEFAULT_CPU_PERIOD, assertCpuMax } from './cpu.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  type Microseconds,
+  bytes,
+  cpuShares,
+  cpuWeight,
+  microseconds,
+} from '../../core/quantities/numbers.ts';
+import { Code } from '../../core/grpc.ts';
+import { Reason, ShimError } from '../../core/errors.ts';
+import { DEFAULT_CPU_PERIOD, assertCpuMax } from './controller-files.ts';
 
 /** Bounds of cpu.shares in cgroup v1 (kernel/sched/sched.h, MIN_SHARES and MAX_SHARES). */
 export const MIN_CPU_SHARES = 2;

@@ -2,9 +2,9 @@
  * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files: whether a file has a value,
  * and what has to be written to get the value from before back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst. Pure.
  */
-import type { Bytes } from '../../core/quantities/index.ts';
-import { isSameList } from './bitmap-list.ts';
-import { sizeInBytes } from './unified.ts';
+import type { Bytes } from '../../core/quantities/numbers.ts';
+import { Code } from '../../core/grpc.ts';
+import { Reason, ShimError } from '../../core/errors.ts';
 
 /** Files with a size in bytes or `max`. */
 const SIZES = /^memory\.(?:max|high|low|min|swap\.max|swap\.high|zswap\.max)$/;
@@ -98,4 +98,162 @@ function hasLine(key: string, asked: string, found: string): boolean {
   // A line without any limit is not printed.
   if (line === undefined) return values.every((value) => (NO_VALUE[key] ?? '').split(' ').includes(value));
   return values.every((value) => line.includes(value));
+}
+
+/** Settings of CRI's `unified` map, by cgroup file name. */
+
+const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
+/** Files that report a state or trigger an action instead of holding a setting, by the last part of their name. */
+const NO_SETTINGS = new Set([
+  'current',
+  'stat',
+  'numa_stat',
+  'events',
+  'local',
+  'effective',
+  'capacity',
+  'reclaim',
+  'peak',
+  'pressure',
+]);
+/** The kernel accepts at most a page per write. Real settings are far shorter. */
+const LONGEST_VALUE = 1024;
+
+/**
+ * Throws INVALID_VALUE unless the key is a setting of a known controller (and so not a path or cgroup.procs) and the value is one
+ * line of limited length.
+ */
+export function assertUnified(key: string, value: string): void {
+  assertUnifiedKey(key, value);
+  if (value.length === 0 || value.length > LONGEST_VALUE || /[\n\r\0]/.test(value)) {
+    throw refused(key, value, `the value must be one line of 1 to ${LONGEST_VALUE} characters`);
+  }
+}
+
+/** Throws INVALID_VALUE for an invalid key. For rollbacks, whose value may be empty: the kernel prints unset settings so. */
+export function assertUnifiedKey(key: string, value: string): void {
+  if (!isUnifiedKey(key)) throw refused(key, value, 'not a setting of a cgroup controller');
+}
+
+/** Whether a key is a setting of a known controller. */
+export function isUnifiedKey(key: string): boolean {
+  const controller = key.slice(0, key.indexOf('.'));
+  const lastPart = key.slice(key.lastIndexOf('.') + 1);
+  return CONTROLLERS.has(controller) && !NO_SETTINGS.has(lastPart) && /^[a-z_]+\.[a-z0-9_.]+$/i.test(key);
+}
+
+/**
+ * Whether `found` is what the kernel prints after `asked` was written to a file. The shim does not know the format of each file:
+ * it ignores surrounding whitespace, and reads sizes with a suffix, which the kernel prints in bytes.
+ */
+export function isSameUnified(asked: string, found: string): boolean {
+  return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
+}
+
+/**
+ * Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text, and for a leading 0, with which the
+ * kernel reads an octal number. The size may be more than the kernel can hold in 64 bits.
+ */
+export function sizeInBytes(text: string): bigint | undefined {
+  const [, digits, suffix = ''] = /^(0|[1-9]\d{0,19})([kmgtpe]?)$/i.exec(text) ?? [];
+  if (digits === undefined) return undefined;
+  return BigInt(digits) << BigInt(suffix === '' ? 0 : 10 * ('kmgtpe'.indexOf(suffix.toLowerCase()) + 1));
+}
+
+function refused(key: string, value: string, why: string): ShimError {
+  const [file, asked] = [key.slice(0, 80), value.slice(0, 80)];
+  const message = `unified ${JSON.stringify(file)}=${JSON.stringify(asked)}: ${why}`;
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { file, asked });
+}
+
+/**
+ * Lists of CPUs and memory nodes, as the kernel reads them (lib/bitmap-str.c, bitmap_parselist): `0-3,8`, `all`, `N` for the last one, and
+ * `0-10:2/4` for the first 2 of each 4. The kernel prints numbers and ranges only. Pure.
+ */
+
+/** The largest number of CPUs of a kernel (CONFIG_NR_CPUS). */
+const MOST_NUMBERS = 8192;
+
+/** One byte for each number: 1 if it is in the list. */
+type Numbers = Uint8Array;
+
+/**
+ * Whether the kernel prints `found` after `asked` is written. Undefined where a list is not valid, or where it refers to the last number
+ * and that is not known.
+ *
+ * @param lastPossible the last CPU or node that this machine may have. The last one in a list (`N`) is that, or, in some kernels, the
+ *   last one that the kernel is built for: NR_CPUS, MAX_NUMNODES
+ */
+export function isSameList(asked: string, found: string, lastPossible: number | undefined): boolean | undefined {
+  const has = numbersIn(found);
+  const { known = [], relative = [] } = Object.groupBy(partsOf(asked), (part) =>
+    LAST.test(part) ? 'relative' : 'known',
+  );
+  const base = numbersOf(known, -1);
+  if (has === undefined || base === undefined || (relative.length > 0 && lastPossible === undefined)) return undefined;
+  const lasts = relative.length > 0 ? lastNumbers(lastPossible ?? 0) : [-1];
+  const wanted = lasts
+    .map((last) => numbersOf(relative, last, base))
+    .filter((numbers) => numbers?.includes(1) === true);
+  return wanted.length === 0 ? undefined : wanted.some((numbers) => numbers && Buffer.compare(numbers, has) === 0);
+}
+
+/** A part of a list that refers to the last number. */
+const LAST = /n|all/i;
+
+const partsOf = (list: string): readonly string[] => list.split(/[\s,]+/).filter(Boolean);
+
+/** Returns what `N` may stand for: kernels are built for a power of two. */
+const lastNumbers = (lastPossible: number): readonly number[] => {
+  const built = Array.from({ length: Math.log2(MOST_NUMBERS) + 1 }, (_, power) => 2 ** power - 1);
+  return [lastPossible, ...built.filter((last) => last > lastPossible)];
+};
+
+const REGION = /^(?:(all)|(\d{1,5}|N)(?:-(\d{1,5}|N))?)(?::(\d{1,5}|N)\/(\d{1,5}|N))?$/i;
+
+/** Returns the numbers of a list without reference to the last one. Undefined for any other, and for an empty one. */
+function numbersIn(list: string): Numbers | undefined {
+  const numbers = numbersOf(partsOf(list), -1);
+  return numbers?.includes(1) === true ? numbers : undefined;
+}
+
+/** Adds parts of a list to a copy of `base`. Undefined if the kernel rejects one of them. */
+function numbersOf(
+  parts: readonly string[],
+  last: number,
+  base: Numbers = new Uint8Array(MOST_NUMBERS),
+): Numbers | undefined {
+  const numbers = base.slice();
+  return parts.every((part) => addRegion(numbers, part, last)) ? numbers : undefined;
+}
+
+/** Returns whether the region is valid (bitmap_parse_region, bitmap_check_region, bitmap_set_region). */
+function addRegion(numbers: Numbers, region: string, last: number): boolean {
+  const [, all, first, end, used, group] = REGION.exec(region) ?? [];
+  const number = (text: string): number => (text === 'N' ? last : Number(text));
+  if (all === undefined && first === undefined) return false;
+  // Only a range has a pattern.
+  if (used !== undefined && all === undefined && end === undefined) return false;
+  const from = first === undefined ? 0 : number(first);
+  const to = all === undefined ? number(end ?? first ?? '') : last;
+  const [length, step] = used === undefined ? [to + 1, to + 1] : [number(used), number(group ?? '')];
+  const isValid = from >= 0 && from <= to && to < MOST_NUMBERS && step > 0 && length <= step;
+  if (!isValid) return false;
+  for (let start = from; start <= to; start += step) numbers.fill(1, start, Math.min(start + length, to + 1));
+  return true;
+}
+
+/** Returns the last number of a list that the kernel prints. Undefined for any other text. */
+export function lastNumber(list: string): number | undefined {
+  return numbersIn(list)?.lastIndexOf(1);
+}
+
+/**
+ * Returns the numbers of a list as the bits of a number; 0 for an empty list. Undefined for a list that is not valid, or that refers to
+ * the last number.
+ */
+export function bitsOf(list: string): bigint | undefined {
+  if (list.trim() === '') return 0n;
+  const numbers = numbersIn(list);
+  return numbers && BigInt(`0b${numbers.toReversed().join('')}`);
 }

@@ -1,10 +1,7 @@
 import { promisify } from 'node:util';
 import { gunzip, inflate } from 'node:zlib';
-import { bufferUsed } from '../../core/memory/index.ts';
-import { Slots } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, errnoOf, messageOf } from '../../core/errors/index.ts';
-import { GRPC_LIMITS } from '../limits.ts';
-import type { ServerBudget } from '../server-budget.ts';
+import { Code, Reason, ShimError, Slots, bufferUsed, errnoOf, messageOf } from '../../core/index.ts';
+import { GRPC_LIMITS, type ServerBudget } from '../server-budget.ts';
 
 /**
  * The encoding of a call's messages, moved here from `grpc-encoding`. grpc-js then hands the messages over as received, and does not

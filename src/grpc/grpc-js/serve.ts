@@ -1,19 +1,24 @@
-import { Metadata, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
+import {
+  Metadata as JsMetadata,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+} from '@grpc/grpc-js';
 import type { Log } from '../../observe/index.ts';
 import type { RawUnaryHandler } from '../call.ts';
-import { type ServeOptions, endedCode, failureOf, serveWithin } from '../serve.ts';
+import { type ReceivedCall, type ServeOptions, endedCode, failureOf, serveWithin } from '../serve.ts';
 import type { ServerBudget } from '../server-budget.ts';
 import type { CallStatus } from '../status.ts';
 import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
-import { type JsCall, ServedCall, deadlineOf } from './served-call.ts';
-import { takePeer } from './session-owner.ts';
+import { clientOf, takePeer } from './session-owner.ts';
+import { type ClientProcess, Metadata, steadyDeadline } from '../../core/index.ts';
 
 /** A failure in the form in which grpc-js sends it. */
 export interface JsFailure {
   readonly code: number;
   readonly details: string;
   /** The trailers. */
-  readonly metadata: Metadata;
+  readonly metadata: JsMetadata;
 }
 
 /** Serves one unary call. Never rejects: every error becomes the call's status. */
@@ -58,7 +63,7 @@ export const jsFailureOf = (error: unknown, path: string, log: Log): JsFailure =
   jsFailure(failureOf(error, path, log));
 
 function jsFailure({ code, details, trailers }: CallStatus): JsFailure {
-  const metadata = new Metadata();
+  const metadata = new JsMetadata();
   for (const [name, value] of trailers) {
     if (!name.endsWith('-bin')) metadata.add(name, value);
     else for (const one of value.split(',')) metadata.add(name, Buffer.from(one, 'base64'));
@@ -71,3 +76,68 @@ export const codeFor = (
   call: { readonly cancelled: boolean; getDeadline(): Date | number },
   answered: number,
 ): number => endedCode(call.cancelled, deadlineOf(call), answered);
+
+/** A call of a grpc-js server with one request. */
+type JsCall = ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buffer>;
+
+const deadlines = new WeakMap<object, number>();
+
+/**
+ * Returns the deadline of a call, by {@link steadyNow}; Infinity if it has none. grpc-js has it in the system's time. It is converted
+ * once, when the call begins: later the system's time may have changed.
+ */
+export function deadlineOf(call: { getDeadline(): Date | number }): number {
+  const known = deadlines.get(call);
+  if (known !== undefined) return known;
+  const deadline = steadyDeadline(Number(call.getDeadline()));
+  deadlines.set(call, deadline);
+  return deadline;
+}
+
+/** A call of a grpc-js server as its handler sees it. */
+export class ServedCall implements ReceivedCall {
+  readonly #call: JsCall;
+  #metadata: Metadata | undefined;
+  #abort: AbortController | undefined;
+
+  constructor(call: JsCall) {
+    this.#call = call;
+  }
+
+  get path(): string {
+    return this.#call.getPath();
+  }
+
+  get request(): Buffer {
+    return this.#call.request;
+  }
+
+  get metadata(): Metadata {
+    this.#metadata ??= Metadata.ofHeaders(this.#call.metadata.toHttp2Headers());
+    return this.#metadata;
+  }
+
+  get deadline(): number {
+    return deadlineOf(this.#call);
+  }
+
+  get cancelled(): boolean {
+    return this.#call.cancelled;
+  }
+
+  get signal(): AbortSignal {
+    this.#abort ??= abortOf(this.#call);
+    return this.#abort.signal;
+  }
+
+  get client(): ClientProcess | undefined {
+    return clientOf(this.#call);
+  }
+}
+
+function abortOf(call: JsCall): AbortController {
+  const abort = new AbortController();
+  if (call.cancelled) abort.abort();
+  else call.once('cancelled', () => abort.abort());
+  return abort;
+}

@@ -1,7 +1,7 @@
 import type { Http2Server, ServerHttp2Session } from 'node:http2';
 import { type PerformanceEntry, PerformanceObserver, constants } from 'node:perf_hooks';
 import type { Server } from '@grpc/grpc-js';
-import { GRPC_LIMITS } from '../limits.ts';
+import { GRPC_LIMITS } from '../server-budget.ts';
 
 /** The handles of closed sessions that the last two full collections have left. */
 let [newer, older] = [new Set<unknown>(), new Set<unknown>()];

@@ -1,6 +1,6 @@
 import { type Http2Server, type ServerHttp2Session, constants } from 'node:http2';
 import type { Server } from '@grpc/grpc-js';
-import { steadyNow } from '../../core/concurrency/index.ts';
+import { steadyNow } from '../../core/index.ts';
 import { type Crowd, type Held, roomFor } from '../connection-room.ts';
 import { setOwner } from './session-owner.ts';
 

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http2';
 import type { Metadata, Server } from '@grpc/grpc-js';
-import type { ClientProcess } from '../../core/grpc/index.ts';
-import { processOf } from '../client-process.ts';
+import type { ClientProcess } from '../../core/index.ts';
+import { processOf } from '../call.ts';
 
 /** The client of a call, for handlers. grpc-js has no way from a call to its connection. A client cannot set it. */
 const OWNER_HEADER = 'x-cri-resize-shim-client';

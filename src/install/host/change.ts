@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/index.ts';
 
 /** One reversible change of a node. */
 export interface Change {

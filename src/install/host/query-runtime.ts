@@ -1,6 +1,5 @@
 import * as z from 'zod/mini';
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, isServiceError, messageOf } from '../../core/errors/index.ts';
+import { Code, isServiceError, messageOf, steadyNow } from '../../core/index.ts';
 import { Backend, SHIM_STATUS_PATH, decode } from '../../runtime/index.ts';
 
 const report = z.object({

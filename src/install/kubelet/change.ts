@@ -1,20 +1,10 @@
-import { steadyNow } from '../../core/concurrency/index.ts';
+import { steadyNow } from '../../core/index.ts';
 import { isSameSocket } from '../../endpoint/index.ts';
-import {
-  type Change,
-  type Node,
-  type Site,
-  type Wait,
-  combineChanges,
-  shimEndpoint,
-  queryRuntime,
-  readSaved,
-  type SavedFile,
-  removing,
-  systemctl,
-  waitUntil,
-  writing,
-} from '../host/index.ts';
+import { type Change, combineChanges } from '../host/change.ts';
+import { type Node, type Site, shimEndpoint } from '../host/site.ts';
+import { type Wait, systemctl, waitUntil } from '../host/systemd.ts';
+import { queryRuntime } from '../host/query-runtime.ts';
+import { type SavedFile, readSaved, removing, writing } from '../host/files.ts';
 import { type Setting, patchSettings, settingsInUse, settingsToChange } from './files.ts';
 import { type Kubelet, findKubelet, readStoppedKubelet } from './kubelet.ts';
 import { Refusal } from './setting.ts';

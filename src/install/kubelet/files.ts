@@ -1,6 +1,6 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
-import { errnoOf } from '../../core/errors/index.ts';
+import { errnoOf } from '../../core/index.ts';
 import {
   API_VERSION,
   ENDPOINT_FLAG,
@@ -12,10 +12,10 @@ import {
   compareDropIns,
   isSameSocket,
 } from '../../endpoint/index.ts';
-import { environmentFilesOf } from './environment-files.ts';
-import type { Kubelet } from './kubelet.ts';
+import { type Kubelet, environmentFilesOf } from './kubelet.ts';
 import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
-import { type Node, unitProperties } from '../host/index.ts';
+import type { Node } from '../host/site.ts';
+import { unitProperties } from '../host/systemd.ts';
 
 /** One file that sets the endpoint of kubelet, or from which kubeadm sets it next. */
 export interface Setting {

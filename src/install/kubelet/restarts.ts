@@ -1,8 +1,10 @@
-import { type Node, SERVICE, unitProperties } from '../host/index.ts';
-import { type UnitEnd, type UnitHistory, endText, unitHistory } from './unit-history.ts';
+import { constants } from 'node:os';
+import { execa } from 'execa';
+import { type Node, SERVICE } from '../host/site.ts';
+import { unitProperties } from '../host/systemd.ts';
 
 /** How often systemd has started kubelet again because it had ended on its own (Restart=). */
-export interface Restarts {
+interface Restarts {
   /** Since a person or a program last started it, if the journal has that start; otherwise since systemd last reset `NRestarts`. */
   readonly total: number;
   /** Those of the last {@link RECENT_MINUTES}; undefined if the journal has nothing about the unit: then nobody knows. */
@@ -18,7 +20,7 @@ export interface Restarts {
 }
 
 /** An end before that says nothing about how kubelet is now. */
-export const RECENT_MINUTES = 10;
+const RECENT_MINUTES = 10;
 
 /** They change if a start ends, before the journal has its end. */
 const THIS_START = ['SubState', 'MainPID', 'ExecMainStartTimestampMonotonic'];
@@ -97,3 +99,188 @@ const endOf = (end: UnitEnd): string | undefined =>
 /** The clock of systemd's monotonic times is CLOCK_MONOTONIC, in microseconds. */
 const secondsSince = (at: number): number =>
   Math.max(0, Math.floor((Number(process.hrtime.bigint() / 1000n) - at) / 1e6));
+
+/** How a start of a unit ended. */
+interface UnitEnd {
+  /** How its main process ended; undefined: none was started. */
+  readonly process: { readonly isExit: boolean; readonly status: number } | undefined;
+  /** systemd's Result: `success`, `exit-code`, `signal`, `oom-kill`, `resources`. */
+  readonly result: string;
+}
+
+/** Results that the end of the process says already. */
+const PLAIN = ['', 'exit-code', 'signal', 'core-dump'];
+
+/** `exit code 1`, `signal 9 (SIGKILL)`, `result oom-kill, signal 9 (SIGKILL)`, `result success`. */
+export function endText({ process, result }: UnitEnd): string {
+  if (result === 'success') return 'result success';
+  const texts = PLAIN.includes(result) ? [] : [`result ${result}`];
+  if (process !== undefined)
+    texts.push(process.isExit ? `exit code ${process.status}` : `signal ${signalText(process.status)}`);
+  return texts.length === 0 ? `result ${result}` : texts.join(', ');
+}
+
+function signalText(signal: number): string {
+  const [name] = Object.entries(constants.signals).find(([, number]) => number === signal) ?? [];
+  return name === undefined ? String(signal) : `${signal} (${name})`;
+}
+
+/** What the journal has about a unit that systemd starts again and again. */
+interface UnitHistory {
+  /** Starts that followed an end of its own (Restart=), since a person or a program last started it. */
+  readonly restarts: number;
+  /** When each of them was scheduled, in microseconds of the monotonic clock; Infinity if the journal does not say so. */
+  readonly restartTimes: readonly number[];
+  /** Whether a person or a program started it in these minutes, before its last end. */
+  readonly isStartedByHand: boolean;
+  /** Whether it has ended, and no restart is scheduled since: a unit that runs then was started by a person or a program. */
+  readonly hasEnded: boolean;
+  /** systemd's counter of restarts (`NRestarts`) at the last one; undefined if there is none, or an old systemd does not store it. */
+  readonly counter: number | undefined;
+  readonly lastEnd: UnitEnd | undefined;
+}
+
+/** systemd's catalog (src/systemd/sd-messages.h): SD_MESSAGE_UNIT_RESTART_SCHEDULED, and what ends a start. */
+const RESTART = '5eb03494b6584870a536b337290809b3';
+const PROCESS_EXIT = '98e322203f7a4ed290d09fe03c09fe15';
+const FAILURE = 'd9b373ed55a64feb8242e02dbe79a49c';
+const SUCCESS = '7ad2d189f7e94e70a38c781354912448';
+
+/** Several for each restart. */
+const MOST_ENTRIES = 4096;
+const TIMEOUT_MS = 10_000;
+
+/**
+ * Reads the automatic restarts of a unit in the last minutes. Returns undefined if the journal has no entries of it: nothing may store
+ * them, or only root may read them.
+ */
+export async function unitHistory(unit: string, minutes: number): Promise<UnitHistory | undefined> {
+  const kinds = [RESTART, PROCESS_EXIT, FAILURE, SUCCESS].map((id) => `MESSAGE_ID=${id}`);
+  const fields = '--output-fields=MESSAGE_ID,EXIT_CODE,EXIT_STATUS,UNIT_RESULT,N_RESTARTS';
+  const form = ['--output=json', fields, `--lines=${MOST_ENTRIES}`, '--no-pager', '--quiet'];
+  const { stdout, failed } = await execa(
+    'journalctl',
+    [...form, `--since=-${minutes}min`, '_PID=1', `UNIT=${unit}`, ...kinds],
+    { timeout: TIMEOUT_MS, stdin: 'ignore', reject: false, env: { LC_ALL: 'C' } },
+  );
+  const entries = failed ? [] : stdout.split('\n').flatMap(entryIn);
+  if (entries.length === 0) return undefined;
+  // systemd logs the restart that it schedules. A unit that ends again without one was started by hand after its end.
+  const ofUnit = entries.filter(({ id }) => id !== PROCESS_EXIT);
+  const areRestarts = ofUnit.map(({ id }) => id === RESTART);
+  const byHand = areRestarts.findLastIndex((isRestart, index) => !isRestart && areRestarts[index - 1] === false);
+  const restartTimes = ofUnit.slice(byHand + 1).flatMap(({ id, time }) => (id === RESTART ? [time] : []));
+  return {
+    restarts: restartTimes.length,
+    restartTimes,
+    isStartedByHand: byHand !== -1,
+    hasEnded: areRestarts.at(-1) === false,
+    counter: entries.findLast(({ id }) => id === RESTART)?.counter,
+    lastEnd: lastEndOf(entries),
+  };
+}
+
+interface Entry extends UnitEnd {
+  readonly id: string;
+  readonly time: number;
+  readonly counter: number | undefined;
+}
+
+function entryIn(line: string): readonly Entry[] {
+  if (!line.startsWith('{')) return [];
+  const fields = JSON.parse(line) as Readonly<Record<string, unknown>>;
+  const textOf = (name: string): string => (typeof fields[name] === 'string' ? fields[name] : '');
+  const id = textOf('MESSAGE_ID');
+  const exit = { isExit: textOf('EXIT_CODE') === 'exited', status: Number(textOf('EXIT_STATUS')) };
+  const counter = textOf('N_RESTARTS') === '' ? undefined : Number(textOf('N_RESTARTS'));
+  const time = Number(textOf('__MONOTONIC_TIMESTAMP') || Infinity);
+  return [{ id, time, process: id === PROCESS_EXIT ? exit : undefined, result: textOf('UNIT_RESULT'), counter }];
+}
+
+/** A start ends with its process and then as a unit. Of a process that ends without an error there is no entry. */
+function lastEndOf(entries: readonly Entry[]): UnitEnd | undefined {
+  const until = entries.findLastIndex(({ id }) => id !== RESTART);
+  const last = entries[until];
+  if (last === undefined) return undefined;
+  if (last.id === SUCCESS) return { process: undefined, result: 'success' };
+  const before = entries.slice(0, until + 1);
+  const own = before.slice(before.findLastIndex(({ id }) => id === RESTART) + 1);
+  return { process: own.findLast(({ id }) => id === PROCESS_EXIT)?.process, result: last.result };
+}
+
+/** How a kubelet is described that does not run. */
+export interface Stop {
+  /** `kubelet.service is inactive`. */
+  readonly what: string;
+  /** Whether it cannot run: it ends after each start, or systemd has given up. */
+  readonly fails: boolean;
+  readonly remedy: string;
+}
+
+/** Ends within the last minutes that are more than an accident, or a person with kill(1). */
+const MOST_ENDS = 2;
+/** A kubelet that has run for so long does not end at its start. In seconds. */
+const STEADY_SECONDS = 300;
+
+/** Describes a kubelet that does not run. A person may have stopped it, or it has ended on its own. @param state ActiveState */
+export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
+  const { total, sinceShim, isWaiting, lastEnd } = restarts;
+  const journal = `journalctl -u ${unit}`;
+  // A unit that waits has ended on its own, also if the journal does not say when it did before.
+  const ends = isWaiting ? (sinceShim ?? total) + 1 : (sinceShim ?? 0);
+  if (state === 'activating' && ends >= MOST_ENDS)
+    return { what: `${unit} ends again after each start (${figures(restarts)})`, fails: true, remedy: journal };
+  if (isWaiting)
+    return { what: `${unit} has ended, and systemd starts it again${after(lastEnd)}`, fails: false, remedy: journal };
+  if (state === 'failed') return { what: `${unit} is failed${note(restarts)}`, fails: true, remedy: journal };
+  return {
+    what: `${unit} is ${state}`,
+    fails: false,
+    remedy: state === 'activating' ? journal : `systemctl start ${unit}`,
+  };
+}
+
+/** What systemd says about the restarts of a kubelet that runs. */
+export interface RestartNote {
+  /** `loop`: it ends again after each start. `note`: a single end, which is no problem. */
+  readonly kind: 'loop' | 'warning' | 'note';
+  readonly text: string;
+}
+
+/**
+ * Describes the restarts of a kubelet that runs; undefined if there are none that matter. One restart is no problem: a person, or a
+ * monitor of the node, may have killed it. Without the journal nobody knows whether systemd or a person has started it last.
+ */
+export function restartNote(restarts: Restarts, unit: string): RestartNote | undefined {
+  const { total, sinceShim, runsFor = 0 } = restarts;
+  if (total === 0 || runsFor >= RECENT_MINUTES * 60) return undefined;
+  const time = timeText(runsFor);
+  if (sinceShim !== undefined && sinceShim > MOST_ENDS && runsFor < STEADY_SECONDS)
+    return {
+      kind: 'loop',
+      text: `${unit} ends again after each start (${figures(restarts)}), and has run for ${time} now`,
+    };
+  const text = `${unit} has run for ${time}, ${figures(restarts)}`;
+  return { kind: total < MOST_ENDS ? 'note' : 'warning', text };
+}
+
+/** `restarted by systemd 5 times in the last 10 min, last end: exit code 1`. */
+function figures({ total, recent, sinceShim, lastEnd }: Restarts): string {
+  const end = after(lastEnd);
+  if (recent === undefined)
+    return `restarted by systemd ${timesText(total)} in all, the journal does not say when${end}`;
+  const all = total > recent ? `, ${timesText(total)} in all` : '';
+  const later = sinceShim === 0 ? 'not' : timesText(sinceShim ?? recent);
+  const since = sinceShim === recent ? '' : `, ${later} since the shim started`;
+  return `restarted by systemd ${timesText(recent)} in the last ${RECENT_MINUTES} min${all}${since}${end}`;
+}
+
+const note = ({ total, lastEnd }: Restarts): string =>
+  `${lastEnd === undefined ? '' : `: ${lastEnd}`}${total === 0 ? '' : `, after systemd had restarted it ${timesText(total)}`}`;
+
+const after = (lastEnd: string | undefined): string => (lastEnd === undefined ? '' : `, last end: ${lastEnd}`);
+
+const timesText = (count: number): string => (count === 1 ? 'once' : `${count} times`);
+
+const timeText = (seconds: number): string =>
+  seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;

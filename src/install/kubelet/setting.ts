@@ -1,4 +1,4 @@
-import { isMap, isPair, isScalar, parseDocument, type Scalar } from 'yaml';
+import { type Scalar, isMap, isPair, isScalar, parseDocument } from 'yaml';
 import { ENDPOINT_FLAG, ENDPOINT_KEY, type FileForm, writtenIn } from '../../endpoint/index.ts';
 
 /** Edits the endpoint in the files of kubelet. Every other byte stays unchanged, including comments and order. */

@@ -1,19 +1,16 @@
 import { stat } from 'node:fs/promises';
-import { messageOf } from '../../core/errors/index.ts';
-import { type EndpointChain, ENDPOINT_KEY, type Layer, isSameSocket, layerName } from '../../endpoint/index.ts';
-import type { Node } from '../host/index.ts';
+import { messageOf } from '../../core/index.ts';
+import { ENDPOINT_KEY, type EndpointChain, type Layer, isSameSocket, layerName } from '../../endpoint/index.ts';
+import type { Node } from '../host/site.ts';
 import {
   type EnvironmentProblem,
   type Kubelet,
   type KubeletFound,
-  type Stop,
   chainLines,
   findKubelet,
-  readRestarts,
   readStoppedKubelet,
-  restartNote,
-  stopOf,
-} from '../kubelet/index.ts';
+} from '../kubelet/kubelet.ts';
+import { type Stop, readRestarts, restartNote, stopOf } from '../kubelet/restarts.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
 const { ok, warning, failed } = findingsOf('kubelet');

@@ -1,17 +1,16 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
-import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { MiB } from '../../core/quantities/index.ts';
-import { type Node, answerOf } from '../host/index.ts';
+import { MiB, errnoOf, messageOf } from '../../core/index.ts';
+import type { Node } from '../host/site.ts';
+import { answerOf } from '../host/query-runtime.ts';
 import { type Finding, findingsOf } from './finding.ts';
-import { checkBypass, isBypassed } from './check-bypass.ts';
-import { checkConfiguration } from './check-configuration.ts';
+import { checkBypass, isBypassed } from './bypass.ts';
 import { checkKubelet } from './check-kubelet.ts';
-import { PACKAGE_FOLDER, checkInstallation, hasProgram } from './ownership.ts';
-import { isAtLeast } from './release.ts';
-import { checkSpace } from './program.ts';
+import { PACKAGE_FOLDER, checkInstallation, checkSpace, hasProgram, isThere } from './program.ts';
 import { checkKubeletRuntime } from './way-back.ts';
+import { ConfigError, effectiveSettings } from '../../config/index.ts';
+import { serviceFlags } from '../host/systemd.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;
@@ -90,7 +89,7 @@ async function checkCgroups({ cgroupRoot }: Node): Promise<Finding> {
 
 async function checkSystemd({ systemdFolder }: Node): Promise<Finding> {
   const { ok, warning } = findingsOf('systemd');
-  if (await isThere(systemdFolder)) return ok('init system of this node');
+  if (await exists(systemdFolder)) return ok('init system of this node');
   return warning('not the init system of this node', 'start the shim before kubelet with the init system of this node');
 }
 
@@ -112,7 +111,7 @@ async function checkContainerd({ containerd }: Node): Promise<Finding> {
 async function checkShim(node: Node): Promise<Finding> {
   const { listen } = node;
   const { ok, warning, failed } = findingsOf('shim');
-  if (!(await isThere(listen))) return ok(`not running: no socket at ${listen}`);
+  if (!(await exists(listen))) return ok(`not running: no socket at ${listen}`);
   const runtime = await answerOf(listen);
   if ('error' in runtime)
     return warning(`${listen} does not answer: ${runtime.error}`, 'check the log: journalctl -u cri-resize-shim');
@@ -161,9 +160,59 @@ async function checkStateFolder({ stateFolder }: Node): Promise<Finding> {
   }
 }
 
-async function isThere(path: string): Promise<boolean> {
+async function exists(path: string): Promise<boolean> {
   return stat(path).then(
     () => true,
     () => false,
   );
+}
+
+/** Problems in one finding. A file may have any number. */
+const MOST_PROBLEMS = 3;
+
+/** Checks the flags of the service and the file that they name, as they are on the disk, or the file that an installation would use. */
+async function checkConfiguration(node: Node): Promise<Finding> {
+  const { flagsFile } = node;
+  const { ok, failed } = findingsOf('configuration');
+  try {
+    const { configFile, settings } = await effectiveSettings(await plannedFlags(node));
+    const isOff = settings.some(({ key, value }) => key === 'intercept' && value === false);
+    const note = isOff ? ', off by configuration (intercept: false)' : '';
+    return ok(`${configFile === undefined ? 'no file: the defaults apply' : `${configFile}, valid`}${note}`);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) return failed(messageOf(error), `check ${flagsFile}`);
+    const { problems, source } = error;
+    const more = problems.length > MOST_PROBLEMS ? `; and ${problems.length - MOST_PROBLEMS} more` : '';
+    const where = source === 'usage' ? `${flagsFile}: ` : '';
+    return failed(
+      `${where}${problems.slice(0, MOST_PROBLEMS).join('; ')}${more}`,
+      'correct it until resizectl config check passes, then: systemctl restart cri-resize-shim',
+    );
+  }
+}
+
+/** Returns the flags of the service; before an installation, those that it would write if the configuration file exists. */
+export async function plannedFlags({
+  flagsFile,
+  configFile,
+}: Pick<Node, 'flagsFile' | 'configFile'>): Promise<readonly string[]> {
+  if ((await isThere(flagsFile)) || !(await isThere(configFile))) return serviceFlags(flagsFile);
+  return ['--config', configFile];
+}
+
+/** Returns the leading numbers of a release: 6, 1 and 0 for `6.1.0-18-amd64`. */
+export function numbersOf(release: string): number[] {
+  const [numbers = ''] = /^\d+(\.\d+)*/.exec(release) ?? [];
+  return numbers === '' ? [] : numbers.split('.').map(Number);
+}
+
+/** Whether a release is at least `least`. False for a release without numbers. */
+export function isAtLeast(release: string, least: string): boolean {
+  const [found, wanted] = [numbersOf(release), numbersOf(least)];
+  if (found.length === 0) return false;
+  for (const [index, number] of wanted.entries()) {
+    const other = found[index] ?? 0;
+    if (other !== number) return other > number;
+  }
+  return true;
 }

@@ -1,46 +1,29 @@
 import { readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { version } from '../../config/index.ts';
-import { readShipped } from '../../core/shipped/index.ts';
+import { readShipped } from '../../core/index.ts';
+import { type Change, combineChanges } from '../host/change.ts';
+import { type Program, originOf, resizectlOf, resizectlStartOf, startOf, unitWord } from '../host/programs.ts';
+import { SERVICE, SOCKETS, type Site, UNITS, UNIT_FILES, shimEndpoint } from '../host/site.ts';
 import {
-  type Change,
-  type Program,
-  SERVICE,
-  SOCKETS,
-  type Site,
-  UNITS,
-  UNIT_FILES,
   changeOfVersion,
+  checkSpace,
   installedVersion,
-  originOf,
-  resizectlStartOf,
-  shimEndpoint,
-  planKubeconfig,
-  readSaved,
-  removing,
-  removingKubeconfig,
-  startOf,
-  systemctl,
-  combineChanges,
-  unitPlaces,
-  unitWord,
-  writing,
-} from '../host/index.ts';
+  isInPlace,
+  isThere,
+  placing,
+  refuseOtherOwner,
+  removingProgram,
+} from './program.ts';
+import { planKubeconfig, removingKubeconfig } from '../host/provided-kubeconfig.ts';
+import { readSaved, removing, writing } from '../host/files.ts';
+import { systemctl, unitPlaces } from '../host/systemd.ts';
 import { isBypassHeld } from './bypass.ts';
-import { planCommand, removingCommand } from './command.ts';
-import {
-  type Kubelet,
-  Refusal,
-  keepAtShim,
-  pointAtContainerd,
-  runningKubelet,
-  pointAtShim,
-  stoppedAtShim,
-} from '../kubelet/index.ts';
+import type { Kubelet } from '../kubelet/kubelet.ts';
+import { Refusal } from '../kubelet/setting.ts';
+import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet, stoppedAtShim } from '../kubelet/change.ts';
 import { USED_FILE, isSameSocket } from '../../endpoint/index.ts';
-import { refuseOtherOwner } from './ownership.ts';
-import { checkSpace, isInPlace, isThere, placing, removingProgram } from './program.ts';
-import { nextStart } from './way-back.ts';
+import { linesBack, nextStart } from './way-back.ts';
 import {
   type UnitsState,
   isServedWithout,
@@ -240,4 +223,54 @@ async function missingSettings({ configFile, configText, isConfigGiven, flagsFil
     ...(isOther ? [writing(configFile, configText)] : []),
     ...((await isThere(flagsFile)) ? [] : [writing(flagsFile, flags)]),
   ];
+}
+
+/** Marks the file as ours. A file without this line belongs to somebody else and is kept. */
+const OURS = '# Part of cri-resize-shim: "resizectl uninstall" takes it away.';
+
+/** The changes that put resizectl into PATH, or the reason why there are none. */
+export interface CommandPlan {
+  readonly changes: readonly Change[];
+  readonly already: readonly string[];
+}
+
+/** Plans a shell script in PATH that runs the installed resizectl. A symbolic link would need Node in PATH too. */
+export async function planCommand({ program, to, node, commandFile }: Site): Promise<CommandPlan> {
+  const text = commandText(program, to, linesBack(node));
+  const there = (await readSaved(commandFile))?.content.toString('utf8');
+  if (there === text) return { changes: [], already: [`resizectl is at ${commandFile}`] };
+  if (there !== undefined && !isOurs(there))
+    return { changes: [], already: [`${commandFile} does not belong to cri-resize-shim and is kept`] };
+  return { changes: [writing(commandFile, text, { mode: 0o755 })], already: [] };
+}
+
+/** Removes the command if it is ours. */
+export async function removingCommand({ commandFile }: Site): Promise<readonly Change[]> {
+  const there = await readSaved(commandFile);
+  return there !== undefined && isOurs(there.content.toString('utf8')) ? [removing(commandFile)] : [];
+}
+
+const isOurs = (text: string): boolean => text.split('\n', 2)[1] === OURS;
+
+/**
+ * The script, for sh(1).
+ * @param back lines of shell that do what is most urgent, printed if the program cannot be executed
+ */
+export function commandText(program: Program, to: string, back: readonly string[]): string {
+  const words = resizectlOf(program, to).map((word) => `'${word.replaceAll("'", `'\\''`)}'`);
+  return [
+    '#!/bin/sh',
+    OURS,
+    `if [ ! -x ${words[0]} ]; then`,
+    "  cat >&2 <<'END'",
+    'resizectl cannot run: its program is missing. resizectl install from a release repairs it. These lines lead to containerd:',
+    '  systemctl start cri-resize-shim-bypass.service; systemctl stop cri-resize-shim.service',
+    'These lines point kubelet at containerd, and stop the shim:',
+    ...back.map((line) => `  ${line}`),
+    'END',
+    '  exit 127',
+    'fi',
+    `exec ${words.join(' ')} "$@"`,
+    '',
+  ].join('\n');
 }

@@ -1,21 +1,25 @@
-import { createReadStream } from 'node:fs';
-import { chmod, copyFile, mkdir, readlink, rename, rm, stat, statfs, symlink } from 'node:fs/promises';
+import { createReadStream, existsSync } from 'node:fs';
+import { chmod, copyFile, mkdir, readFile, readlink, rename, rm, stat, statfs, symlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { errnoOf } from '../../core/errors/index.ts';
-import { syncFile, syncFolder } from '../../core/files/index.ts';
-import { MiB } from '../../core/quantities/index.ts';
+import { execa } from 'execa';
+import * as z from 'zod/mini';
+import { MiB, errnoOf, syncFile, syncFolder } from '../../core/index.ts';
+import type { Change } from '../host/change.ts';
 import {
-  type Change,
-  type Program,
+  EXECUTABLE,
   OWN_NODE,
+  type Program,
   type ProgramFile,
-  assertReplaceable,
   filesIn,
   filesOf,
   originIn,
   originOf,
-} from '../host/index.ts';
+} from '../host/programs.ts';
+import { assertReplaceable } from '../host/files.ts';
 import { type Finding, findingsOf } from './finding.ts';
+import { SERVICE, type Site } from '../host/site.ts';
+import { unitProperties } from '../host/systemd.ts';
+import { Refusal } from '../kubelet/setting.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {
@@ -191,4 +195,97 @@ export async function checkSpace(check: string, folder: string, least: number): 
 /** Returns the folder itself, or its closest existing parent. */
 async function nearest(folder: string): Promise<string> {
   for (let at = folder; ; at = dirname(at)) if ((await isThere(at)) || at === dirname(at)) return at;
+}
+
+const description = z.object({ version: z.string() });
+const ANSWER_MS = 10_000;
+/** As in Semantic Versioning: the text is printed, and comes from a file. */
+const VERSION = /^\d+\.\d+\.\d+[\w.+-]{0,64}$/;
+
+/** Returns the version of the program in this folder; undefined if there is none, or one that does not say. */
+export async function installedVersion(to: string): Promise<string | undefined> {
+  const found = (await fromDescription(to)) ?? (await fromProgram(to));
+  return found !== undefined && VERSION.test(found) ? found : undefined;
+}
+
+/** The folder has a package.json. */
+async function fromDescription(to: string): Promise<string | undefined> {
+  try {
+    return description.parse(JSON.parse(await readFile(join(to, 'package.json'), 'utf8'))).version;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The single executable has its version inside. */
+async function fromProgram(to: string): Promise<string | undefined> {
+  const program = join(to, 'bin/resizectl');
+  if (!existsSync(program)) return undefined;
+  const { stdout, failed } = await execa(program, ['--version'], {
+    reject: false,
+    timeout: ANSWER_MS,
+    stdin: 'ignore',
+  });
+  return failed ? undefined : stdout.trim();
+}
+
+/** What an installation does: `install 0.2.0`, `upgrade 0.1.0 to 0.2.0`. */
+export function changeOfVersion(from: string | undefined, to: string): string {
+  if (from === undefined) return `install ${to}`;
+  if (from === to) return `another build of ${to}`;
+  return `${isNewer(to, from) ? 'upgrade' : 'downgrade'} ${from} to ${to}`;
+}
+
+/** By major, minor and patch. A version with a suffix such as `-rc.1` comes before the one without (Semantic Versioning, 11). */
+function isNewer(one: string, other: string): boolean {
+  const numbers = (text: string): number[] => text.split(/[-+]/, 1).join().split('.').map(Number);
+  const [first, second] = [numbers(one), numbers(other)];
+  for (const [index, number] of first.entries())
+    if (number !== (second[index] ?? 0)) return number > (second[index] ?? 0);
+  return other.includes('-') && !one.includes('-');
+}
+
+/** Where a package has the program. */
+export const PACKAGE_FOLDER = '/usr/lib/cri-resize-shim';
+/** Where `resizectl install` and the DaemonSet have it. */
+const OWN_FOLDER = '/usr/local/lib/cri-resize-shim';
+
+/** Whose units systemd has loaded: those of a package, of `resizectl install`, or none. */
+export type Owner = 'package' | 'resizectl' | 'none';
+
+/** Returns whose units systemd has loaded, by the folder of the service's file. */
+export async function unitOwner({ unitFolder }: Pick<Site, 'unitFolder'>): Promise<Owner> {
+  const path = (await unitProperties(SERVICE, ['FragmentPath']))('FragmentPath')[0] ?? '';
+  if (path === '') return 'none';
+  return dirname(path) === unitFolder ? 'resizectl' : 'package';
+}
+
+/** Throws Refusal if the units belong to an installation of the other kind. */
+export async function refuseOtherOwner(site: Pick<Site, 'unitFolder'>, own: Exclude<Owner, 'none'>): Promise<void> {
+  const owner = await unitOwner(site);
+  if (owner === 'none' || owner === own) return;
+  if (owner === 'resizectl')
+    throw new Refusal(
+      `the units in ${site.unitFolder} belong to an installation of resizectl, not to the package`,
+      'run /usr/local/bin/resizectl uninstall first',
+    );
+  throw new Refusal(
+    'the units of the shim belong to a package',
+    'remove the package with its package manager, or run its own /usr/bin/resizectl uninstall',
+  );
+}
+
+/** Whether a folder has the program: as a folder, or as the single executable. */
+export const hasProgram = async (folder: string): Promise<boolean> =>
+  (await isThere(join(folder, 'package.json'))) || isThere(join(folder, EXECUTABLE));
+
+/** Checks whether there is more than one installation on this node. */
+export async function checkInstallation(folders = { package: PACKAGE_FOLDER, own: OWN_FOLDER }): Promise<Finding> {
+  const { ok, warning } = findingsOf('installation');
+  const [isPackaged, isOwn] = [await hasProgram(folders.package), await hasProgram(folders.own)];
+  if (!isPackaged || !isOwn) return ok(isPackaged ? `package at ${folders.package}` : isOwn ? folders.own : 'none');
+  return warning(
+    `two: a package at ${folders.package}, and ${folders.own}; units in /etc/systemd/system take precedence over those of the package`,
+    'remove one: the package with its package manager, or the other with /usr/local/bin/resizectl uninstall',
+  );
 }

@@ -1,25 +1,12 @@
 import { glob, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
-import { errnoOf, messageOf } from '../../core/errors/index.ts';
-import { syncFolder } from '../../core/files/index.ts';
+import { errnoOf, messageOf, syncFolder } from '../../core/index.ts';
 import { bypassState, holdBypass, isBypassHeld, releaseBypass, resumeBypass, stopStartedUnits } from './bypass.ts';
-import {
-  type Change,
-  FALLBACK,
-  type Node,
-  SERVICE,
-  SOCKETS,
-  type ShimReport,
-  type Site,
-  UNITS,
-  type Wait,
-  queryRuntime,
-  stopUnits,
-  systemctl,
-  unitProperties,
-  waitUntil,
-} from '../host/index.ts';
+import type { Change } from '../host/change.ts';
+import { FALLBACK, type Node, SERVICE, SOCKETS, type Site, UNITS } from '../host/site.ts';
+import { type ShimReport, queryRuntime } from '../host/query-runtime.ts';
+import { type Wait, stopUnits, systemctl, unitProperties, waitUntil } from '../host/systemd.ts';
 
 /** The units of the shim that are active and enabled, and what serves if the service is neither. */
 export interface UnitsState {

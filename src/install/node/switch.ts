@@ -1,18 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { ConfigError, effectiveSettings, withSwitch } from '../../config/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
-import {
-  type Change,
-  type Node,
-  SERVICE,
-  type Wait,
-  queryShim,
-  serviceFlags,
-  systemctl,
-  waitUntil,
-  writing,
-} from '../host/index.ts';
-import { Refusal } from '../kubelet/index.ts';
+import { messageOf } from '../../core/index.ts';
+import type { Change } from '../host/change.ts';
+import { type Node, SERVICE } from '../host/site.ts';
+import { type Wait, serviceFlags, systemctl, waitUntil } from '../host/systemd.ts';
+import { queryShim } from '../host/query-runtime.ts';
+import { writing } from '../host/files.ts';
+import { Refusal } from '../kubelet/setting.ts';
 import { isBypassHeld, isShimActive } from './bypass.ts';
 import type { Plan } from './install.ts';
 import { type UnitsState, leaveShim, unitsState, withLogLine } from './service.ts';

@@ -1,10 +1,12 @@
 import { glob, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { SS_CONNECTED, unixSockets } from '../../core/procfs/index.ts';
-import { MiB } from '../../core/quantities/index.ts';
+import { MiB, SS_CONNECTED, unixSockets } from '../../core/index.ts';
 import { type EndpointChain, USED_FILE, isSameSocket, layerName, runsKubelet } from '../../endpoint/index.ts';
-import { type Node, UNITS, expandGlob, queryRuntime, queryShim } from '../host/index.ts';
-import { filesOfUnit, findKubelet, readStoppedKubelet } from '../kubelet/index.ts';
+import { type Node, UNITS } from '../host/site.ts';
+import { expandGlob } from '../host/systemd.ts';
+import { queryRuntime, queryShim } from '../host/query-runtime.ts';
+import { filesOfUnit } from '../kubelet/files.ts';
+import { findKubelet, readStoppedKubelet } from '../kubelet/kubelet.ts';
 import { type Finding, findingsOf } from './finding.ts';
 import { isThere } from './program.ts';
 

@@ -1,7 +1,7 @@
-import { messageOf } from '../../core/errors/index.ts';
-import { posted } from './posted.ts';
-import type { RolloutContext } from './rollout-context.ts';
-import { haltAll, retry, sleep, vouchFor, vouchedCanaries } from './turns/index.ts';
+import { messageOf } from '../../core/index.ts';
+import { type RolloutContext, posted } from './context.ts';
+import { haltAll, vouchFor, vouchedCanaries } from './turns.ts';
+import { retry, sleep } from './retry.ts';
 
 /** What a look at a canary node finds: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {

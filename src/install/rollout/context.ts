@@ -1,17 +1,63 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { nodeEvent } from './events.ts';
-import { allowExecution, thisHost } from './host.ts';
+import { type Drift, type DriftPlaces, driftOf, socketPathOf } from '../../endpoint/index.ts';
+import { type PostEvent, type Reason, nodeEvent } from './events.ts';
+import { type Host, allowExecution, thisHost } from './host.ts';
 import { type ClusterNode, labelNode, readNode } from './node.ts';
+import { type RetryOptions, retry } from './retry.ts';
+import type { TurnContext } from './turns.ts';
 import type { Label, Options } from './options.ts';
-import type { RolloutContext } from './rollout-context.ts';
 import { configIn, kubeconfigIn, programIn, stage, stagingOf, unstage } from './staging.ts';
-import { type RetryOptions, type TurnContext, leaseStore } from './turns/index.ts';
-import { VERSION_LABEL } from './version-label.ts';
+import { leaseStore } from './lease.ts';
 import { effectiveSettings } from '../../config/index.ts';
-import { type Clock, systemClock } from '../../core/concurrency/index.ts';
-import { type DriftPlaces, driftOf, socketPathOf } from '../../endpoint/index.ts';
-import { type Api, apiOf, openConnection } from '../../kubernetes/client/index.ts';
+import { type Clock, systemClock } from '../../core/index.ts';
+import { type Api, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
+
+/** What the installer works with. */
+export interface RolloutContext extends RetryOptions {
+  readonly host: Host;
+  readonly turns: TurnContext;
+  /** Copies the program to the host for {@link Host.resizectl}, and removes it. */
+  readonly stage: () => Promise<void>;
+  readonly unstage: () => Promise<void>;
+  /** Flags of `resizectl install` and `resizectl uninstall`. */
+  readonly installFlags: readonly string[];
+  readonly uninstallFlags: readonly string[];
+  readonly readNode: (signal: AbortSignal) => Promise<ClusterNode | undefined>;
+  /** Sets the label of the node that has the installed version; undefined removes it. */
+  readonly labelVersion: (version: string | undefined, signal: AbortSignal) => Promise<void>;
+  /** Returns a function that creates an event of this node. */
+  readonly eventToPost: (reason: Reason, note: string) => PostEvent;
+  /** Sets the readiness of the pod. */
+  readonly markReady: (isReady: boolean) => Promise<void>;
+  /** Whether the labels include that of the shim. */
+  readonly hasLabel: (labels: ClusterNode['labels']) => boolean;
+  /** Whether the labels are those of a canary node. */
+  readonly isCanary: (labels: ClusterNode['labels']) => boolean;
+  /** Returns whether kubelet's configuration has the shim. Rejects if procfs or the root of the host cannot be read. */
+  readonly drift: () => Promise<Drift>;
+  /** Whether to install the shim again if kubelet does not use it. */
+  readonly repairsDrift: boolean;
+  readonly times: Times;
+}
+
+/** Timeouts and intervals in milliseconds. */
+export interface Times {
+  /** The pods of all nodes start at once: each first waits for a random part of this time. */
+  readonly spread: number;
+  /** Maximum time for the node to become Ready after its turn. */
+  readonly ready: number;
+  /** Interval until a node that does not meet the requirements is checked again. */
+  readonly retry: number;
+  /** Interval of polls of a node that is not Ready. */
+  readonly poll: number;
+  /** Maximum time to read the label when the pod ends. */
+  readonly answer: number;
+  /** Interval of looks at kubelet's endpoint while the shim is installed. */
+  readonly look: number;
+  /** How long a canary node has to work before it vouches for the release. */
+  readonly soak: number;
+}
 
 /** The root of process 1 is that of the host. */
 const HOST_ROOT = '/proc/1/root';
@@ -141,4 +187,53 @@ async function markReady(file: string, isReady: boolean): Promise<void> {
   await mkdir(dirname(file), { recursive: true });
   if (isReady) await writeFile(file, '');
   else await rm(file, { force: true });
+}
+
+/** Maximum time to create an event, in milliseconds. */
+export const EVENT_MS = 30_000;
+
+/** What {@link posted} needs. */
+export type PostingContext = Pick<RolloutContext, 'eventToPost' | 'random' | 'say' | 'clock'>;
+
+/** Creates an event of the node, unless that takes too long, or the right is missing. */
+export async function posted(
+  context: PostingContext,
+  reason: Reason,
+  note: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
+  const created = retry('the event cannot be created', context, soon, context.eventToPost(reason, note), isForbidden);
+  await created.catch((error: unknown) => {
+    const why = isForbidden(error)
+      ? `: ${error.message}; the installer needs the right to create events (events.k8s.io) in the namespace default`
+      : '';
+    context.say(`the event was not created${why}`);
+  });
+}
+
+/** The label of a node with the version of the shim that is installed on it. */
+export const VERSION_LABEL = 'cri-resize-shim.io/version';
+
+/** The label's value from the start of a removal until it has succeeded. */
+export const REMOVING = 'removing';
+
+/** Returns a version as the value of a label, which may have no plus sign (build metadata) and 63 characters. */
+export const labelOf = (version: string): string => version.replaceAll('+', '_').slice(0, 63);
+
+type LabelContext = Pick<RolloutContext, 'readNode' | 'labelVersion' | 'random' | 'say' | 'clock'>;
+
+/** Labels the node with the installed version, or removes the label, unless that takes too long, or a right is missing. */
+export async function labelled(context: LabelContext, version: string | undefined, signal: AbortSignal): Promise<void> {
+  const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
+  const value = version === undefined ? undefined : labelOf(version);
+  const attempt = async (at: AbortSignal): Promise<void> => {
+    const node = await context.readNode(at);
+    if (node !== undefined && node.labels[VERSION_LABEL] !== value) await context.labelVersion(value, at);
+  };
+  const labelling = retry('the version label cannot be set', context, soon, attempt, isForbidden);
+  await labelling.catch((error: unknown) => {
+    const why = isForbidden(error) ? `: ${error.message}; the installer needs the rights to get and patch nodes` : '';
+    context.say(`the version label was not set${why}`);
+  });
 }

@@ -1,8 +1,7 @@
-import { messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/index.ts';
 import type { Drift } from '../../endpoint/index.ts';
-import { posted } from './posted.ts';
-import type { RolloutContext } from './rollout-context.ts';
-import { loggingChanges, sleep } from './turns/index.ts';
+import { type RolloutContext, posted } from './context.ts';
+import { loggingChanges, sleep } from './retry.ts';
 
 type DriftContext = Pick<
   RolloutContext,

@@ -1,5 +1,5 @@
-import { wallTime } from '../../core/concurrency/index.ts';
-import { type Api, ApiRefusal, eventOf, readText } from '../../kubernetes/client/index.ts';
+import { wallTime } from '../../core/index.ts';
+import { type Api, ApiRefusal, eventOf, readText } from '../../kubernetes/index.ts';
 
 /** The events of a node, for `kubectl describe node`. Documented in docs/kubernetes.md. */
 export type Reason =

@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
-import { errnoOf } from '../../core/errors/index.ts';
+import { errnoOf } from '../../core/index.ts';
 import { readOptions } from './options.ts';
 import { contextOf } from './context.ts';
-import { relayMetrics } from './provide/metrics-relay.ts';
-import { restoreNodes } from './restore/main.ts';
+import { relayMetrics } from './metrics-relay.ts';
+import { restoreNodes } from './restore.ts';
 import { keepInstalled, leave } from './roll-out.ts';
 
 /** The part of the grace period that is reserved for the final event and log lines, in milliseconds. */

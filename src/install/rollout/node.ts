@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
-import { MiB } from '../../core/quantities/index.ts';
-import { type Api, ApiRefusal, parsedResponse, readText } from '../../kubernetes/client/index.ts';
+import { MiB } from '../../core/index.ts';
+import { type Api, ApiRefusal, parsedResponse, readText } from '../../kubernetes/index.ts';
 
 /** The fields of a node that the installer uses. */
 export interface ClusterNode {

@@ -1,6 +1,6 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { parseDuration, version } from '../../config/index.ts';
-import { IN_CLUSTER } from '../../kubernetes/client/index.ts';
+import { IN_CLUSTER } from '../../kubernetes/index.ts';
 
 /** The flags that the DaemonSet sets. */
 export interface Options {

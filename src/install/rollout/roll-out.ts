@@ -1,13 +1,11 @@
-import { messageOf } from '../../core/errors/index.ts';
-import { EVENT_MS, posted } from './posted.ts';
+import { messageOf } from '../../core/index.ts';
+import { EVENT_MS, REMOVING, type RolloutContext, labelled, posted } from './context.ts';
 import type { Reason } from './events.ts';
-import { type CommandResult, NoSystemd } from './host.ts';
+import { type CommandResult, NoSystemd, type Outcome, hasChanges, outcomeOf } from './host.ts';
 import { driftToRepair, reportRepaired } from './drift.ts';
 import type { ClusterNode } from './node.ts';
-import type { RolloutContext } from './rollout-context.ts';
-import { type Outcome, hasChanges, outcomeOf } from './outcome.ts';
-import { type Turn, loggingChanges, pause, retry, sleep, takeTurn, unfinishedTurn } from './turns/index.ts';
-import { REMOVING, labelled } from './version-label.ts';
+import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
+import { loggingChanges, pause, retry, sleep } from './retry.ts';
 import { passedAsCanary } from './canary.ts';
 import { version } from '../../config/index.ts';
 

@@ -1,5 +1,12 @@
-import { eventOf } from '../client/index.ts';
+import { eventOf } from '../client/event-body.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
+import { type Log, oncePerKey } from '../../observe/index.ts';
+import { wait } from '../pods/feed.ts';
+import { type Api, readText } from '../client/api.ts';
+import { ApiRefusal, kindOf, wordsOf } from '../client/errors.ts';
+import type { Clock } from '../../core/index.ts';
+import { retryDelay } from '../../resize/index.ts';
+import { isDnsLabel } from '../../tmpfs/index.ts';
 
 /** Reasons of pod events. Documented in docs/volumes.md unless noted otherwise. */
 export type EventReason =
@@ -78,3 +85,117 @@ function podEventBody({ pod, reason, note, at }: PodEvent, nodeName: string): ob
 }
 
 export const CONTROLLER = 'cri-resize-shim';
+
+export interface PosterParts {
+  readonly api: Api;
+  readonly nodeName: string;
+  readonly clock: Clock;
+  /** 0 to 1, as Math.random. */
+  readonly random: () => number;
+  readonly log: Log;
+}
+
+/** Maximum number of pending events; the oldest are dropped first. */
+const MOST_WAITING = 256;
+const IDLE_MS = 10_000;
+const LONGEST_ANSWER = 64 * 1024;
+/** After this many failures of one event, the events of other namespaces go first: a webhook may fail, or hang, for this one. */
+const MOST_TRIES_IN_ROW = 3;
+const ALREADY_EXISTS = 409;
+
+/** An event that is to be posted. */
+interface Waiting {
+  readonly namespace: string;
+  /** The same for each try. The response to an earlier try may be lost: then the server says that the name is taken. */
+  readonly body: object;
+  /** Failures since the event was last moved behind others. */
+  failures: number;
+}
+
+/**
+ * Posts events one after the other, those of a namespace in order. Retries, except for events that the server rejects permanently. A
+ * namespace whose events fail in the server does not delay others.
+ */
+export class EventPoster {
+  readonly #parts: PosterParts;
+  readonly #isFirst = oncePerKey(64);
+  #waiting: Waiting[] = [];
+  #wake: () => void = () => undefined;
+
+  constructor(parts: PosterParts) {
+    this.#parts = parts;
+  }
+
+  post(event: PodEvent | NodeEvent): void {
+    // It becomes part of the path of the request: `..` would lead to another one.
+    const namespace = namespaceOf(event);
+    if (!isDnsLabel(namespace)) {
+      this.#dropped('namespace', 'the namespace of the pod is not a valid name');
+      return;
+    }
+    this.#waiting.push({ namespace, body: eventBody(event, this.#parts.nodeName), failures: 0 });
+    if (this.#waiting.length > MOST_WAITING) {
+      this.#waiting.shift();
+      this.#dropped('too many', 'too many pending events');
+    }
+    this.#wake();
+  }
+
+  /** Runs until aborted, then drops pending events. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    signal.addEventListener('abort', () => this.#wake());
+    for (let failures = 0; !signal.aborted; ) {
+      const [event] = this.#waiting;
+      if (event === undefined) {
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+        continue;
+      }
+      const error = await this.#try(event, signal);
+      if (error === undefined || isFinal(error)) {
+        failures = 0;
+        // It may have been dropped in the meantime because there were too many.
+        this.#waiting = this.#waiting.filter((other) => other !== event);
+        if (error !== undefined) this.#dropped(kindOf(error), wordsOf(error));
+      } else {
+        failures += 1;
+        this.#failed(event, error);
+        const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
+        await wait(this.#parts.clock, Math.max(asked, retryDelay(failures, this.#parts.random())), signal);
+      }
+    }
+  }
+
+  /**
+   * Moves the events of a namespace behind all others if one fails again and again. If the server reports an error for it, other events of
+   * the namespace go before it.
+   */
+  #failed(event: Waiting, error: unknown): void {
+    event.failures += 1;
+    if (event.failures < MOST_TRIES_IN_ROW || !this.#waiting.includes(event)) return;
+    event.failures = 0;
+    const isSame = ({ namespace }: Waiting): boolean => namespace === event.namespace;
+    const [same, others] = [this.#waiting.filter(isSame), this.#waiting.filter((other) => !isSame(other))];
+    const isItsOwn = error instanceof ApiRefusal && error.status >= 500;
+    this.#waiting = [...others, ...(isItsOwn ? [...same.filter((other) => other !== event), event] : same)];
+  }
+
+  async #try({ namespace, body }: Waiting, signal: AbortSignal): Promise<unknown> {
+    const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`;
+    try {
+      const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
+      // The event exists even if the response cannot be read.
+      await readText(response, LONGEST_ANSWER).catch(() => undefined);
+      return undefined;
+    } catch (error) {
+      return error instanceof ApiRefusal && error.status === ALREADY_EXISTS ? undefined : error;
+    }
+  }
+
+  #dropped(kind: string, error: string): void {
+    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'pod events dropped');
+  }
+}
+
+/** Whether a retry is useless. Not for 401, since credentials may be replaced, and 429. */
+const isFinal = (error: unknown): boolean =>
+  error instanceof ApiRefusal && error.status < 500 && error.status !== 401 && error.status !== 429;

@@ -1,10 +1,8 @@
-import { Reason } from '../../core/errors/index.ts';
+import { type Clock, Reason } from '../../core/index.ts';
 import type { EventReason, PodEvent } from './events.ts';
-import { canceledNote, deferredNote, exceedsNote, infeasibleNote, resizedNote } from './notes.ts';
-import type { Clock } from '../../core/concurrency/index.ts';
-import { type ApiPodIdentity, keyOf } from '../pods/index.ts';
-import type { PodIdentity } from '../../sandbox/index.ts';
-import type { Explanation, Resize } from '../../resize/index.ts';
+import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
+import type { PodIdentity, PodState } from '../../sandbox/index.ts';
+import { type Explanation, type Resize, excessWarning, formatMemory } from '../../resize/index.ts';
 
 /** What says nothing about the request itself: it is made again. */
 const PASSING: ReadonlySet<string> = new Set([
@@ -106,3 +104,34 @@ export class Outcomes {
     this.#parts.post({ pod, reason, note, at: this.#parts.clock.wallTime() });
   }
 }
+
+/** The texts of these events. Sizes are Kubernetes quantities; the requested size is the text of the annotation. */
+
+function resizedNote(volume: string, text: string, { before, after }: Resize): string {
+  const [from, to] = [sizeIn(before, volume), sizeIn(after, volume)];
+  if (to === undefined) return `volume ${volume} is as requested (${text})`;
+  if (from === undefined || from === to) return `volume ${volume} has ${formatMemory(to)}, as requested (${text})`;
+  return `volume ${volume}: ${formatMemory(from)} -> ${formatMemory(to)}, as requested (${text})`;
+}
+
+/** Returns the text of an event about a resize that does not fit yet. */
+const deferredNote = (volume: string, text: string, why: string): string =>
+  `volume ${volume} is not resized yet (requested: ${text}): ${why}; the shim retries until it fits`;
+
+/** Returns the text of an event about a resize that was rejected or has failed. */
+const infeasibleNote = (volume: string, text: string, reason: string, why: string): string =>
+  `volume ${volume} is not resized (requested: ${text}): ${reason}: ${why}`;
+
+/** Returns the text of an event about a resize that was canceled. */
+const canceledNote = (volume: string, text: string, why: string): string =>
+  `volume ${volume} resize was canceled (requested: ${text}): ${why}`;
+
+/** Undefined if the volume is within the memory limit of the pod, or there is no limit. */
+function exceedsNote(volume: string, { after }: Resize): string | undefined {
+  const size = sizeIn(after, volume);
+  const excess = after === undefined || size === undefined ? undefined : excessWarning(size, after.memory);
+  return excess === undefined ? undefined : `volume ${volume} ${excess}`;
+}
+
+const sizeIn = (state: PodState | undefined, volume: string) =>
+  state?.volumes.find(({ name }) => name === volume)?.size;

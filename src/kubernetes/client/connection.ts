@@ -4,7 +4,7 @@ import { dirname, resolve } from 'node:path';
 import { KubeConfig, type User } from '@kubernetes/client-node';
 import { parse } from 'yaml';
 import * as z from 'zod/mini';
-import { errnoOf } from '../../core/errors/index.ts';
+import { errnoOf } from '../../core/index.ts';
 import { ApiUnreached } from './errors.ts';
 
 /** Value of `--kubeconfig` for the service account of the pod. */

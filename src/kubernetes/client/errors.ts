@@ -1,4 +1,4 @@
-import { errnoOf } from '../../core/errors/index.ts';
+import { errnoOf } from '../../core/index.ts';
 
 /** The API server answered with an error status. */
 export class ApiRefusal extends Error {

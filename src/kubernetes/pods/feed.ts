@@ -1,11 +1,10 @@
 import type { ApiPodIdentity } from './pod.ts';
 import type { PodChange, PodWatch } from './pod-watch.ts';
-import type { Reach } from './reach.ts';
 import { type PodAudience, perObject } from './audience.ts';
-import { wait } from './wait.ts';
-import { ApiRefusal, ApiUnreached, isGone, isTooNew } from '../client/index.ts';
-import type { Clock } from '../../core/concurrency/index.ts';
+import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../client/errors.ts';
+import type { Clock } from '../../core/index.ts';
 import { retryDelay } from '../../resize/index.ts';
+import type { Log, ReadinessCheck } from '../../observe/index.ts';
 
 export interface FeedParts {
   readonly watch: PodWatch;
@@ -101,3 +100,57 @@ function pass(change: PodChange, { audience, skipped }: Pick<FeedParts, 'audienc
 }
 
 const isStopped = (signal: AbortSignal): boolean => signal.aborted;
+
+/**
+ * Tracks whether the API server can be reached, for readiness and the log: one line when the kind of failure changes,
+ * and one when it is back.
+ */
+export class Reach {
+  readonly #log: Log;
+  readonly #nodeName: string;
+  #trouble: { readonly kind: string; readonly says: string } | undefined;
+  #isWatching = false;
+
+  constructor(log: Log, nodeName: string) {
+    this.#log = log;
+    this.#nodeName = nodeName;
+  }
+
+  reached(): void {
+    if (this.#trouble !== undefined || !this.#isWatching)
+      this.#log.info({ node: this.#nodeName }, 'watch of pod annotations started');
+    this.#trouble = undefined;
+    this.#isWatching = true;
+  }
+
+  failed(error: unknown): void {
+    const trouble = { kind: kindOf(error), says: wordsOf(error) };
+    if (trouble.kind !== this.#trouble?.kind)
+      this.#log.warn({ node: this.#nodeName, error: trouble.says }, 'watch of pod annotations failed; retrying');
+    this.#trouble = trouble;
+  }
+
+  check(): ReadinessCheck {
+    const name = 'kubernetes';
+    if (this.#trouble !== undefined) return { name, ready: false, says: `pods are not watched: ${this.#trouble.says}` };
+    if (!this.#isWatching) return { name, ready: false, says: 'pods are not watched yet' };
+    return { name, ready: true, says: `pod annotations of node ${this.#nodeName} are watched` };
+  }
+}
+
+/** Resolves after `ms` milliseconds, or when aborted. */
+export function wait(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) {
+      resolve();
+      return;
+    }
+    const end = (): void => {
+      stop();
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const stop = clock.after(ms, end);
+    signal.addEventListener('abort', end);
+  });
+}

@@ -1,10 +1,10 @@
 import * as z from 'zod/mini';
-import type { Clock } from '../../core/concurrency/index.ts';
-import { MiB, bytes, parseMilli, parseQuantity } from '../../core/quantities/index.ts';
+import { type Clock, MiB, bytes, parseMilli, parseQuantity } from '../../core/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { Amounts, NodeAllocatable } from '../../sandbox/index.ts';
-import { type Api, ApiUnreached, kindOf, readText, wordsOf } from '../client/index.ts';
-import { wait } from './wait.ts';
+import { type Api, readText } from '../client/api.ts';
+import { ApiUnreached, kindOf, wordsOf } from '../client/errors.ts';
+import { wait } from './feed.ts';
 
 /** kubelet changes the allocatable only when it restarts, or when the node's size changes. */
 const INTERVAL_MS = 300_000;

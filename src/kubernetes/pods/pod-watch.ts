@@ -1,9 +1,10 @@
-import { MiB } from '../../core/quantities/index.ts';
 import type { Readable } from 'node:stream';
 import * as z from 'zod/mini';
+import { MiB } from '../../core/index.ts';
 import { type ApiPod, type ApiPodIdentity, podOf, podSchema } from './pod.ts';
-import { podStart } from './pod-start.ts';
-import { type Api, ApiRefusal, ApiUnreached, type Piece, readItems, readLines } from '../client/index.ts';
+import type { Api } from '../client/api.ts';
+import { ApiRefusal, ApiUnreached } from '../client/errors.ts';
+import { type Piece, readItems, readLines } from '../client/pieces.ts';
 
 /** The pods of a node from the API server: `list` once, then `changes` from that version on. */
 export interface PodWatch {
@@ -126,4 +127,34 @@ function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.inf
     // Neither error's message is passed on: they quote.
     throw new ApiUnreached('the response is not a list or watch of pods');
   }
+}
+
+/** What the beginning of a pod object says. */
+export interface PodStart {
+  readonly pod: ApiPodIdentity;
+  readonly version: string;
+}
+
+/**
+ * The first fields of an event or of a pod, in the order in which Go encodes them. What a pod's author chooses freely, such as labels
+ * and annotations, comes after them.
+ */
+const FIRST_FIELDS =
+  /^(?:\{"type":"[A-Z]+","object":)?\{(?:"(?:kind|apiVersion)":"[^"\\]*",)*"metadata":\{((?:"(?:name|generateName|namespace|selfLink|uid|resourceVersion)":"[^"\\]*",)+)/;
+
+const fieldsSchema = z.object({
+  uid: z.string(),
+  namespace: z.string(),
+  name: z.string(),
+  resourceVersion: z.string(),
+});
+
+/** Reads the beginning of a watch event or of a list's item. Returns undefined if it is not as the API server encodes it. */
+export function podStart(text: string): PodStart | undefined {
+  const fields = FIRST_FIELDS.exec(text)?.[1]?.slice(0, -1);
+  if (fields === undefined) return undefined;
+  const parsed = fieldsSchema.safeParse(JSON.parse(`{${fields}}`));
+  if (!parsed.success) return undefined;
+  const { resourceVersion, ...pod } = parsed.data;
+  return { pod, version: resourceVersion };
 }

@@ -1,3 +1,6 @@
+import { type Bytes, type CpuMax, type Limit, roundedSizeWithUnit } from '../../core/index.ts';
+import { formatCpuLimit } from '../../resize/index.ts';
+
 /** Markup with all inserted values escaped. */
 export class Html {
   constructor(readonly text: string) {}
@@ -25,3 +28,10 @@ const entities: Readonly<Record<string, string>> = {
   "'": '&#39;',
 };
 const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => entities[character] ?? '');
+
+/** Formats a limit in bytes: `12.3 MiB`, `no limit`. */
+export const sizeText = (limit: Limit<Bytes> | number): string =>
+  limit === 'max' ? 'no limit' : roundedSizeWithUnit(limit);
+
+/** Formats CPUs as in Kubernetes: `500m`, `2`. */
+export const cpuText = (cpu: CpuMax): string => (cpu.quota === 'max' ? 'no limit' : formatCpuLimit(cpu));

@@ -5,8 +5,7 @@ import type { Answer } from '../answer.ts';
 import { Html, html } from './html.ts';
 import { type PodRow, podCard, podRows, podsTable } from './pods.ts';
 import { historyTable, resizeCards } from './resizes.ts';
-import { script } from './script.ts';
-import { style } from './style.ts';
+import { script, style } from './assets.ts';
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 

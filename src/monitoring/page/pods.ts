@@ -1,9 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Bytes, type Limit, fullestOf, podPressure, shareOf } from '../../core/quantities/index.ts';
+import { type Bytes, type Limit, fullestOf, podPressure, shareOf } from '../../core/index.ts';
 import { fullName } from '../../sandbox/index.ts';
 import type { ActualValues, PodSummary, PodView } from '../../resize/index.ts';
-import { cpuText, sizeText } from './amounts.ts';
-import { Html, html } from './html.ts';
+import { Html, cpuText, html, sizeText } from './html.ts';
 
 /** The table of pods, and the details of one. */
 

@@ -1,9 +1,7 @@
-import { roundedDuration } from '../../core/quantities/index.ts';
+import { roundedDuration } from '../../core/index.ts';
 import { fullName } from '../../sandbox/index.ts';
-import { type HistoryEntry, type RecentResize, requesterText } from '../../resize/index.ts';
-import { Html, html } from './html.ts';
-import { stepText } from './step.ts';
-import { timeline } from './timeline.ts';
+import { type HistoryEntry, type RecentResize, type Step, requesterText } from '../../resize/index.ts';
+import { Html, cpuText, html, sizeText } from './html.ts';
 
 /** Resizes: who asked for what with which outcome, and how the steps of each went. */
 
@@ -37,4 +35,163 @@ function resizeCard(resize: RecentResize): Html {
 <p class="dim">${new Date(at).toISOString()}, ${roundedDuration(ms)}</p>
 <p${outcome === 'done' ? '' : new Html(' class="bad"')}>${outcome}${message === undefined ? '' : `: ${message}`}</p>
 ${timeline(resize)}<ol>${items}</ol></article>`;
+}
+
+/** Formats a step: the file and its values before and after, with container names instead of ids. */
+export function stepText(step: Step, names: ReadonlyMap<string, string>): string {
+  switch (step.kind) {
+    case 'volume':
+      return `volume ${step.volume}: ${change(step, sizeText)}`;
+    case 'pod-memory':
+      return `pod memory.max: ${change(step, sizeText)}`;
+    case 'pod-cpu':
+      return `pod cpu.max: ${change(step, cpuText)}`;
+    case 'pod-weight':
+      return `pod cpu.weight: ${change(step, String)}`;
+    case 'pod-unified':
+      return `pod ${step.key}: ${change(step, String)}`;
+    case 'burst':
+      return `${step.id === undefined ? 'pod' : nameIn(names, step.id)} cpu.max.burst: ${change(step, String)}`;
+    case 'container': {
+      const { id, memory, cpu, shares } = step;
+      const changes = [
+        ...(memory === undefined ? [] : [`memory.max: ${change(memory, sizeText)}`]),
+        ...(cpu === undefined ? [] : [`cpu.max: ${change(cpu, cpuText)}`]),
+        ...(shares === undefined ? [] : [`cpu shares: ${change(shares, String)}`]),
+      ];
+      return `${nameIn(names, id)} ${changes.join(', ')}`;
+    }
+    case 'runtime':
+      return 'runtime';
+  }
+}
+
+const nameIn = (names: ReadonlyMap<string, string>, id: string): string => names.get(id) ?? id.slice(0, 13);
+
+const change = <Value>({ from, to }: { from: Value; to: Value }, text: (value: Value) => string): string =>
+  `${text(from)} → ${text(to)}`;
+
+/** A chart of limits, sizes and usage over the steps of a resize. */
+
+interface Line {
+  readonly label: string;
+  /** CSS class for the colour. */
+  readonly look: string;
+  /** Bytes at the start and after each step; undefined: no limit or unknown. */
+  readonly values: readonly (number | undefined)[];
+}
+
+const WIDTH = 400;
+const HEIGHT = 100;
+
+/** Returns the chart of a resize: limits, usage and volumes over the time of its steps. */
+function timeline(resize: RecentResize): Html {
+  const times = timesOf(resize);
+  const lines = linesOf(resize);
+  const used = [resize.usedBefore, ...resize.steps.map((step) => step.used), ...(isUndone(resize) ? [undefined] : [])];
+  const highest = Math.max(1, ...[...lines.flatMap(({ values }) => values), ...used].map((value) => value ?? 0));
+  const top = axisTop(highest);
+  const points = { times, top };
+  const amounts = [top, top / 2, 0].map((amount) => html`<span>${sizeText(amount)}</span>`);
+  const moments = [0, 0.5, 1].map((share) => html`<span>${roundedDuration(durationOf(resize) * share)}</span>`);
+  return html`<div class="timeline"><div class="chart"><div class="y dim">${amounts}</div>
+<svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="memory over the steps">
+<path class="guide" d="M0 ${HEIGHT / 2}L${WIDTH} ${HEIGHT / 2}M${WIDTH / 2} 0L${WIDTH / 2} ${HEIGHT}"/>
+<path class="area" d="${areaOf(used, points)}"/>
+${lines.map(
+  ({ look, values }) => html`<path class="${look}" d="${stepPath(values, points)}"/>
+`,
+)}</svg><div class="x dim">${moments}</div></div>
+<ul>${legend('area', 'in use', used)}${lines.map(({ label, look, values }) => legend(look, label, values))}</ul>
+</div>`;
+}
+
+/** Start of each value as a fraction of the duration: the start, the end of each step, and the rollback if there was one. */
+function timesOf(resize: RecentResize): number[] {
+  const { steps, outcome } = resize;
+  const whole = durationOf(resize);
+  return [0, ...steps.map(({ doneAt }) => doneAt / whole), ...(outcome === 'undone' ? [1] : [])];
+}
+
+/** The right end of the axis of time, in milliseconds. */
+const durationOf = ({ steps, ms }: RecentResize): number => Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
+
+/** The upper end of the axis of amounts, in bytes: a power of two or three halves of one, so that it and its half are short texts. */
+function axisTop(highest: number): number {
+  const power = 2 ** Math.floor(Math.log2(highest));
+  return [power, 1.5 * power].find((top) => top >= highest) ?? 2 * power;
+}
+
+function linesOf(resize: RecentResize): Line[] {
+  const { before, steps, names } = resize;
+  const over = (start: number | 'max', change: (step: Step) => number | 'max' | undefined): (number | undefined)[] => {
+    let value = start;
+    const values = [
+      start,
+      ...steps.map(({ step }) => (value = change(step) ?? value)),
+      ...(isUndone(resize) ? [start] : []),
+    ];
+    return values.map((one) => (one === 'max' ? undefined : one));
+  };
+  const pod = over(before.memory, (step) => (step.kind === 'pod-memory' ? step.to : undefined));
+  const containers = before.containers.map(
+    ({ id, memory }, index): Line => ({
+      label: `limit of ${names.get(id) ?? id.slice(0, 13)}`,
+      look: `c${index % 3}`,
+      values: over(memory, (step) => (step.kind === 'container' && step.id === id ? step.memory?.to : undefined)),
+    }),
+  );
+  const volumes = before.volumes.map(
+    ({ name, size }): Line => ({
+      label: `size of volume ${name}`,
+      look: 'size',
+      values: over(size, (step) => (step.kind === 'volume' && step.volume === name ? step.to : undefined)),
+    }),
+  );
+  return [{ label: 'limit of the pod', look: 'pod', values: pod }, ...containers, ...volumes];
+}
+
+/** Whether the values are those of the start again. */
+const isUndone = ({ outcome }: RecentResize): boolean => outcome === 'undone';
+
+interface Points {
+  readonly times: readonly number[];
+  readonly top: number;
+}
+
+/** A step line: each value holds until the next. A gap means no limit. */
+function stepPath(values: readonly (number | undefined)[], { times, top }: Points): string {
+  let isDrawing = false;
+  const parts = values.flatMap((value, index) => {
+    if (value === undefined) {
+      isDrawing = false;
+      return [];
+    }
+    const [from, until] = [(times[index] ?? 1) * WIDTH, (times[index + 1] ?? 1) * WIDTH];
+    const y = place(HEIGHT - (value / top) * HEIGHT);
+    const start = `${isDrawing ? 'L' : 'M'}${place(from)} ${y}`;
+    isDrawing = true;
+    return [start, `L${place(until)} ${y}`];
+  });
+  return parts.join('');
+}
+
+/** Unknown usage is drawn with the last known value. */
+function areaOf(values: readonly (number | undefined)[], points: Points): string {
+  let last = 0;
+  const known = values.map((value) => (last = value ?? last));
+  return `${stepPath(known, points)}L${WIDTH} ${HEIGHT}L0 ${HEIGHT}Z`;
+}
+
+const place = (value: number): number => Math.round(value * 10) / 10;
+
+function legend(look: string, label: string, values: readonly (number | undefined)[]): Html {
+  const text = (value: number | undefined): string =>
+    value === undefined ? (look === 'area' ? '?' : 'no limit') : sizeText(value);
+  // As in the chart, the last known usage.
+  const end = look === 'area' ? values.findLast((value) => value !== undefined) : values.at(-1);
+  const [first, last] = [text(values[0]), text(end)];
+  const swatch =
+    look === 'area' ? html`<rect class="area" width="14" height="6"/>` : html`<path class="${look}" d="M0 3L14 3"/>`;
+  return html`<li><svg viewBox="0 0 14 6" aria-hidden="true">${swatch}</svg>${label}: ${first === last ? first : `${first} → ${last}`}</li>`;
 }

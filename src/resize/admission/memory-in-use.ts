@@ -1,8 +1,9 @@
 import { type CgroupPath, type CgroupTree, type MemoryUse, type SwapLimits, usageText } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import type { Subject } from '../../sandbox/index.ts';
-import { compareLimits } from '../model/index.ts';
+import { type Bytes, Code, type Limit, Reason, ShimError, bytes } from '../../core/index.ts';
+import { SWAP_MAX, type Subject } from '../../sandbox/index.ts';
+import { compareLimits } from '../model/amounts.ts';
+import type { Change } from '../model/step.ts';
+import { sizeIn } from '../plan/memory-qos-change.ts';
 
 /**
  * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below `wanted`: the
@@ -49,4 +50,14 @@ export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject
       `that cannot be reclaimed (${usageText(use)}, of ${use.current} in all)`,
     { ...ids, file: 'memory.max', asked: String(change.wanted), found: String(use.unreclaimable) },
   );
+}
+
+/**
+ * Returns the limit on swap that a change of memory.swap.max lowers, by cgroup; undefined if the cgroup keeps the swap that it has. A
+ * size with a suffix, which neither the kernel prints nor kubelet writes, counts as none.
+ */
+export function swapAfter(cgroup: CgroupPath, change: Change<string> | undefined): SwapLimits | undefined {
+  if (change === undefined || change.from === change.to) return undefined;
+  const [now, then = bytes(0)] = [change.from, change.to].map((text) => sizeIn({ [SWAP_MAX]: text }, SWAP_MAX));
+  return now === undefined || compareLimits(then, now) < 0 ? new Map([[cgroup, then]]) : undefined;
 }

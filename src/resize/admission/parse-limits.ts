@@ -6,16 +6,16 @@ import {
   memoryMaxOfCri,
   sizeInBytes,
 } from '../../cgroups/index.ts';
-import { invalidValue } from '../../core/errors/index.ts';
-import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import {
   type Bytes,
   type CpuMax,
   type Limit,
   type Microseconds,
   bytes,
+  invalidValue,
   microseconds,
-} from '../../core/quantities/index.ts';
+} from '../../core/index.ts';
+import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import type { Limits } from '../../sandbox/index.ts';
 
 /**

@@ -1,16 +1,17 @@
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { type Amounts, NO_CPU_LIMIT, type PodState, type QosClass, amountsOf, podName } from '../../sandbox/index.ts';
-import type { DesiredPod } from '../model/index.ts';
+import type { DesiredPod } from '../model/resize-request.ts';
 import {
   type ContainerAmounts,
+  RESOURCES,
+  type Resource,
   amountsAfter,
   amountsNow,
   comparable,
   pick,
   requestOfShares,
-} from './container-amounts.ts';
-import { RESOURCES, type Resource } from './pod-requests.ts';
+} from './pod-requests.ts';
 
 /**
  * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's status or of its

@@ -1,9 +1,9 @@
 import { weightMatchesShares } from '../../cgroups/index.ts';
 import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
-import { type Bytes, type CpuMax, type Limit, bytes, reportedShares } from '../../core/quantities/index.ts';
+import { type Bytes, type CpuMax, type Limit, bytes, reportedShares } from '../../core/index.ts';
 import { type MilliCpu, exactMilliCpu, milliCpuToShares, sharesToMilliCpu } from '../../kubelet/index.ts';
+import { type DesiredPod, memoryRequestIn } from '../model/resize-request.ts';
 import {
-  type DesiredPod,
   compareCpu,
   compareLimits,
   formatCpuLimit,
@@ -11,11 +11,9 @@ import {
   formatMilli,
   formatShares,
   invalid,
-  memoryRequestIn,
-} from '../model/index.ts';
+} from '../model/amounts.ts';
 import { type Amounts, type Limits, type PodState, storedLimits } from '../../sandbox/index.ts';
-import { amountsNow, pick, requestOfShares } from './container-amounts.ts';
-import { overheadRequests } from './pod-requests.ts';
+import { amountsNow, overheadRequests, pick, requestOfShares } from './pod-requests.ts';
 
 /**
  * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a request above a limit

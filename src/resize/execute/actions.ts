@@ -1,28 +1,40 @@
 import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Bytes, Code, type Limit, Reason, ShimError, bytes, steadyNow } from '../../core/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
 import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
-import { ROLLBACK_MS } from './lower-memory.ts';
+import { type OnHigh, ROLLBACK_MS, lowerMemory, reclaimBy, turnBy } from './lower-memory.ts';
 import { isForeign } from './step-progress.ts';
-import { fitBurst, writeBurst } from './burst.ts';
+import {
+  type ContainerStepParts,
+  type OnUpdate,
+  applyContainerStep,
+  fitBurst,
+  rollBackContainerStep,
+  writeBurst,
+} from './container-step.ts';
 import { type StepActions, StepSkipped } from './transaction.ts';
-import type { OnUpdate } from './container-step.ts';
-import { blockingUse } from '../admission/index.ts';
-import { type ContainerLimits, type DeclaredPod, type PodState, readPod } from '../../sandbox/index.ts';
-import { type Change, type ContainerStep, type Step, compareCpu, compareLimits, describeStep } from '../model/index.ts';
-import type { UnansweredUpdates } from '../journal/index.ts';
+import { blockingUse } from '../admission/memory-in-use.ts';
+import {
+  type ContainerLimits,
+  type DeclaredPod,
+  type PodState,
+  podCgroup,
+  podSubject,
+  readPod,
+} from '../../sandbox/index.ts';
+import { type Change, type ContainerStep, type Step, describeStep } from '../model/step.ts';
+import { compareCpu, compareLimits } from '../model/amounts.ts';
+import type { UnansweredUpdates } from '../journal/unanswered.ts';
 import {
   fitsPreviousLimit,
   fitsRolledBack,
   hasRaisedContainer,
   ifTheyArrive,
   nextContainersExceed,
-  reversed,
-  reversedContainer,
-} from '../plan/index.ts';
+} from '../plan/pod-limits.ts';
+import { reversed, reversedContainer } from '../plan/steps.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
 
 /** What applies the steps of one pod. */
 export interface StepActionsParts {
@@ -77,7 +89,7 @@ interface ActionsInUse extends StepActionsParts {
 }
 
 /** Returns the actions that apply steps to the kernel and the runtime, and roll them back within the ordering rules. */
-export function stepActions(given: StepActionsParts): StepActions {
+function stepActions(given: StepActionsParts): StepActions {
   const parts: ActionsInUse = {
     ...given,
     untouched: new Set(),
@@ -303,3 +315,69 @@ const isNotLowered = (error: unknown): boolean =>
   (error.reason === Reason.MEMORY_NOT_RECLAIMABLE || error.reason === Reason.RECLAIM_TIMEOUT);
 
 const isVolumeGone = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.UNKNOWN_VOLUME;
+
+export interface PodActionsParts extends ContainerStepParts {
+  readonly volumes: MemoryVolumes;
+  readonly journal: PodJournal;
+  /** The maximum time of reclaim for a lower memory limit, in milliseconds. */
+  readonly reclaimTimeout: number;
+}
+
+const BUSY = 'the runtime is busy with another update of this container';
+
+export interface ActionOptions {
+  readonly call?: () => Promise<void>;
+  /** The caller's own update of a container. */
+  readonly asked?: CallersUpdate | undefined;
+  readonly updates: readonly ContainerStep[];
+  readonly declared?: DeclaredPod | undefined;
+  readonly onHigh?: OnHigh | undefined;
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until?: number | undefined;
+  /** The deadline of the transaction, by steadyNow. Default: none. */
+  readonly deadline?: number | undefined;
+  /** Called with the id of a container for which a plugin of the runtime has chosen other values than requested. */
+  readonly onChosen?: ((id: string) => void) | undefined;
+}
+
+/**
+ * Returns the actions that apply and roll back this pod's steps.
+ *
+ * @param updates the updates of containers that go with the pod's own steps, including the caller's
+ * @param declared the pod as it is declared; without it, only running containers count in a rollback
+ */
+export function actionsFor(parts: PodActionsParts, pod: PodDescription, given: ActionOptions): StepActions {
+  const {
+    call = () => Promise.resolve(),
+    asked,
+    updates,
+    declared,
+    until = reclaimBy(parts),
+    deadline,
+    onHigh,
+    onChosen,
+  } = given;
+  const turnUntil = turnBy(parts, deadline);
+  return stepActions({
+    tree: parts.tree,
+    volumes: parts.volumes,
+    pod,
+    cgroup: podCgroup(pod),
+    call,
+    asked,
+    unanswered: parts.journal.unanswered,
+    applyToContainer: (step, by, on) => applyContainerStep(parts, pod, step, { until: by, turnUntil, onHigh, ...on }),
+    onChosen,
+    lowerPod: (memory, by, set) =>
+      lowerMemory(parts, { ...podSubject(pod), cgroup: podCgroup(pod), memory }, by, set, onHigh),
+    reclaimBy: until,
+    rollBackContainer(step, by, verified) {
+      const rollBack = (): Promise<boolean> => rollBackContainerStep(parts, pod, step, { until: by, verified, onHigh });
+      return parts.calls.runBy(step.id, rollBack, by, () => new Error(BUSY));
+    },
+    updates,
+    declared,
+    log: parts.log,
+    counters: parts.counters,
+  });
+}

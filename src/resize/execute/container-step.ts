@@ -1,6 +1,15 @@
 import { basename } from 'node:path';
-import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError, isServiceError } from '../../core/errors/index.ts';
+import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import {
+  type Bytes,
+  Code,
+  type CpuMax,
+  type KeyedLock,
+  type Limit,
+  Reason,
+  ShimError,
+  isServiceError,
+} from '../../core/index.ts';
 import {
   type Backend,
   type CallOptions,
@@ -11,7 +20,7 @@ import {
 } from '../../runtime/index.ts';
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, inTurn, lowerMemory } from './lower-memory.ts';
-import { criResources } from './update-message.ts';
+import { criResources, isHugePages, isStored } from './container-update.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
   type CgroupLookup,
@@ -21,16 +30,16 @@ import {
   SWAP_MAX,
   containerSubject,
   locateCgroup,
+  namedCgroup,
   podCgroup,
   runningCgroup,
 } from '../../sandbox/index.ts';
-import { type ContainerStep, compareLimits, describeStep, lateError } from '../model/index.ts';
-import { swapAfter } from '../admission/index.ts';
-import { fitBurst } from './burst.ts';
-import { isHugePages, isStored } from './verify-update.ts';
-import { MEMORY_HIGH, sizeIn } from '../plan/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import type { KeyedLock } from '../../core/concurrency/index.ts';
+import { type ContainerStep, type Step, describeStep } from '../model/step.ts';
+import { compareLimits } from '../model/amounts.ts';
+import { lateError } from '../model/failures.ts';
+import { swapAfter } from '../admission/memory-in-use.ts';
+import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
+import { loweredBurst } from '../plan/steps.ts';
 
 /** What updates a container by a call of the shim's own, and verifies it in the kernel. */
 export interface ContainerUpdateParts extends CgroupLookup {
@@ -309,4 +318,26 @@ function differencesIn(
     if (has !== undefined && tree.holdsSetting(file, to, has) === false && !isHugePages(file)) differs(file, to, has);
   }
   return found;
+}
+
+type BurstStep = Extract<Step, { kind: 'burst' }>;
+
+/** Returns the cgroup whose burst a step changes. Throws CGROUP_UNAVAILABLE if there is none. */
+export function burstCgroup(pod: PodDescription, { id }: BurstStep): CgroupPath {
+  return (id === undefined ? undefined : namedCgroup(pod, id)) ?? podCgroup(pod);
+}
+
+/** Sets a burst, or the largest one that the present quota allows: it may have changed since the step was planned. */
+export async function writeBurst(tree: CgroupTree, pod: PodDescription, step: BurstStep): Promise<void> {
+  const cgroup = burstCgroup(pod, step);
+  const { cpuMax } = tree.readLimitsNow(cgroup);
+  const to = loweredBurst(step.to, cpuMax) ?? step.to;
+  await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
+}
+
+/** Lowers a burst that the kernel does not have with this quota: another process may have raised it since the plan was made. */
+export async function fitBurst(tree: CgroupTree, cgroup: CgroupPath, cpu: CpuMax): Promise<void> {
+  const burst = tree.readBurst(cgroup);
+  const to = burst === undefined ? undefined : loweredBurst(burst, cpu);
+  if (to !== undefined) await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
 }

@@ -14,7 +14,7 @@ import {
   ContainerState,
   type PodDescription,
 } from '../../runtime/index.ts';
-import type { CpuShares, CpuWeight } from '../../core/quantities/index.ts';
+import type { CpuShares, CpuWeight } from '../../core/index.ts';
 import {
   type ContainerLimits,
   type EffectiveLimits,
@@ -26,8 +26,9 @@ import {
   readSettings,
   storedValues,
 } from '../../sandbox/index.ts';
-import { type Change, type ContainerStep, sameCpu, sameMemory } from '../model/index.ts';
-import { CPU_MAX, goingAlong, withPinned } from './update-message.ts';
+import type { Change, ContainerStep } from '../model/step.ts';
+import { sameCpu, sameMemory } from '../model/amounts.ts';
+import { CPU_MAX, goingAlong, withPinned } from './container-update.ts';
 
 /** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */
 interface Place extends EffectiveLimits {

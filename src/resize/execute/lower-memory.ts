@@ -6,13 +6,12 @@ import {
   isCgroupVanished,
   lowerUsage,
 } from '../../cgroups/index.ts';
-import { type KeyedLock, steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Bytes, Code, type KeyedLock, type Limit, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import type { Counters, Log, ReclaimOutcome } from '../../observe/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import type { Subject } from '../../sandbox/index.ts';
-import { assertReclaimable } from '../admission/index.ts';
-import { type Change, compareLimits } from '../model/index.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import type { Change } from '../model/step.ts';
+import { compareLimits } from '../model/amounts.ts';
 
 /** The time reserved for a rollback, in milliseconds. */
 export const ROLLBACK_MS = 2000;

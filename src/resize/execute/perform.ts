@@ -1,31 +1,23 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, isRollbackFailure, messageOf } from '../../core/errors/index.ts';
+import { type Bytes, Code, Reason, ShimError, isRollbackFailure, messageOf, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type CallersUpdate, isInUse } from './actions.ts';
-import { isLeft, journalled, tolerateJournalFailure } from './journalled.ts';
-import { type PodActionsParts, actionsFor } from './pod-actions.ts';
+import { type CallersUpdate, type PodActionsParts, actionsFor, isInUse } from './actions.ts';
+import { type StepActions, isLeft, journalled, runTransaction, tolerateJournalFailure } from './transaction.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
-import type { Bytes } from '../../core/quantities/index.ts';
-import { type StepActions, runTransaction } from './transaction.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Counters } from '../../observe/index.ts';
-import {
-  type ContainerStep,
-  type KnownValues,
-  type PodTarget,
-  type Step,
-  type StepRecord,
-  compareLimits,
-  describeStep,
-  knownOf,
-  lateError,
-} from '../model/index.ts';
+import { type ContainerStep, type PodTarget, type Step, type StepRecord, describeStep } from '../model/step.ts';
+import { type KnownValues, knownOf } from '../model/value-changes.ts';
+import { compareLimits } from '../model/amounts.ts';
+import { lateError } from '../model/failures.ts';
 import { type ContainerLimits, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
-import type { OpenTransaction, PodJournal, RequestedVolume } from '../journal/index.ts';
-import type { PodOutcomes, RecentResizes, Recording } from '../history/index.ts';
-import { type VolumePolicies, warnAboutExcess } from '../volumes/index.ts';
-import { plan } from '../plan/index.ts';
+import type { OpenTransaction } from '../journal/open-transaction.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { RequestedVolume } from '../journal/record.ts';
+import type { PodOutcomes } from '../history/outcomes.ts';
+import type { RecentResizes, Recording } from '../history/recent-resizes.ts';
+import { type VolumePolicies, warnAboutExcess } from '../volumes/policies.ts';
+import { plan } from '../plan/steps.ts';
 
 export interface PerformParts extends PodActionsParts {
   readonly journal: PodJournal;

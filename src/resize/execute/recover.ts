@@ -1,11 +1,9 @@
 import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
-import { Slots, steadyNow } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError, Slots, messageOf, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
 import { logForeign, settleUpdate } from './container-step.ts';
-import { forgetDeleted } from './deleted-pods.ts';
-import { type PodActionsParts, actionsFor } from './pod-actions.ts';
+import { type PodActionsParts, actionsFor } from './actions.ts';
 import { progressOf } from './step-progress.ts';
 import type { OnHigh } from './lower-memory.ts';
 import {
@@ -25,11 +23,14 @@ import {
   journalVolumes,
   observeVolumes,
   recordRemounts,
-} from '../volumes/index.ts';
+} from '../volumes/volume-tracking.ts';
 import type { Log } from '../../observe/index.ts';
-import { type Step, describeStep } from '../model/index.ts';
-import { MEMORY_HIGH } from '../plan/index.ts';
-import type { Identity, JournalledTransaction, OpenTransaction, PodRecord } from '../journal/index.ts';
+import { type Step, describeStep } from '../model/step.ts';
+import { MEMORY_HIGH } from '../plan/memory-qos-change.ts';
+import type { Identity, PodJournal } from '../journal/pod-journal.ts';
+import type { JournalledTransaction, PodRecord } from '../journal/record.ts';
+import type { OpenTransaction } from '../journal/open-transaction.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
 
 export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
   readonly registry: Registry;
@@ -348,5 +349,31 @@ function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly St
   } catch (error) {
     if (isCgroupVanished(error)) return false;
     throw error;
+  }
+}
+
+export interface DeletedPodsParts {
+  readonly registry: Registry;
+  readonly journal: PodJournal;
+  readonly volumes: MemoryVolumes;
+  readonly log: Log;
+}
+
+/**
+ * Removes journal entries of pods that were deleted while the shim was away: the runtime has no sandbox of them, and kubelet no
+ * folder. Both are required, since either may appear later than the other, for example after a reboot. The registry has just been
+ * compared with the backend. Never rejects: entries that cannot be removed are tried again the next time.
+ */
+export async function forgetDeleted({ journal, registry, volumes, log }: DeletedPodsParts): Promise<void> {
+  const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
+  for (const { podUid, sandboxId } of journal.identities()) {
+    try {
+      if (uids.has(podUid) || volumes.hasPodFolder(podUid)) continue;
+      if (registry.pods.some((pod) => pod.sandboxId === sandboxId)) continue;
+      await journal.forget({ podUid, sandboxId });
+      log.info({ uid: podUid }, 'journal entry of a deleted pod removed');
+    } catch (error) {
+      log.warn({ uid: podUid, error: messageOf(error) }, 'journal entry of a deleted pod not removed');
+    }
   }
 }

@@ -1,4 +1,4 @@
-import type { Clock } from '../../core/concurrency/index.ts';
+import type { Clock } from '../../core/index.ts';
 
 /** Delays of the first and of later attempts, in milliseconds: a containerd that starts is asked soon, then less often. */
 const FIRST_MS = 100;

@@ -3,9 +3,9 @@ import type { PodDescription } from '../../runtime/index.ts';
 import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
 import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
 import { type ContainerLimits, NO_CPU_LIMIT, type PodState, type Registry, podCgroup } from '../../sandbox/index.ts';
-import { burstCgroup } from './burst.ts';
-import type { ContainerStep, Step } from '../model/index.ts';
-import { reversed } from '../plan/index.ts';
+import { burstCgroup } from './container-step.ts';
+import type { ContainerStep, Step } from '../model/step.ts';
+import { reversed } from '../plan/steps.ts';
 
 /** A step that changes one value of the pod itself, or of a volume. */
 export type PodStep = Exclude<Step, ContainerStep | { readonly kind: 'runtime' }>;

@@ -1,5 +1,5 @@
 import type { CgroupPath, ReadWatch } from '../../cgroups/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/index.ts';
 import type { DecreaseReclaimerParts } from './decrease.ts';
 import { HOLD_MS } from './decrease-policy.ts';
 

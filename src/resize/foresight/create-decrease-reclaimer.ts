@@ -2,27 +2,30 @@ import { basename } from 'node:path';
 import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } from '../../cgroups/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
-import { hasPendingMemory, type PendingPodLimits, pendingResizeOf, pendingSwapOf } from './pending/index.ts';
+import { type Bytes, type Clock, type KeyedLock, type Limit } from '../../core/index.ts';
+import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
+import { pendingSwapOf } from './pending-swap.ts';
+import { pendingResizeOf } from './pending-kubelet-resize.ts';
 import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
-import { KnownDeclarations } from './known-declarations.ts';
-import type { Clock, KeyedLock } from '../../core/concurrency/index.ts';
 import {
   type DeclarePodParts,
+  type DeclaredPod,
   type PodState,
   type Registry,
   containerSubject,
+  declarePod,
   hasPodCgroup,
   lockKeyOf,
   newestSandbox,
   podCgroup,
   podSubject,
+  readPod,
 } from '../../sandbox/index.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
-import { compareLimits, sameMemory } from '../model/index.ts';
-import type { PodOutcome, PodOutcomes } from '../history/index.ts';
-import type { PodJournal } from '../journal/index.ts';
+import { compareLimits, sameMemory } from '../model/amounts.ts';
+import type { PodOutcome, PodOutcomes } from '../history/outcomes.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
 
 export interface CreateDecreaseReclaimerParts extends DeclarePodParts {
   readonly registry: Registry;
@@ -206,4 +209,53 @@ function cgroupsOf(
       return id === undefined || !ids.has(id) ? [] : [[id, `${parent}/${name}`]];
     }),
   );
+}
+
+interface KnownDeclaration {
+  /** The containers that had a cgroup when the pod was declared. */
+  readonly present: string;
+  readonly declared: DeclaredPod;
+}
+
+/**
+ * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only if the pod's
+ * entry in kubelet's checkpoint has changed, or other containers have cgroups.
+ */
+export class KnownDeclarations {
+  readonly #known = new WeakMap<PodEntry, KnownDeclaration>();
+
+  /**
+   * Reads the live values of a pod with its declaration, without the cgroups that ended containers have left. While the backend
+   * cannot be asked, with the last known declaration, or without one. Throws as {@link readPod}.
+   */
+  async readPod(
+    parts: DeclarePodParts & { readonly tree: CgroupTree },
+    pod: PodDescription,
+    allocated: PodEntry,
+  ): Promise<PodState> {
+    const present = parts.tree.children(podCgroup(pod)).flatMap((name) => containerIdOf(name) ?? []);
+    return readPod(parts.tree, pod, [], await this.#declared(parts, pod, allocated, present.join()));
+  }
+
+  async #declared(
+    parts: DeclarePodParts,
+    pod: PodDescription,
+    allocated: PodEntry,
+    present: string,
+  ): Promise<DeclaredPod | undefined> {
+    const known = this.#known.get(allocated);
+    if (known?.present === present) return known.declared;
+    try {
+      const declared = await declarePod(parts, pod);
+      this.#known.set(allocated, { present, declared });
+      return declared;
+    } catch {
+      return known?.declared;
+    }
+  }
+
+  /** Returns the declared pod as last read with this entry. */
+  of(allocated: PodEntry): DeclaredPod | undefined {
+    return this.#known.get(allocated)?.declared;
+  }
 }

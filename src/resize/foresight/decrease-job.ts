@@ -1,8 +1,20 @@
 import { isCgroupVanished } from '../../cgroups/index.ts';
-import { Reason, ShimError, messageOf } from '../../core/errors/index.ts';
-import { bytes } from '../../core/quantities/index.ts';
-import { type Blocked, afterHoldMessage, climbedMessage, stalledMessage, stuckMessage } from './decrease-messages.ts';
-import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener, PendingDecreases } from './decrease.ts';
+import { Reason, ShimError, bytes, messageOf } from '../../core/index.ts';
+import {
+  type Blocked,
+  type DecreaseProgress,
+  type DecreaseReclaimerParts,
+  type DecreaseReport,
+  type DeferredListener,
+  type PendingDecreases,
+  afterHoldMessage,
+  climbedMessage,
+  isApplied,
+  newProgress,
+  refusalOf,
+  stalledMessage,
+  stuckMessage,
+} from './decrease.ts';
 import {
   type Assessment,
   CHECK_INTERVAL_MS,
@@ -13,9 +25,7 @@ import {
   backoffMs,
 } from './decrease-policy.ts';
 import { Comparison, type UsageSource } from './comparison.ts';
-import { type DecreaseProgress, isApplied, newProgress, refusalOf } from './decrease-progress.ts';
-import { Sleep } from './sleep.ts';
-import { type HoldEnd, UsageHold, hasVanished } from './usage-hold.ts';
+import { type HoldEnd, Sleep, UsageHold, hasVanished } from './usage-hold.ts';
 
 /** Whether a hold is due though usage is below the limits: kubelet's next figure may be from before. */
 const isExpected = (progress: DecreaseProgress): boolean =>

@@ -1,6 +1,6 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
-import { type Bytes, MiB, bytes } from '../../core/quantities/index.ts';
-import { isBelowUnreclaimable } from '../admission/index.ts';
+import { type Bytes, MiB, bytes } from '../../core/index.ts';
+import { isBelowUnreclaimable } from '../admission/memory-in-use.ts';
 
 /** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */
 

@@ -1,6 +1,8 @@
 import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
 import type { UsageSource } from './comparison.ts';
 import { DecreaseJob } from './decrease-job.ts';
+import type { KubeletState } from '../../kubelet/index.ts';
+import type { Registry } from '../../sandbox/index.ts';
 
 /** How long the end of the shim waits for all holds together, in milliseconds. */
 export const CLOSE_MS = 1000;
@@ -139,3 +141,33 @@ export class DecreaseReclaimer {
     });
   }
 }
+
+export interface AwaitComparableParts {
+  readonly registry: Registry;
+  readonly kubelet: KubeletState;
+  readonly decreaseReclaimer: DecreaseReclaimer;
+}
+
+/**
+ * Returns a promise that resolves when kubelet may compare the usage of a pod with the limits that it has admitted; undefined if it
+ * may at once. The promise never rejects.
+ */
+export function awaitComparable(
+  { registry, kubelet, decreaseReclaimer }: AwaitComparableParts,
+  sandboxId: string,
+  source: UsageSource,
+): Promise<void> | undefined {
+  const uid = uidOf(registry, sandboxId);
+  if (uid === undefined) return undefined;
+  // kubelet compares right after it has written what it admits.
+  return decreaseReclaimer.comparable(uid, source, kubelet.refreshed());
+}
+
+/** Records that the runtime has reported the usage of a pod to kubelet. */
+export function measuredByRuntime({ registry, decreaseReclaimer }: AwaitComparableParts, sandboxId: string): void {
+  const uid = uidOf(registry, sandboxId);
+  if (uid !== undefined) decreaseReclaimer.measuredByRuntime(uid);
+}
+
+const uidOf = (registry: Registry, sandboxId: string): string | undefined =>
+  registry.pods.find((known) => known.sandboxId === sandboxId)?.metadata.uid;

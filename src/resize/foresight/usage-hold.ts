@@ -1,11 +1,7 @@
 import { type HeldUsage, type MemoryUse, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
-import { Reason, ShimError, isRollbackFailure, messageOf } from '../../core/errors/index.ts';
-import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type { Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
-import type { Blocked } from './decrease-messages.ts';
+import { type Bytes, type Clock, Reason, ShimError, bytes, isRollbackFailure, messageOf } from '../../core/index.ts';
+import type { Blocked, Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
 import { CHECK_INTERVAL_MS, CLIMB_MS, HOLD_MS, REACH_MS, STALL_MS, stuckFrom } from './decrease-policy.ts';
-import { Sleep } from './sleep.ts';
-import { WorkTime } from './work-time.ts';
 
 /** Why a hold has ended. */
 export type HoldEnd =
@@ -314,3 +310,63 @@ const isTimeout = (error: unknown): boolean => error instanceof ShimError && err
 
 /** Whether a hold has ended because its cgroup has. */
 export const hasVanished = (end: HoldEnd): boolean => typeof end === 'object' && isCgroupVanished(end.error);
+
+/** Waits that can be ended early. For one caller at a time. */
+export class Sleep {
+  readonly #clock: Clock;
+  #isAwake = false;
+  #end: () => void = () => undefined;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Whether {@link wake} has been called since the last {@link reset}. */
+  get isAwake(): boolean {
+    return this.#isAwake;
+  }
+
+  reset(): void {
+    this.#isAwake = false;
+  }
+
+  /** Ends the present wait, or the next one. */
+  wake(): void {
+    this.#isAwake = true;
+    this.#end();
+  }
+
+  /** Waits for this many milliseconds, or until {@link wake} is called. Infinity: only until then. */
+  async for(ms: number): Promise<void> {
+    if (this.#isAwake || ms === 0) return;
+    let stop = (): void => undefined;
+    await new Promise<void>((resolve) => {
+      this.#end = resolve;
+      if (Number.isFinite(ms)) stop = this.#clock.after(ms, resolve);
+    });
+    stop();
+    this.#end = () => undefined;
+  }
+}
+
+/** Measures the time of an activity without the time that it waits. Begins when created. */
+class WorkTime {
+  readonly #clock: Clock;
+  #since: number | undefined;
+  #done = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#since = clock.now();
+  }
+
+  /** The time so far, in milliseconds. */
+  get ms(): number {
+    return this.#done + (this.#since === undefined ? 0 : this.#clock.now() - this.#since);
+  }
+
+  setWaiting(isWaiting: boolean): void {
+    this.#done = this.ms;
+    this.#since = isWaiting ? undefined : this.#clock.now();
+  }
+}

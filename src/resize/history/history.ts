@@ -1,11 +1,10 @@
-import { wallTime } from '../../core/concurrency/index.ts';
+import { wallTime } from '../../core/index.ts';
 import { type Log, noLog } from '../../observe/index.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
-import type { ContainerName, StepRecord, ValueChange } from '../model/index.ts';
-import { ChangeRecorder } from './change-recorder.ts';
-import type { HistoryEntry } from './history-entry.ts';
-import { RequestRecorder } from './request-recorder.ts';
-import { type Requester, requesterText } from './requester.ts';
+import type { ContainerName, ValueChange } from '../model/value-changes.ts';
+import type { StepRecord } from '../model/step.ts';
+import { ChangeRecorder, RequestRecorder } from './request-recorder.ts';
+import { type HistoryEntry, type Requester, requesterText } from './history-entry.ts';
 
 /** How much the history stores. docs/limits.md lists it. */
 export interface HistoryBounds {

@@ -1,4 +1,7 @@
 import type { ResizeHistory } from './history.ts';
+import type { LinuxContainerResources } from '../../runtime/index.ts';
+import { touchesCpu, touchesMemory } from '../admission/parse-limits.ts';
+import type { DesiredPod } from '../model/resize-request.ts';
 
 /** A value of a pod that a request can set, such as `container web, limits.memory`. */
 export type PodField = string;
@@ -73,4 +76,29 @@ export class NewestValues {
   forget(sandboxId: string): void {
     this.#pods.delete(sandboxId);
   }
+}
+
+/** Returns the fields that a CRI message sets for a container, or for the pod itself (name undefined). */
+export const criFields = (container: string | undefined, resources: LinuxContainerResources | null): PodField[] =>
+  resources === null
+    ? []
+    : [
+        ...(touchesMemory(resources) ? [amountField(container, 'limits.memory')] : []),
+        ...(touchesCpu(resources) ? [amountField(container, 'limits.cpu')] : []),
+        ...(resources.cpu_shares === 0n ? [] : [amountField(container, 'requests.cpu')]),
+      ];
+
+/** Returns the fields that ResizePod sets. */
+export function desiredFields({ pod, containers, volumes, memoryRequests }: DesiredPod): PodField[] {
+  const all: [string | undefined, DesiredPod['pod']][] = [[undefined, pod], ...containers];
+  return [
+    ...all.flatMap(([name, { memory, cpu, shares }]) => [
+      ...(memory === undefined ? [] : [amountField(name, 'limits.memory')]),
+      ...(cpu === undefined ? [] : [amountField(name, 'limits.cpu')]),
+      ...(shares === undefined ? [] : [amountField(name, 'requests.cpu')]),
+    ]),
+    ...Object.keys(memoryRequests?.containers ?? {}).map((name) => amountField(name, 'requests.memory')),
+    ...(memoryRequests?.pod === undefined ? [] : [amountField(undefined, 'requests.memory')]),
+    ...[...volumes.keys()].map(volumeField),
+  ];
 }

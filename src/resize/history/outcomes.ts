@@ -1,19 +1,10 @@
-import { wallTime } from '../../core/concurrency/index.ts';
-import { Reason, ShimError } from '../../core/errors/index.ts';
+import { type Bytes, Reason, ShimError, wallTime } from '../../core/index.ts';
 import { type Counters, type ResizeDirection, noCounters } from '../../observe/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import type { Bytes } from '../../core/quantities/index.ts';
-import {
-  type KnownValues,
-  type ResizeState,
-  type Step,
-  type StepRecord,
-  absolute,
-  directionOf,
-  explained,
-  failureOf,
-  fitsLater,
-} from '../model/index.ts';
+import { type KnownValues, absolute, directionOf } from '../model/value-changes.ts';
+import type { ResizeState } from '../model/resize-request.ts';
+import type { Step, StepRecord } from '../model/step.ts';
+import { explained, failureOf, fitsLater } from '../model/failures.ts';
 import type { RequestReport } from './request-recorder.ts';
 
 /** The result of all requests for one pod since the start of the shim. */

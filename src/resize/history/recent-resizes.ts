@@ -1,9 +1,7 @@
-import { wallTime } from '../../core/concurrency/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
+import { type Bytes, messageOf, wallTime } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Bytes } from '../../core/quantities/index.ts';
 import type { PodState } from '../../sandbox/index.ts';
-import type { Step, StepRecord } from '../model/index.ts';
+import type { Step, StepRecord } from '../model/step.ts';
 
 /** A resize that was completed or rolled back, as the page of recent resizes shows it. */
 export interface RecentResize {

@@ -3,12 +3,9 @@
  * reached the disk when its promise resolves. All I/O runs in the thread pool, because an fsync may take seconds.
  */
 import type { Stats } from 'node:fs';
-import { constants, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
-import type { FileHandle } from 'node:fs/promises';
+import { type FileHandle, constants, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { crashPoint } from '../../core/crash-points/index.ts';
-import { errnoOf } from '../../core/errors/index.ts';
-import { syncFolder } from '../../core/files/index.ts';
+import { crashPoint, errnoOf, syncFolder } from '../../core/index.ts';
 import { temporaryFile } from './file-names.ts';
 
 const { O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_TRUNC, O_WRONLY } = constants;

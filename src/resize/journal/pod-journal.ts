@@ -1,16 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
-import { KeyedLock, wallTime } from '../../core/concurrency/index.ts';
-import { ShimError } from '../../core/errors/index.ts';
+import { KeyedLock, ShimError, wallTime } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { RequestedVolume } from './volume-record.ts';
-import type { Readiness } from './availability.ts';
+import type { JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
+import { LateChange, type Readiness } from './availability.ts';
 import type { Journal } from './store.ts';
-import type { WithheldCounts } from './withheld.ts';
-import { LateChange } from './late-change.ts';
+import type { WithheldCounts } from './loader.ts';
 import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
-import type { JournalledTransaction, PodRecord, PreviousHigh } from './record.ts';
+import type { PreviousHigh } from '../../cgroups/index.ts';
 import { UnansweredUpdates } from './unanswered.ts';
-import type { Step } from '../model/index.ts';
+import type { Step } from '../model/step.ts';
 
 /** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
 export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;

@@ -4,18 +4,85 @@
  */
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
-import { Code, Reason, ShimError, messageOf } from '../../core/errors/index.ts';
-import type { PreviousHigh } from '../../cgroups/index.ts';
-import { MiB, cpuShares, cpuWeight, microseconds } from '../../core/quantities/index.ts';
 import {
-  type RequestedVolume,
-  type VolumeRecord,
-  requestedVolume,
-  inBytes,
-  label,
-  volumeRecord,
-} from './volume-record.ts';
-import type { Step } from '../model/index.ts';
+  type Bytes,
+  Code,
+  MiB,
+  Reason,
+  ShimError,
+  bytes,
+  cpuShares,
+  cpuWeight,
+  messageOf,
+  microseconds,
+} from '../../core/index.ts';
+import type { PreviousHigh } from '../../cgroups/index.ts';
+import type { Step } from '../model/step.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+
+/** The journal's record of one volume: its size policy, where the policy comes from, and the last known mount. */
+
+export interface VolumeRecord {
+  readonly policy: VolumePolicy;
+  /**
+   * Where the policy comes from: `seen`, the mount when the shim first saw the volume; `asked`, a request or an annotation at
+   * run time; `found`, a remount by another program.
+   */
+  readonly source: 'seen' | 'asked' | 'found';
+  /** Whether an annotation added at run time sets the size: then a remount by another program does not change the policy. */
+  readonly annotated: boolean;
+  /** Absent until the shim has seen the volume mounted, and after a reboot. */
+  readonly mount?: VolumeMount;
+  /** The largest size with which it was mounted, by kubelet: its size limit is no smaller. Absent in records of 0.1.0. */
+  readonly mounted?: Bytes;
+}
+
+/** The last known mount of a volume. */
+export interface VolumeMount {
+  /** The file system's device, `major:minor`. A new mount usually has a different one. */
+  readonly device: string;
+  readonly size: Bytes;
+}
+
+/** The volume policy that a request asks for. */
+export type RequestedVolume = Pick<VolumeRecord, 'policy' | 'annotated'>;
+
+const amount = z.int().check(z.nonnegative());
+const inBytes = z.pipe(
+  amount,
+  z.transform((value: number) => bytes(value)),
+);
+
+/** The name of a volume or a container in Kubernetes: a DNS label (RFC 1123). */
+const label = z.string().check(z.regex(/^[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?$/));
+
+const policies = {
+  absolute: z.strictObject({ kind: z.literal('absolute'), size: inBytes }),
+  share: z.strictObject({ kind: z.literal('share'), hundredths: amount }),
+  'container-share': z.strictObject({ kind: z.literal('container-share'), hundredths: amount, container: label }),
+  follow: z.strictObject({ kind: z.literal('follow') }),
+  fixed: z.strictObject({ kind: z.literal('fixed') }),
+} satisfies { [Kind in VolumePolicy['kind']]: z.ZodMiniType<Extract<VolumePolicy, { kind: Kind }>> };
+
+const policy: z.ZodMiniType<VolumePolicy> = z.discriminatedUnion('kind', [
+  policies.absolute,
+  policies.share,
+  policies['container-share'],
+  policies.follow,
+  policies.fixed,
+]);
+
+const mount = z.strictObject({ device: z.string().check(z.regex(/^\d{1,10}:\d{1,10}$/)), size: inBytes });
+
+const requestedVolume: z.ZodMiniType<RequestedVolume> = z.strictObject({ policy, annotated: z.boolean() });
+
+const volumeRecord: z.ZodMiniType<VolumeRecord> = z.strictObject({
+  policy,
+  source: z.enum(['seen', 'asked', 'found']),
+  annotated: z.boolean(),
+  mount: z.exactOptional(mount),
+  mounted: z.exactOptional(inBytes),
+});
 
 /**
  * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is still read: it has
@@ -26,9 +93,6 @@ const OLDEST_VERSION = 3;
 
 /** Maximum size of a record in bytes: a hundred times what a pod of ten containers takes. */
 export const MAX_RECORD_BYTES = MiB;
-
-/** isUnmarked: written by 0.1.0. */
-export type { PreviousHigh } from '../../cgroups/index.ts';
 
 /** A transaction that has not ended. */
 export interface JournalledTransaction {
@@ -73,7 +137,6 @@ export interface WrittenRecord extends PodRecord {
 /** zod/mini loads much faster than zod, but has no messages of its own. */
 const inEnglish = en().localeError;
 
-const amount = z.int().check(z.nonnegative());
 const amountAs = <Value>(of: (value: number) => Value) =>
   z.pipe(
     amount,
@@ -129,6 +192,7 @@ const step: z.ZodMiniType<Step> = z.discriminatedUnion('kind', [
 const high = z.strictObject({
   cgroup: z.string(),
   memoryHigh: memoryLimit,
+  // Written by 0.1.0.
   isUnmarked: z.exactOptional(z.literal(true)),
 });
 

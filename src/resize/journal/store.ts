@@ -1,17 +1,29 @@
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Slots } from '../../cgroups/index.ts';
-import { ShimError } from '../../core/errors/index.ts';
+import { type Clock, KeyedLock, ShimError, Slots, systemClock } from '../../core/index.ts';
 import { type Counters, type Log, noCounters, noLog } from '../../observe/index.ts';
-import { ANSWER_MS, Availability, type Readiness, unavailable } from './availability.ts';
+import {
+  ANSWER_MS,
+  Availability,
+  LONGEST_CHANGE_MS,
+  LateChange,
+  type Readiness,
+  type RequestedChange,
+  atMost,
+  inTime,
+  unavailable,
+} from './availability.ts';
 import { recordFile } from './file-names.ts';
-import { LONGEST_CHANGE_MS, LateChange, type RequestedChange, atMost, inTime } from './late-change.ts';
 import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
-import { type LoadedRecord, RecordLoader } from './loader.ts';
-import { type ReadFile, RecordReader } from './reader.ts';
+import {
+  type LoadedRecord,
+  type ReadFile,
+  RecordLoader,
+  RecordReader,
+  type WithheldCounts,
+  WithheldRecords,
+} from './loader.ts';
 import { type PodRecord, encodeRecord } from './record.ts';
-import { type WithheldCounts, WithheldRecords } from './withheld.ts';
-import { type Clock, KeyedLock, systemClock } from '../../core/concurrency/index.ts';
 
 /** A random id, new after each boot of the machine (random(4)). */
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';

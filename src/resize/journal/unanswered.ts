@@ -1,4 +1,5 @@
-import { type Change, type ContainerStep, type Step, compareCpu, compareLimits } from '../model/index.ts';
+import type { Change, ContainerStep, Step } from '../model/step.ts';
+import { compareCpu, compareLimits } from '../model/amounts.ts';
 import type { ContainerLimits } from '../../sandbox/index.ts';
 
 /**

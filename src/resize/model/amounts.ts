@@ -1,17 +1,18 @@
 /** Quantities of CPU and memory: read as Kubernetes writes them, converted to what the kernel takes, and formatted. Pure. */
-import { DEFAULT_CPU_PERIOD, MAX_CPU_QUOTA, MIN_MEMORY_LIMIT } from '../../cgroups/index.ts';
-import { type ShimError, invalidValue } from '../../core/errors/index.ts';
 import {
-  type Bytes,
-  type CpuMax,
-  type CpuShares,
-  type Limit,
-  exactSize,
-  parseMilli,
-  parseQuantity,
-} from '../../core/quantities/index.ts';
-import type { Amounts } from '../../sandbox/index.ts';
-import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/index.ts';
+  DEFAULT_CPU_PERIOD,
+  MAX_CPU_QUOTA,
+  MIN_MEMORY_LIMIT,
+  isSameLimit,
+} from '../../cgroups/values/controller-files.ts';
+import { type ShimError, invalidValue } from '../../core/errors.ts';
+import type { Bytes, CpuMax, CpuShares, Limit } from '../../core/quantities/numbers.ts';
+import { exactSize } from '../../core/quantities/sizes.ts';
+import { parseMilli, parseQuantity } from '../../core/quantities/kubernetes.ts';
+import type { Amounts } from '../../sandbox/declared-pod.ts';
+import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/formulas.ts';
+import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
+import type { VolumePolicy } from '../../tmpfs/sizes.ts';
 
 /**
  * Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text. Rejects 0, which
@@ -100,3 +101,42 @@ function number<Value extends number>(
 /** Returns an INVALID_VALUE error of a request of the resize API, with the path of the field. */
 export const invalid = (field: string, value: string, why: string): ShimError =>
   invalidValue(field, value, why, { field });
+
+/** Returns a negative number, 0 or a positive number when `a` is lower than, equal to or higher than `b`. */
+export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
+  if (a === b) return 0;
+  if (a === 'max') return 1;
+  if (b === 'max') return -1;
+  return a - b;
+}
+
+/**
+ * Returns a negative number, 0 or a positive number when `a` is a lower, the same or a higher rate than `b`, with any periods. Not
+ * for limits that {@link sameCpu} finds equal: two absent limits give NaN.
+ */
+export const compareCpu = (a: CpuMax, b: CpuMax): number => rateOf(a) - rateOf(b);
+
+const rateOf = ({ quota, period }: CpuMax): number => (quota === 'max' ? Infinity : quota / period);
+
+/** Whether the kernel has `found` after `asked` is written: it rounds a limit down to whole pages. */
+export const sameMemory = (found: Limit<Bytes>, asked: Limit<Bytes>): boolean => isSameLimit(asked, found, PAGE_SIZE);
+
+/** Whether two CPU limits are equal. Without a quota, the period does not matter. */
+export const sameCpu = (a: CpuMax, b: CpuMax): boolean =>
+  a.quota === b.quota && (a.quota === 'max' || a.period === b.period);
+
+/** Returns a volume's policy as its annotation writes it. `follow, at most 64Mi` comes from the pod's spec, not from an annotation. */
+export function policyText(policy: VolumePolicy): string {
+  switch (policy.kind) {
+    case 'absolute':
+      return formatMemory(policy.size);
+    case 'share':
+      return `${policy.hundredths / 100}%`;
+    case 'container-share':
+      return `${policy.hundredths / 100}%/${policy.container}`;
+    case 'follow':
+      return policy.atMost === undefined ? 'follow' : `follow, at most ${formatMemory(policy.atMost)}`;
+    case 'fixed':
+      return 'fixed';
+  }
+}

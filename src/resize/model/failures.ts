@@ -1,7 +1,8 @@
-import { grpcCodeName } from '../../core/grpc/index.ts';
-import { Code, Reason, ShimError, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
-import { type PodDescription, isStarting } from '../../runtime/index.ts';
-import { podName } from '../../sandbox/index.ts';
+import { Code, grpcCodeName, isServiceError } from '../../core/grpc.ts';
+import { Reason, ShimError, grpcErrorText } from '../../core/errors.ts';
+import type { PodDescription } from '../../runtime/description.ts';
+import { isStarting } from '../../runtime/backend-errors.ts';
+import { podName } from '../../sandbox/names.ts';
 
 /**
  * KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed, reclaim has more time, other pods need less or

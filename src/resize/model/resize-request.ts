@@ -1,8 +1,8 @@
-import type { VolumePolicy } from '../../tmpfs/index.ts';
-import type { Bytes } from '../../core/quantities/index.ts';
+import type { VolumePolicy } from '../../tmpfs/sizes.ts';
+import type { Bytes } from '../../core/quantities/numbers.ts';
 import type { StepRecord } from './step.ts';
 import type { ValueChange } from './value-changes.ts';
-import type { Limits, PodState } from '../../sandbox/index.ts';
+import type { Limits, PodState } from '../../sandbox/pod-state.ts';
 
 /** The desired values of a pod, as ResizePod asks for them. Absent values stay as they are. */
 export interface DesiredPod {
@@ -68,3 +68,6 @@ export interface ResizeOutcome {
  * DEADLINE_EXCEEDED, NOT_FOUND.
  */
 export type ResizePod = (sandboxId: string, desired: DesiredPod, options: ResizeOptions) => Promise<ResizeOutcome>;
+
+/** The states that the metric of KEP-1287 counts. In steady state, Proposed = Infeasible + Completed + Canceled. */
+export type ResizeState = 'Proposed' | 'InProgress' | 'Deferred' | 'Infeasible' | 'Completed' | 'Canceled';

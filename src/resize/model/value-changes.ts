@@ -1,9 +1,34 @@
-import type { Bytes } from '../../core/quantities/index.ts';
-import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { formatCpuLimit, formatMemory, formatShares } from './amounts.ts';
-import type { KnownValues, PodLimits } from './known-values.ts';
-import { policyText } from './policy-text.ts';
+import type { Bytes, CpuWeight } from '../../core/quantities/numbers.ts';
+import type { Limits, PodState } from '../../sandbox/pod-state.ts';
+import type { VolumePolicy } from '../../tmpfs/sizes.ts';
+import {
+  compareCpu,
+  compareLimits,
+  formatCpuLimit,
+  formatMemory,
+  formatShares,
+  policyText,
+  sameCpu,
+} from './amounts.ts';
 import type { ContainerStep, Step } from './step.ts';
+import type { ResizeDirection } from '../../observe/interfaces.ts';
+
+/** Limits of a container or a pod, with its memory request, which no cgroup has. */
+export interface KnownLimits extends Limits {
+  readonly memoryRequest?: Bytes;
+}
+
+/** Limits of a pod: its own cgroup has a weight too. */
+export interface PodLimits extends KnownLimits {
+  readonly weight?: CpuWeight;
+}
+
+/** Values of one pod as far as they are known. Containers by id, volumes by name. */
+export interface KnownValues<Size> {
+  readonly pod?: PodLimits;
+  readonly containers?: ReadonlyMap<string, KnownLimits>;
+  readonly volumes?: ReadonlyMap<string, Size>;
+}
 
 /** The change of one value, in the units of Kubernetes. `from` is empty where the value before is not known. */
 export interface ValueChange {
@@ -114,3 +139,39 @@ function changesOfContainer(what: string, { memory, cpu, shares, swap, settings 
     ...Object.entries(settings).map(([file, { from, to }]) => change(`${what} ${file}`, from, to)),
   ];
 }
+
+/**
+ * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown on one side have no direction. Weights have
+ * none either: a resize that changes only a weight is `same`.
+ */
+export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): ResizeDirection {
+  const changes = [
+    ...limitDirections(to.pod, from.pod),
+    ...[...(to.containers ?? [])].flatMap(([id, limits]) => limitDirections(limits, from.containers?.get(id))),
+    ...[...(to.volumes ?? [])].map(([name, size]) => size - (from.volumes?.get(name) ?? size)),
+  ];
+  const up = changes.some((change) => change > 0);
+  const down = changes.some((change) => change < 0);
+  if (up && down) return 'both';
+  return up ? 'up' : down ? 'down' : 'same';
+}
+
+function limitDirections(to: PodLimits = {}, from: PodLimits = {}): number[] {
+  return [
+    ...(to.memory === undefined || from.memory === undefined ? [] : [compareLimits(to.memory, from.memory)]),
+    ...(to.cpu === undefined || from.cpu === undefined
+      ? []
+      : [sameCpu(to.cpu, from.cpu) ? 0 : compareCpu(to.cpu, from.cpu)]),
+  ];
+}
+
+/** Returns the values of a pod's state. */
+export const knownOf = ({ memory, cpu, containers, volumes }: PodState): KnownValues<Bytes> => ({
+  pod: { memory, cpu },
+  containers: new Map(containers.map(({ id, ...limits }) => [id, limits])),
+  volumes: new Map(volumes.map(({ name, size }) => [name, size])),
+});
+
+/** Returns the sizes of volumes that do not depend on a limit. */
+export const absolute = (policies: ReadonlyMap<string, VolumePolicy>): ReadonlyMap<string, Bytes> =>
+  new Map([...policies].flatMap(([name, policy]) => (policy.kind === 'absolute' ? [[name, policy.size]] : [])));

@@ -11,17 +11,20 @@ import {
   podCgroup,
 } from '../../sandbox/index.ts';
 import {
+  type AdmittedRequests,
   type AllocatableParts,
+  assertNodeHasRoom,
+  nodeAllocatable,
+} from '../admission/node-room.ts';
+import {
   RESOURCES,
   type TotalRequests,
   addRequests,
   admittedRequests,
-  assertNodeHasRoom,
-  nodeAllocatable,
-} from '../admission/index.ts';
-import type { AdmittedRequests } from '../history/index.ts';
-import type { DesiredPod } from '../model/index.ts';
-import { requestsAfter, requestsNow } from '../values/index.ts';
+  requestsAfter,
+  requestsNow,
+} from '../admission/pod-requests.ts';
+import type { DesiredPod } from '../model/resize-request.ts';
 
 export interface AdmitRequestsParts extends AllocatableParts {
   readonly tree: CgroupTree;

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Bytes, Code, type CpuShares, Reason, ShimError, cpuShares, reportedShares } from '../../core/index.ts';
 import {
   type Backend,
   type ContainerDescription,
@@ -10,8 +10,8 @@ import {
   SandboxState,
   isNotFound,
 } from '../../runtime/index.ts';
-import { type Bytes, type CpuShares, cpuShares, reportedShares } from '../../core/quantities/index.ts';
-import { type DesiredPod, type KnownLimits, type KnownValues, type MemoryRequests, knownOf } from '../model/index.ts';
+import type { DesiredPod, MemoryRequests } from '../model/resize-request.ts';
+import { type KnownLimits, type KnownValues, knownOf } from '../model/value-changes.ts';
 import {
   type DeclaredPod,
   type Limits,

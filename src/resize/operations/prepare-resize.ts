@@ -1,7 +1,5 @@
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
-import { PacedStarts } from '../../core/concurrency/index.ts';
-import { Code, Reason, ShimError, suggestion } from '../../core/errors/index.ts';
-import type { CpuShares } from '../../core/quantities/index.ts';
+import { Code, type CpuShares, PacedStarts, Reason, ShimError, suggestion } from '../../core/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
 import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import {
@@ -24,36 +22,25 @@ import {
   readVolumes,
   storedLimits,
 } from '../../sandbox/index.ts';
+import { assertLimitsFit, assertRequestsFit } from '../admission/request-order.ts';
 import {
-  assertLimitsFit,
   assertNoRestart,
   assertNotAssigned,
-  assertQosClassStays,
-  assertReclaimable,
-  assertRequestsFit,
   assertResizable,
   assertSwapStays,
-  assertWithinCgroups,
-} from '../admission/index.ts';
-import type { PerformParts } from '../execute/index.ts';
-import {
-  type ContainerStep,
-  type DesiredPod,
-  type PodTarget,
-  type ResizeOptions,
-  compareLimits,
-  stateAfter,
-} from '../model/index.ts';
-import {
-  derivedPodLimits,
-  derivedPodShares,
-  type DeriveSettings,
-  memoryQosOf,
-  storedStep,
-  withInheritedLimits,
-  withStoredValues,
-} from '../values/index.ts';
-import { assertHasVolumes, assertWithinSizeLimits, observeVolumes } from '../volumes/index.ts';
+} from '../admission/resizable-containers.ts';
+import { assertQosClassStays } from '../admission/qos-class.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import { assertWithinCgroups } from '../admission/node-room.ts';
+import type { PerformParts } from '../execute/perform.ts';
+import { type ContainerStep, type PodTarget, stateAfter } from '../model/step.ts';
+import type { DesiredPod, ResizeOptions } from '../model/resize-request.ts';
+import { compareLimits } from '../model/amounts.ts';
+import { derivedPodLimits, derivedPodShares, withInheritedLimits } from '../values/derived-values.ts';
+import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
+import { storedStep, withStoredValues } from '../values/written-along.ts';
+import { assertHasVolumes, assertWithinSizeLimits } from '../volumes/policies.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
 import {
   askedValues,

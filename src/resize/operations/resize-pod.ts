@@ -1,5 +1,5 @@
 import type { CgroupTree } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { Code, Reason, ShimError } from '../../core/index.ts';
 import type { Log } from '../../observe/index.ts';
 import type { Backend, PodDescription } from '../../runtime/index.ts';
 import {
@@ -13,21 +13,16 @@ import {
   readVolumes,
 } from '../../sandbox/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import {
-  type PerformParts,
-  type RecoverParts,
-  perform,
-  planSteps,
-  recoverPod,
-  settleUpdates,
-} from '../execute/index.ts';
-import type { WritersParts } from '../history/index.ts';
-import { type DesiredPod, type ResizeOptions, type ResizeOutcome, lateError, stateAfter } from '../model/index.ts';
-import { desiredFields } from '../values/index.ts';
+import { type PerformParts, perform, planSteps } from '../execute/perform.ts';
+import { type RecoverParts, recoverPod, settleUpdates } from '../execute/recover.ts';
+import { type WritersParts, desiredFields } from '../history/newest-values.ts';
+import type { DesiredPod, ResizeOptions, ResizeOutcome } from '../model/resize-request.ts';
+import { lateError } from '../model/failures.ts';
+import { stateAfter } from '../model/step.ts';
 import { followKernel } from './forward-update.ts';
-import { notifyRuntime } from './notify/index.ts';
+import { notifyRuntime } from './notify-runtime.ts';
 import { assertStillRunning, withShares } from './pod-containers.ts';
-import { type PreparedResize, type PrepareResizeParts, preparations, prepareResize } from './prepare-resize.ts';
+import { type PrepareResizeParts, type PreparedResize, preparations, prepareResize } from './prepare-resize.ts';
 
 export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, PrepareResizeParts {}
 

@@ -7,26 +7,8 @@ import {
   isNotServing,
 } from '../../runtime/index.ts';
 import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
-import { invalidValue } from '../../core/errors/index.ts';
-import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares } from '../../core/quantities/index.ts';
-import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
-import { readOrFailOpen } from './read-or-fail-open.ts';
-import { type Requester, type WritersParts, criRequester } from '../history/index.ts';
-import { type Forwarded, followKernel, forwardUpdate } from './forward-update.ts';
-import { passThroughUpdate } from './pass-through-update.ts';
-import { preparations } from './prepare-resize.ts';
-import { type AdmitRestartParts, raisePodLimit } from './pod-limit/index.ts';
-import {
-  assertId,
-  assertReclaimable,
-  fieldsSet,
-  parseLimits,
-  touchesLimits,
-  validateResources,
-  withSubject,
-} from '../admission/index.ts';
-import { type PodTarget, type Step, lateError, stateAfter } from '../model/index.ts';
-import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, invalidValue } from '../../core/index.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './pod-volumes.ts';
 import {
   type ContainerLimits,
   type FailOpen,
@@ -38,27 +20,34 @@ import {
   containerCgroup,
   containerSubject,
   hasPodCgroup,
+  identityOf,
+  lockKeyOf,
   podSubject,
   readDeclaredPod,
+  readOrFailOpen,
   readVolumes,
   storedLimits,
   withExactQuota,
-  identityOf,
-  lockKeyOf,
 } from '../../sandbox/index.ts';
-import {
-  type CallersUpdate,
-  type OnHigh,
-  assertInTime,
-  lowerMemory,
-  perform,
-  reclaimBy,
-  tryRecoverPod,
-  turnBy,
-} from '../execute/index.ts';
-import { observeVolumes } from '../volumes/index.ts';
-import { containerChanges } from '../plan/index.ts';
-import { criFields, derivedPodLimits, otherValues, swapAfterUpdate } from '../values/index.ts';
+import { type Requester, criRequester } from '../history/history-entry.ts';
+import { type WritersParts, criFields } from '../history/newest-values.ts';
+import { type Forwarded, followKernel, forwardUpdate, passThroughUpdate } from './forward-update.ts';
+import { preparations } from './prepare-resize.ts';
+import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
+import { assertId, validateResources, withSubject } from '../admission/validate.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import { fieldsSet, parseLimits, touchesLimits } from '../admission/parse-limits.ts';
+import { type PodTarget, type Step, stateAfter } from '../model/step.ts';
+import { lateError } from '../model/failures.ts';
+import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import type { CallersUpdate } from '../execute/actions.ts';
+import { type OnHigh, lowerMemory, reclaimBy, turnBy } from '../execute/lower-memory.ts';
+import { assertInTime, perform } from '../execute/perform.ts';
+import { tryRecoverPod } from '../execute/recover.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
+import { containerChanges } from '../plan/steps.ts';
+import { derivedPodLimits } from '../values/derived-values.ts';
+import { otherValues, swapAfterUpdate } from '../values/written-along.ts';
 
 export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts, WritersParts {}
 

@@ -1,5 +1,15 @@
 import { cpuSharesOfCri, weightMatchesShares } from '../../cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import {
+  type Bytes,
+  Code,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  Reason,
+  ShimError,
+  cpuShares,
+} from '../../core/index.ts';
 import {
   type LinuxContainerResources,
   type Messages,
@@ -8,30 +18,6 @@ import {
   isNotServing,
   isUnimplemented,
 } from '../../runtime/index.ts';
-import {
-  type Bytes,
-  type CpuMax,
-  type CpuShares,
-  type CpuWeight,
-  type Limit,
-  cpuShares,
-} from '../../core/quantities/index.ts';
-import { readOrFailOpen } from './read-or-fail-open.ts';
-import { preparations } from './prepare-resize.ts';
-import type { CallerOf } from './update-container.ts';
-import { type WritersParts, criRequester } from '../history/index.ts';
-import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './grow-volumes-later.ts';
-import {
-  addOverhead,
-  assertId,
-  assertReclaimable,
-  parseLimits,
-  swapAfter,
-  validatePodRequest,
-  withSubject,
-} from '../admission/index.ts';
-import { type PodTarget, type UnifiedChange, knownOf } from '../model/index.ts';
-import { pendingResizeForPod, volumeChanges } from '../foresight/index.ts';
 import {
   type FailOpen,
   type PodState,
@@ -44,11 +30,25 @@ import {
   podSubject,
   podWeight,
   readDeclaredPod,
+  readOrFailOpen,
   readVolumes,
 } from '../../sandbox/index.ts';
-import { type PerformOptions, assertInTime, perform, reclaimBy, tryRecoverPod } from '../execute/index.ts';
-import { observeVolumes } from '../volumes/index.ts';
-import { criFields, dropRepeatedShares, podSettingChanges } from '../values/index.ts';
+import { preparations } from './prepare-resize.ts';
+import type { CallerOf } from './update-container.ts';
+import { type WritersParts, criFields } from '../history/newest-values.ts';
+import { criRequester } from '../history/history-entry.ts';
+import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './pod-volumes.ts';
+import { addOverhead, assertId, validatePodRequest, withSubject } from '../admission/validate.ts';
+import { assertReclaimable, swapAfter } from '../admission/memory-in-use.ts';
+import { parseLimits } from '../admission/parse-limits.ts';
+import type { PodTarget, UnifiedChange } from '../model/step.ts';
+import { knownOf } from '../model/value-changes.ts';
+import { pendingResizeForPod, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import { type PerformOptions, assertInTime, perform } from '../execute/perform.ts';
+import { reclaimBy } from '../execute/lower-memory.ts';
+import { tryRecoverPod } from '../execute/recover.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
+import { dropRepeatedShares, podSettingChanges } from '../values/pod-settings.ts';
 
 export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
   /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */

@@ -1,4 +1,5 @@
-import type { Amounts, DeclaredContainer, LiveContainer, PodState } from '../../sandbox/index.ts';
+import type { Amounts, DeclaredContainer } from '../../sandbox/declared-pod.ts';
+import type { LiveContainer, PodState } from '../../sandbox/pod-state.ts';
 
 /** How one resource counts in the limit of a pod. Numbers are in the unit of the pod's file; Infinity is no limit. */
 export interface CountedResource {

@@ -1,19 +1,10 @@
-import { isSameSize } from '../../tmpfs/index.ts';
-import {
-  type Change,
-  type ContainerStep,
-  type PodTarget,
-  type Step,
-  type UnifiedChange,
-  compareCpu,
-  compareLimits,
-  sameCpu,
-  sameMemory,
-} from '../model/index.ts';
-import { CPU_BURST, MAX_CPU_QUOTA } from '../../cgroups/index.ts';
-import { type CpuMax, type Limit, type Microseconds, microseconds } from '../../core/quantities/index.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/index.ts';
-import { MEMORY_QOS_FILES, sizeIn } from './memory-qos.ts';
+import { isSameSize } from '../../tmpfs/sizes.ts';
+import type { Change, ContainerStep, PodTarget, Step, UnifiedChange } from '../model/step.ts';
+import { compareCpu, compareLimits, sameCpu, sameMemory } from '../model/amounts.ts';
+import { CPU_BURST, MAX_CPU_QUOTA } from '../../cgroups/values/controller-files.ts';
+import { type CpuMax, type Limit, type Microseconds, microseconds } from '../../core/quantities/numbers.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../../sandbox/pod-state.ts';
+import { MEMORY_QOS_FILES, sizeIn } from './memory-qos-change.ts';
 
 /**
  * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod limit, grow
@@ -237,3 +228,29 @@ function changeOf<Value>(
 ): Change<Value> | undefined {
   return to === undefined || same(from, to) ? undefined : { from, to };
 }
+
+/**
+ * Returns the step that rolls this one back. No step rolls back the caller's own call. A rollback runs these steps in reverse,
+ * so the order of KEP-1287 and KEP-6030 holds for it too.
+ */
+export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
+  if (step.kind === 'container') return reversedContainer(step);
+  return { ...step, from: step.to, to: step.from } as Step;
+}
+
+/** Returns the update that rolls this one back. */
+export function reversedContainer({ id, memory, cpu, shares, swap, settings }: ContainerStep): ContainerStep {
+  return {
+    kind: 'container',
+    id,
+    ...(memory && { memory: swapped(memory) }),
+    ...(cpu && { cpu: swapped(cpu) }),
+    ...(shares && { shares: swapped(shares) }),
+    ...(swap && { swap: swapped(swap) }),
+    ...(settings && {
+      settings: Object.fromEntries(Object.entries(settings).map(([file, change]) => [file, swapped(change)])),
+    }),
+  };
+}
+
+const swapped = <Value>({ from, to }: Change<Value>): Change<Value> => ({ from: to, to: from });

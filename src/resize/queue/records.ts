@@ -1,8 +1,11 @@
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
-import { type Bytes, bytes } from '../../core/quantities/index.ts';
-import type { MemoryRequests, RequestedPod, Resize } from './requests/index.ts';
+import { type Bytes, type Clock, KeyedLock, bytes, messageOf } from '../../core/index.ts';
+import type { MemoryRequests } from '../model/resize-request.ts';
+import type { RequestedPod } from './request.ts';
+import type { Resize } from './resize-table.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
+import type { Log } from '../../observe/index.ts';
 
 /**
  * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The records are
@@ -91,4 +94,61 @@ export function readRecord(record: unknown, podUid: string): KnownRecord | strin
 /** Returns the record of a deferred resize, which a later process continues. */
 export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Resize): DeferredRecord {
   return { version: 1, kind: 'deferred', id, pod: of, asked, timeoutMs, createdAt };
+}
+
+/** Interval of retries after a failed write, e.g. on a full disk. */
+const RETRY_MS = 30_000;
+
+/** Writes the stored records of pods. The writes of a pod run one after the other, each with the records at its time. */
+export class RecordWriter {
+  readonly #store: ResizeStore;
+  readonly #recordsOf: (podUid: string) => readonly ResizeRecord[];
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #lock = new KeyedLock();
+  /** Cancels the retry, for each pod whose last write failed. */
+  readonly #retries = new Map<string, () => void>();
+
+  constructor(parts: {
+    store: ResizeStore;
+    recordsOf: (podUid: string) => readonly ResizeRecord[];
+    clock: Clock;
+    log: Log;
+  }) {
+    this.#store = parts.store;
+    this.#recordsOf = parts.recordsOf;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
+  }
+
+  /** Writes a pod's records, before an operation that must not start unless they are stored. Rejects as the store does. */
+  save(podUid: string): Promise<void> {
+    return this.#lock.run(podUid, async () => {
+      this.#stopRetry(podUid);
+      await this.#store.persist(podUid, this.#recordsOf(podUid));
+    });
+  }
+
+  /** Writes a pod's records after an operation, and retries until that succeeds. Never rejects. */
+  async store(podUid: string): Promise<void> {
+    try {
+      await this.save(podUid);
+    } catch (error) {
+      this.#log.error({ uid: podUid, error: messageOf(error) }, 'storing resize records of a pod failed; will retry');
+      this.#stopRetry(podUid);
+      this.#retries.set(
+        podUid,
+        this.#clock.after(RETRY_MS, () => void this.store(podUid)),
+      );
+    }
+  }
+
+  close(): void {
+    for (const podUid of [...this.#retries.keys()]) this.#stopRetry(podUid);
+  }
+
+  #stopRetry(podUid: string): void {
+    this.#retries.get(podUid)?.();
+    this.#retries.delete(podUid);
+  }
 }

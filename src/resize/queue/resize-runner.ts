@@ -1,49 +1,30 @@
-import { Code, Reason, ShimError, isRollbackFailure, loggableError } from '../../core/errors/index.ts';
+import { type Clock, Code, Reason, ShimError, isRollbackFailure, loggableError } from '../../core/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
+import { type ReadRequest, askedChanges, fieldsOf, readRequested } from './request.ts';
 import {
-  askedChanges,
+  type ActiveResize,
   type CancelReason,
-  fieldsOf,
-  hasEnded,
-  historyEntry,
-  type MemoryRequests,
-  type ReadRequest,
-  readRequested,
   type Resize,
   type ResizeCounts,
+  type ResizeTable,
+  hasEnded,
+  hasNewer,
+  historyEntry,
+  removeSuperseded,
   stateEvent,
-} from './requests/index.ts';
-import { retryDelay } from './backoff.ts';
-import type { ActiveResize, ResizeTable } from './resize-table.ts';
-import type { RecordWriter } from './record-writer.ts';
+  writerOf,
+} from './resize-table.ts';
+import type { MemoryRequests, ResizeOptions, ResizeOutcome, ResizePod, ResizeState } from '../model/resize-request.ts';
+import { type RankOf, Retries, freesRoom, isOfContainer, retryDelay, waitsForContainer } from './retries.ts';
+import type { DeferredRecord, RecordWriter } from './records.ts';
 import type { StoredPodRecords } from './stored-pod-records.ts';
-import type { DeferredRecord } from './records.ts';
-import { Retries } from './retries.ts';
-import { type RankOf, freesRoom, isOfContainer, waitsForContainer } from './retry-order.ts';
-import { hasNewer, removeSuperseded, writerOf } from './superseded.ts';
-import type { ResizeWatchers } from './watching/index.ts';
-import {
-  type Explanation,
-  type ResizeOptions,
-  type ResizeOutcome,
-  type ResizePod,
-  type ResizeState,
-  type StepRecord,
-  explained,
-  failureOf,
-  fitsLater,
-  passes,
-  waitsForRecovery,
-} from '../model/index.ts';
-import type { Clock } from '../../core/concurrency/index.ts';
-import {
-  type NewestValues,
-  type Requester,
-  type ResizeHistory,
-  type Writer,
-  boundedChanges,
-  historyBounds,
-} from '../history/index.ts';
+import type { ResizeWatchers } from './watch.ts';
+import { type Explanation, explained, failureOf, fitsLater, passes, waitsForRecovery } from '../model/failures.ts';
+import type { StepRecord } from '../model/step.ts';
+import type { NewestValues, Writer } from '../history/newest-values.ts';
+import type { Requester } from '../history/history-entry.ts';
+import { type ResizeHistory, historyBounds } from '../history/history.ts';
+import { boundedChanges } from '../history/request-recorder.ts';
 
 export interface ResizeRunnerParts {
   readonly resizePod: ResizePod;

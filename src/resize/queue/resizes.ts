@@ -1,44 +1,29 @@
-import { Code, Reason, ShimError } from '../../core/errors/index.ts';
+import { type Clock, Code, Reason, ShimError } from '../../core/index.ts';
 import type { Counters, Log } from '../../observe/index.ts';
 import {
+  type ActiveResize,
   type CancelReason,
-  type MemoryRequests,
-  readRequested,
-  type RequestedPod,
   type RequestsAround,
   type Resize,
   type ResizeCounts,
   type ResizeEvent,
+  ResizeTable,
+  SHORTEST_BEGINNING,
   historyEntry,
   stateEvent,
-} from './requests/index.ts';
-import { type ActiveResize, ResizeTable, SHORTEST_BEGINNING } from './resize-table.ts';
-import { RecordWriter } from './record-writer.ts';
-import { type RankOf, equalRanks } from './retry-order.ts';
+} from './resize-table.ts';
+import type { MemoryRequests, ResizeOutcome, ResizePod, ResizeState } from '../model/resize-request.ts';
+import { type RequestedPod, readRequested } from './request.ts';
+import { RecordWriter, type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
+import { type RankOf, equalRanks } from './retries.ts';
 import { ResizeRunner } from './resize-runner.ts';
-import type { KubeletRequests } from './stored-memory-requests.ts';
-import { StoredPodRecords } from './stored-pod-records.ts';
-import { type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
-import { type ResizeWatch, ResizeWatchers, type WatchedPod, isWatched } from './watching/index.ts';
-import {
-  type Explanation,
-  type ResizeOutcome,
-  type ResizePod,
-  type ResizeState,
-  type StepRecord,
-  explained,
-  failureOf,
-  fitsLater,
-} from '../model/index.ts';
-import {
-  type HistoryEntry,
-  NewestValues,
-  type Requester,
-  ResizeHistory,
-  apiRequester,
-  requesterText,
-} from '../history/index.ts';
-import type { Clock } from '../../core/concurrency/index.ts';
+import { type KubeletRequests, StoredPodRecords } from './stored-pod-records.ts';
+import { type ResizeWatch, ResizeWatchers, type WatchedPod, isWatched } from './watch.ts';
+import { type Explanation, explained, failureOf, fitsLater } from '../model/failures.ts';
+import type { StepRecord } from '../model/step.ts';
+import { type HistoryEntry, type Requester, apiRequester, requesterText } from '../history/history-entry.ts';
+import { NewestValues } from '../history/newest-values.ts';
+import { ResizeHistory } from '../history/history.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 export interface ResizesParts {

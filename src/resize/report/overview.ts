@@ -1,8 +1,9 @@
-import type { PodDirectory } from './pod-directory.ts';
+import { type PodDirectory, viewsOf } from './pod-directory.ts';
 import type { PodView } from './pod-view.ts';
-import { viewsOf } from './pod-views.ts';
-import type { Explanation } from '../model/index.ts';
-import type { HistoryEntry, RecentResize, RecentResizes, ResizeHistory } from '../history/index.ts';
+import type { Explanation } from '../model/failures.ts';
+import type { HistoryEntry } from '../history/history-entry.ts';
+import type { RecentResize, RecentResizes } from '../history/recent-resizes.ts';
+import type { ResizeHistory } from '../history/history.ts';
 import type { PodIdentity } from '../../sandbox/index.ts';
 
 /** Number of resizes in the overview. */

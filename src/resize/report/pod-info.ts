@@ -1,13 +1,13 @@
-import { Reason, ShimError } from '../../core/errors/index.ts';
+import { type Bytes, type CpuMax, Reason, ShimError } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import type { Bytes, CpuMax } from '../../core/quantities/index.ts';
-import { type ReadPodViewParts, readPodView } from './read-pod-view.ts';
-import type { ActualValues, PodView } from './pod-view.ts';
-import { excessWarning } from '../volumes/index.ts';
-import type { PodOutcome } from '../history/index.ts';
-import { type Explanation, type PodLimits, type KnownValues, amountTexts, policyText } from '../model/index.ts';
+import { type ActualValues, type PodView, type ReadPodViewParts, readPodView } from './pod-view.ts';
+import { excessWarning } from '../volumes/policies.ts';
+import type { PodOutcome } from '../history/outcomes.ts';
+import type { Explanation } from '../model/failures.ts';
+import type { KnownValues, PodLimits } from '../model/value-changes.ts';
+import { amountTexts, policyText } from '../model/amounts.ts';
 import type { DeclaredPod, Registry } from '../../sandbox/index.ts';
-import type { DecreaseReport } from '../foresight/index.ts';
+import type { DecreaseReport } from '../foresight/decrease.ts';
 
 export type PodInfoParts = ReadPodViewParts;
 

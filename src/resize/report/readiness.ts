@@ -1,9 +1,9 @@
-import { messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/index.ts';
 import type { ReadinessCheck, ReadinessReport } from '../../observe/index.ts';
 import { ANSWER_MS, type Backend } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { PodJournal } from '../journal/index.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
 
 export interface ReadinessParts {
   /** Client for the shim's own calls. */

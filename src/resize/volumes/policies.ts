@@ -1,4 +1,4 @@
-import { Code, Reason, ShimError, suggestion } from '../../core/errors/index.ts';
+import { type Bytes, Code, type Limit, Reason, ShimError, bytes, suggestion } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
   type VolumePolicy,
@@ -7,15 +7,18 @@ import {
   readVolumeAnnotations,
   targetSize,
 } from '../../tmpfs/index.ts';
-import { type Bytes, type Limit, bytes } from '../../core/quantities/index.ts';
 import {
   type DeclaredPod,
   type DeclaredVolume,
   type MountedVolume,
+  type PodState,
   type VolumeState,
   podName,
 } from '../../sandbox/index.ts';
-import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/index.ts';
+import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/record.ts';
+import type { Log } from '../../observe/index.ts';
+import type { PodTarget } from '../model/step.ts';
+import { formatMemory, sameMemory } from '../model/amounts.ts';
 
 /** A volume that another program has remounted. */
 export interface ForeignRemount {
@@ -243,4 +246,44 @@ export function assertWithinSizeLimits(
     const context = { pod: pod.metadata.uid, volume, asked: String(size), found: String(limit) };
     throw new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_EXCEEDS_SIZE_LIMIT, message, context);
   }
+}
+
+/**
+ * KEP-6030: a volume may be larger than its pod's memory limit, with a warning. Returns the warning; undefined if it is not larger.
+ * Sizes that differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
+ * @param sizeLimit of the volume, as far as it is known: above it, kubelet evicts the pod
+ */
+export function excessWarning(size: Bytes, podLimit: Limit<Bytes>, sizeLimit?: Bytes): string | undefined {
+  if (sizeLimit !== undefined && size > sizeLimit && !sameMemory(size, sizeLimit))
+    return `has ${formatMemory(size)}, more than its sizeLimit, ${formatMemory(sizeLimit)}: kubelet evicts the pod if more is stored`;
+  if (podLimit === 'max' || size <= podLimit || sameMemory(size, podLimit)) return undefined;
+  const [has, limit] = [formatMemory(size), formatMemory(podLimit)];
+  return `has ${has}, more than the memory limit of the pod, ${limit}: a process may be killed before the volume is full`;
+}
+
+/** Logs a warning for each volume that is larger than the pod's memory limit after a resize of either. */
+export function warnAboutExcess(
+  context: { readonly log: Log },
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+): void {
+  const { memory = state.memory } = target;
+  for (const { name, size: before } of state.volumes) {
+    const size = target.volumes.get(name) ?? before;
+    const excess = excessWarning(size, memory);
+    if (excess === undefined || (size === before && memory === state.memory)) continue;
+    const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
+    context.log.warn(fields, 'volume larger than the memory limit of its pod');
+  }
+}
+
+/** Returns the sizes that shrink a volume: those apply before memory limits change (KEP-6030). */
+export function onlyShrinking(state: PodState, sizes: ReadonlyMap<string, Bytes>): ReadonlyMap<string, Bytes> {
+  return new Map(
+    state.volumes.flatMap(({ name, size }): [string, Bytes][] => {
+      const to = sizes.get(name);
+      return to !== undefined && to < size ? [[name, to]] : [];
+    }),
+  );
 }

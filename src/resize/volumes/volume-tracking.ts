@@ -1,14 +1,14 @@
-import { messageOf } from '../../core/errors/index.ts';
+import { type Bytes, type KeyedLock, type Limit, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Bytes, Limit } from '../../core/quantities/index.ts';
 import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
 import type { VolumePolicies } from './policies.ts';
 import type { Log } from '../../observe/index.ts';
 import { type MountedVolume, type Registry, isReplaced, lockKeyOf, readVolumes } from '../../sandbox/index.ts';
-import { type Step, policyText } from '../model/index.ts';
-import type { RequestedVolume, PodJournal, VolumeRecord } from '../journal/index.ts';
-import type { PodOutcomes } from '../history/index.ts';
-import type { KeyedLock } from '../../core/concurrency/index.ts';
+import type { Step } from '../model/step.ts';
+import { policyText } from '../model/amounts.ts';
+import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { PodOutcomes } from '../history/outcomes.ts';
 
 export interface VolumeTrackingParts {
   readonly registry: Registry;

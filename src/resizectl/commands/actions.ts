@@ -1,26 +1,18 @@
 import { version } from '../../config/index.ts';
-import { messageOf, grpcErrorText } from '../../core/errors/index.ts';
+import { Exit, grpcErrorText, messageOf } from '../../core/index.ts';
 import type { CommandOptions, Context } from './context.ts';
-import { type CommandName, Exit } from '../command-table/index.ts';
+import type { CommandName } from '../command-texts.ts';
 import { events, watchPods } from './events.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';
-import { top } from '../top/index.ts';
-import type { WirePod } from '../../api/wire/index.ts';
-import {
-  UsageError,
-  completionScript,
-  isShell,
-  manualPage,
-  readPod,
-  fullName,
-  inOrder,
-  objectText,
-  podDescription,
-  podText,
-  podsTable,
-  printable,
-} from '../output/index.ts';
+import { top } from './top.ts';
+import type { WirePod } from '../../api/messages.ts';
+import { UsageError } from '../output/failure.ts';
+import { completionScript, isShell } from '../output/completion.ts';
+import { manualPage } from '../output/manual.ts';
+import { readPod } from '../output/pods.ts';
+import { fullName, objectText, printable } from '../output/text.ts';
+import { inOrder, podDescription, podText, podsTable } from '../output/views.ts';
 
 /** Runs a command with its arguments (`CHANGE...` counts as several) and options. Returns the exit code. */
 export type Action = (context: Context, args: readonly string[], options: CommandOptions) => Promise<Exit>;

@@ -1,11 +1,10 @@
 import { type DrainResult, drain } from '../../bypass/index.ts';
 import { defaultOf } from '../../config/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
-import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/node/index.ts';
-import { Exit } from '../command-table/index.ts';
-import { UsageError } from '../output/index.ts';
+import { Exit, messageOf } from '../../core/index.ts';
+import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/index.ts';
+import { UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
-import { socketPath } from '../socket.ts';
+import { socketPath } from '../client.ts';
 import type { Context } from './context.ts';
 import { configuredNode } from './this-node.ts';
 

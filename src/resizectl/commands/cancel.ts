@@ -1,7 +1,9 @@
-import { Reason, isServiceError } from '../../core/errors/index.ts';
-import type { WirePodRef, WireResize } from '../../api/wire/index.ts';
-import { Exit } from '../command-table/index.ts';
-import { UsageError, endText, errorInfoOf, findNamed, findPod, fullName, objectText } from '../output/index.ts';
+import { Exit, Reason, isServiceError } from '../../core/index.ts';
+import type { WirePodRef, WireResize } from '../../api/messages.ts';
+import { UsageError, errorInfoOf } from '../output/failure.ts';
+import { endText } from '../output/views.ts';
+import { findNamed, findPod } from '../output/pods.ts';
+import { fullName, objectText } from '../output/text.ts';
 import type { Context } from './context.ts';
 import { exitOf } from './resize.ts';
 

@@ -1,6 +1,5 @@
-import { suggestion } from '../../core/errors/index.ts';
-import { parseMilli, parseQuantity } from '../../core/quantities/index.ts';
-import { UsageError } from '../output/index.ts';
+import { parseMilli, parseQuantity, suggestion } from '../../core/index.ts';
+import { UsageError } from '../output/failure.ts';
 
 /** Limits or requests in the form of the resize API. */
 export interface Amounts {

@@ -1,6 +1,6 @@
 import type { ResizeClient } from '../client.ts';
-import type { Output } from '../command-table/index.ts';
-import type { TopOptions } from '../top/index.ts';
+import type { Output } from '../command-texts.ts';
+import type { TopOptions } from './top.ts';
 import type { NodeOptions } from './this-node.ts';
 
 /** What every command gets. */

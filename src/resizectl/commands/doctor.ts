@@ -1,9 +1,9 @@
-import { type Finding, diagnose, worstOf } from '../../install/node/index.ts';
-import { Exit } from '../command-table/index.ts';
+import { type Finding, diagnose, worstOf } from '../../install/index.ts';
+import { Exit } from '../../core/index.ts';
 import type { Context } from './context.ts';
 import { sayingWaits } from '../waiting.ts';
 import { type NodeOptions, configuredNode } from './this-node.ts';
-import { objectText, table } from '../output/index.ts';
+import { objectText, table } from '../output/text.ts';
 
 /** Exit codes of doctor. They differ in meaning from those of the other commands. */
 const exits = { ok: Exit.done, warning: Exit.failed, failed: Exit.usage } as const;

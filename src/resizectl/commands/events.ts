@@ -1,21 +1,10 @@
-import { wallTime } from '../../core/concurrency/index.ts';
-import { Reason, isServiceError } from '../../core/errors/index.ts';
+import { Reason, isServiceError, wallTime } from '../../core/index.ts';
 import type { Context } from './context.ts';
-import type { Responses, WirePod } from '../../api/wire/index.ts';
-import {
-  durationText,
-  errorInfoOf,
-  findPod,
-  fullName,
-  inOrder,
-  objectText,
-  podLine,
-  podsTable,
-  eventText,
-  shortId,
-  shortResizeId,
-  stepText,
-} from '../output/index.ts';
+import type { Responses, WirePod } from '../../api/messages.ts';
+import { durationText, fullName, objectText } from '../output/text.ts';
+import { errorInfoOf } from '../output/failure.ts';
+import { findPod } from '../output/pods.ts';
+import { eventText, inOrder, podLine, podsTable, shortId, shortResizeId, stepText } from '../output/views.ts';
 
 type ResizeEvent = Responses['ResizeEvent'];
 

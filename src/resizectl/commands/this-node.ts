@@ -2,18 +2,11 @@ import { realpathSync, statSync } from 'node:fs';
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { isSea } from 'node:sea';
-import { MiB } from '../../core/quantities/index.ts';
+import { MiB } from '../../core/index.ts';
 import { ConfigError, type ConfigKey, defaultOf, effectiveSettings } from '../../config/index.ts';
-import {
-  KUBELET_FILES,
-  type Node,
-  OWN_NODE,
-  type Program,
-  nodeProgramOf,
-  serviceFlags,
-} from '../../install/node/index.ts';
-import { defaultKubeletUnit } from '../command-table/index.ts';
-import { socketPath } from '../socket.ts';
+import { KUBELET_FILES, type Node, OWN_NODE, type Program, nodeProgramOf, serviceFlags } from '../../install/index.ts';
+import { defaultKubeletUnit } from '../command-table.ts';
+import { socketPath } from '../client.ts';
 
 /** Paths on the node that differ from the defaults. */
 export interface NodeOptions {

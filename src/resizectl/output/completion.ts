@@ -1,4 +1,5 @@
-import { type CommandText, commandTexts, globalOptions } from '../command-table/index.ts';
+import { type CommandText, globalOptions } from '../command-texts.ts';
+import { commandTexts } from '../command-table.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];

@@ -1,9 +1,14 @@
-import { grpcCodeName } from '../../core/grpc/index.ts';
-import { Code, Reason, type ServiceError, grpcErrorText, isServiceError } from '../../core/errors/index.ts';
-import { remedyOf } from './remedies.ts';
+import {
+  Code,
+  Exit,
+  Reason,
+  type ServiceError,
+  grpcCodeName,
+  grpcErrorText,
+  isServiceError,
+} from '../../core/index.ts';
 import { messageText, printable } from './text.ts';
-import { type ErrorInfo, decodeStatusDetails } from '../../api/wire/index.ts';
-import { Exit } from '../command-table/index.ts';
+import { type ErrorInfo, decodeStatusDetails } from '../../grpc/index.ts';
 
 /** The command line is invalid. */
 export class UsageError extends Error {
@@ -67,3 +72,61 @@ export function errorInfoOf(error: ServiceError): ErrorInfo | undefined {
   const [details] = error.metadata.get('grpc-status-details-bin');
   return Buffer.isBuffer(details) ? decodeStatusDetails(details) : undefined;
 }
+
+/** What to do about each reason: the last column of docs/errors.md, which a test compares. */
+export const remedies: Readonly<Record<Reason, string>> = {
+  INVALID_VALUE:
+    'correct the request; the message names the field and the value; field is its path in a request of the resize API',
+  INVALID_ANNOTATION: 'correct the annotation, or the size in the request',
+  UNKNOWN_POD: 'check crictl pods',
+  POD_ENDED: 'none: resize the pod that replaces it',
+  SANDBOX_ENDED: 'repeat the request when the pod runs again, or use --defer',
+  NO_RUNNING_CONTAINER:
+    'repeat the request when the container runs, or use --defer: the resize is retried when kubelet starts a container',
+  UNKNOWN_CONTAINER: 'check crictl ps -a --pod',
+  UNKNOWN_VOLUME: "check the pod's volumes; only medium: Memory counts",
+  INIT_CONTAINER_ENDED: 'remove it from the request',
+  INIT_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
+  EPHEMERAL_CONTAINER_NOT_RESIZABLE: 'remove it from the request',
+  MEMORY_NOT_RECLAIMABLE: 'free memory in the container, or ask for more than is in use',
+  RECLAIM_TIMEOUT:
+    'try again; give the call a longer deadline; look for files that cannot be written back, or processes that read more than the new limit holds',
+  VOLUME_IN_USE: 'remove files, or ask for more than is stored',
+  VOLUME_NOT_ELIGIBLE: 'none: the shim does not change such a mount',
+  VOLUME_EXCEEDS_SIZE_LIMIT: "ask for at most the volume's sizeLimit in the pod's spec",
+  CGROUP_UNAVAILABLE: 'check whether the pod has ended; the message names the file',
+  CGROUP_WRITE_FAILED: 'see the file, the value and the errno in the message',
+  UNIT_UNAVAILABLE:
+    "check systemctl status UNIT; kubelet creates a pod's slice, or systemd does when the pod's first container starts; use --cgroup-driver cgroupfs if the runtime does not use systemd",
+  SYSTEMD_UNAVAILABLE: 'check systemctl status dbus; busctl must be installed (it comes with systemd)',
+  REMOUNT_FAILED: 'see the errno in the message',
+  EXCEEDS_NODE: 'ask for less, or raise the limit of the cgroup that the message names',
+  NODE_FULL: 'use --defer to resize the pod when other pods need less, or ask for less',
+  RESTART_REQUIRED: 'resize the pod through the API server: kubectl patch pod POD --subresource resize --patch ...',
+  EXCLUSIVE_CPUS: 'create the pod again with other CPU values; kubelet assigns its CPUs at creation only',
+  PINNED_MEMORY: 'create the pod again with other memory values; kubelet assigns its memory at creation only',
+  SWAP_NOT_RESIZABLE:
+    'change the limit alone, or create the pod again with another memory request; kubelet derives the limit on swap at creation only',
+  QOS_CLASS_CHANGES:
+    'change limits and requests together as the message says; a pod gets another QoS class only if it is created again',
+  DEADLINE: 'use a longer deadline',
+  UNDO_FAILED: 'compare the pod with its limits; the shim tries again every 5 s, and at the next update',
+  JOURNAL_UNAVAILABLE:
+    'free space or fix the folder or file that the message names (--state-folder); until then the shim rejects resizes and forwards all other calls',
+  AMBIGUOUS_POD: 'use the full sandbox ID',
+  UNKNOWN_RESIZE: 'list the last resizes with resizectl events; to follow a resize, call WatchResizes while it runs',
+  TOO_MANY_RESIZES: 'wait for some to end, or cancel deferred ones',
+  TOO_MANY_WATCHERS: 'end a watch that is not in use',
+  OVERLOADED: 'try again later; make fewer calls at the same time, with shorter requests',
+  WATCHER_TOO_SLOW: 'watch again, which starts with the current states; read faster',
+  BACKEND_UNAVAILABLE: 'try again when it responds',
+  BACKEND_FAILED: "see containerd's log",
+  UNKNOWN_SERVICE: 'use "" or criresize.v1alpha1.ResizeService',
+  SUPERSEDED: 'none: the newest value of each field is in force',
+  STOPPING: 'try again: deferred resizes continue after a restart',
+  INTERNAL: 'report it, with the log line',
+};
+
+/** Returns what to do about a reason code; undefined if nothing is known about it. */
+const remedyOf = (reason: string): string | undefined =>
+  Object.hasOwn(remedies, reason) ? remedies[reason as Reason] : undefined;

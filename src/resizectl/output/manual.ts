@@ -2,12 +2,12 @@ import { version } from '../../config/index.ts';
 import {
   type CommandText,
   type OptionText,
-  commandTexts,
   defaultEndpoint,
   exitTexts,
   globalOptions,
   programText,
-} from '../command-table/index.ts';
+} from '../command-texts.ts';
+import { commandTexts } from '../command-table.ts';
 
 /** Returns resizectl(1) in troff (man(7)), generated from the command table. */
 export function manualPage(): string {

@@ -1,6 +1,6 @@
-import { MiB } from '../../core/quantities/index.ts';
 import { execa } from 'execa';
-import { UsageError } from '../output/index.ts';
+import { MiB } from '../../core/index.ts';
+import { UsageError } from '../output/failure.ts';
 
 /** Which cluster kubectl uses. */
 export interface KubectlOptions {

@@ -1,10 +1,10 @@
 import { Command, CommanderError, Option } from 'commander';
 import { version } from '../../config/index.ts';
-import { Exit, type Output, outputs } from '../command-table/index.ts';
-import { UsageError, reportOf } from '../output/index.ts';
+import { Exit } from '../../core/index.ts';
+import { type Output, outputs } from '../command-texts.ts';
+import { UsageError, reportOf } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
-import { fleetOf, fleetText } from './fleet.ts';
-import { type Installer, installerOn, placedPod, resizectlOn } from './installers.ts';
+import { type Installer, fleetOf, fleetText, installerOn, placedPod, resizectlOn } from './fleet.ts';
 import { Kubectl } from './kubectl.ts';
 
 /** `kubectl resizectl`: reads pods and nodes from outside, through the pods of the DaemonSet. It changes nothing. */

@@ -1,10 +1,8 @@
-import { Code, type Metadata } from '../../core/grpc/index.ts';
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { Call } from './call.ts';
+import { Code, type Metadata, steadyNow } from '../../core/index.ts';
+import { Call } from './stream.ts';
 import { Connection, type ConnectionEvents } from './connection.ts';
-import { Deadlines } from './deadlines.ts';
-import { failure } from './failure.ts';
-import { type Outcome, REFUSED, ResponseMemory } from './response/index.ts';
+import { type Outcome, REFUSED, failure } from './outcome.ts';
+import { ResponseMemory } from './response.ts';
 
 /** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
 const FIRST_PAUSE_MS = 100;
@@ -247,3 +245,67 @@ export class Channel {
 const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client' };
 /** How a call ends that is made after the client was closed. */
 const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
+
+/** The maximum delay of a timer: 24 days. A longer one fires immediately. */
+const LONGEST_MS = 2 ** 31 - 1;
+
+/**
+ * The deadlines of all calls, with one timer. It is set when an earlier deadline than all others is added, and not when one is removed,
+ * so that most calls set none.
+ */
+export class Deadlines<Item extends { readonly due: number }> {
+  readonly #items = new Set<Item>();
+  readonly #expired: (item: Item) => void;
+  #timer: NodeJS.Timeout | undefined;
+  /** When the timer fires, by steadyNow. */
+  #at = Infinity;
+
+  /** @param expired called with an item that is due, which has been removed */
+  constructor(expired: (item: Item) => void) {
+    this.#expired = expired;
+  }
+
+  get size(): number {
+    return this.#items.size;
+  }
+
+  /** Adds an item, or notes that it is due earlier than before. */
+  add(item: Item): void {
+    this.#items.add(item);
+    if (item.due < this.#at) this.#set(item.due);
+  }
+
+  delete(item: Item): void {
+    this.#items.delete(item);
+  }
+
+  /** Removes the timer if there are no items. */
+  trim(): void {
+    if (this.#items.size > 0) return;
+    clearTimeout(this.#timer);
+    this.#at = Infinity;
+  }
+
+  #set(due: number): void {
+    clearTimeout(this.#timer);
+    this.#at = due;
+    const ms = Math.min(Math.max(0, Math.ceil(due - steadyNow())), LONGEST_MS);
+    // Items do not keep the process alive: the connections that they wait for do.
+    this.#timer = setTimeout(() => this.#fire(), ms).unref();
+  }
+
+  #fire(): void {
+    const now = steadyNow();
+    this.#at = Infinity;
+    let next = Infinity;
+    for (const item of this.#items) {
+      if (item.due <= now) {
+        this.#items.delete(item);
+        this.#expired(item);
+      } else {
+        next = Math.min(next, item.due);
+      }
+    }
+    if (next < this.#at) this.#set(next);
+  }
+}

@@ -1,8 +1,7 @@
-import { Code } from '../../core/grpc/index.ts';
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { messageOf } from '../../core/errors/index.ts';
+import { Code, messageOf, steadyNow } from '../../core/index.ts';
 import {
   ConnectionError,
+  DEFAULT_WINDOW,
   ErrorCode,
   FLOOD_LIMIT,
   Flag,
@@ -13,6 +12,8 @@ import {
   HeaderAssembly,
   type HeaderBlock,
   LARGEST_STREAM,
+  NO_TABLE_NO_PUSH,
+  PREFACE,
   Setting,
   checkFrame,
   goaway,
@@ -20,15 +21,14 @@ import {
   readSettings,
   rstStream,
   settingsAck,
+  settingsFrame,
   windowUpdate,
-} from '../../server/http2/index.ts';
-import type { Call, Runner } from './call.ts';
-import { HEADER_LIST_LIMIT, HeaderBlocks, LOST, type Outcome, REFUSED, type ResponseMemory } from './response/index.ts';
-import { CONNECTION_WINDOW, HELLO } from './hello.ts';
+} from '../../http2/index.ts';
+import { type Call, type Runner, STREAM_WINDOW, Stream } from './stream.ts';
+import { HEADER_LIST_LIMIT, HeaderBlocks, type ResponseMemory } from './response.ts';
+import { LOST, type Outcome, REFUSED } from './outcome.ts';
 import { Sender } from './sender.ts';
-import { ServerSocket } from './server-socket.ts';
-import { STREAM_WINDOW, Stream } from './stream.ts';
-import type { Writer } from './writer.ts';
+import { ServerSocket, type Writer } from './server-socket.ts';
 
 /** How long a server may take to send its SETTINGS, in milliseconds: as in other clients of gRPC (connection-backoff.md of grpc). */
 export const HANDSHAKE_MS = 20_000;
@@ -348,3 +348,17 @@ function outcomeOf(stream: Stream, errorCode: number): Outcome {
   const isLate = errorCode === ErrorCode.CANCEL && stream.call.deadline <= now;
   return isLate ? stream.call.expired(now) : stream.reset(errorCode);
 }
+
+/** Bytes that the server may send on all streams ahead of what was read. */
+const CONNECTION_WINDOW = 2 * STREAM_WINDOW;
+
+/** What the client sends first: preface, SETTINGS, and the window of the connection, which SETTINGS cannot set. */
+const HELLO = Buffer.concat([
+  PREFACE,
+  settingsFrame([
+    ...NO_TABLE_NO_PUSH,
+    [Setting.INITIAL_WINDOW_SIZE, STREAM_WINDOW],
+    [Setting.MAX_HEADER_LIST_SIZE, HEADER_LIST_LIMIT],
+  ]),
+  windowUpdate(0, CONNECTION_WINDOW - DEFAULT_WINDOW),
+]);

@@ -1,5 +1,5 @@
-import type { Metadata } from '../../core/grpc/index.ts';
-import { HeaderField, HpackEncoder, StaticIndex, staticField } from '../../server/http2/index.ts';
+import type { Metadata } from '../../core/index.ts';
+import { HeaderField, HpackEncoder, StaticIndex, staticField } from '../../http2/index.ts';
 
 /** Encoded paths that are remembered. The shim calls about a dozen methods. */
 const MAX_PATHS = 64;

@@ -1,5 +1,4 @@
-import { steadyNow } from '../../core/concurrency/index.ts';
-import { MESSAGE_PREFIX_SIZE, messagePrefix, writeMessagePrefix } from '../../core/grpc/index.ts';
+import { MESSAGE_PREFIX_SIZE, messagePrefix, steadyNow, writeMessagePrefix } from '../../core/index.ts';
 import {
   ConnectionError,
   DEFAULT_MAX_FRAME_SIZE,
@@ -11,10 +10,10 @@ import {
   LARGEST_WINDOW,
   headersFrames,
   writeFrameHeader,
-} from '../../server/http2/index.ts';
+} from '../../http2/index.ts';
 import { metadataBlock, pathBlock, timeoutBlock } from './request-headers.ts';
 import type { Stream } from './stream.ts';
-import type { Writer } from './writer.ts';
+import type { Writer } from './server-socket.ts';
 
 /** A request of up to this many bytes is copied into one buffer with its header fields. */
 const COPY_LIMIT = 16_384;

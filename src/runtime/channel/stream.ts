@@ -1,18 +1,7 @@
-import { MiB } from '../../core/quantities/index.ts';
-import { Code } from '../../core/grpc/index.ts';
-import type { HeaderField } from '../../server/http2/index.ts';
-import type { Call } from './call.ts';
-import {
-  MessageReader,
-  type Outcome,
-  type ResponseMemory,
-  httpOutcome,
-  malformed,
-  metadataOf,
-  resetOutcome,
-  trailersOutcome,
-  valueOf,
-} from './response/index.ts';
+import { Code, MESSAGE_PREFIX_SIZE, type Metadata, MiB } from '../../core/index.ts';
+import type { HeaderField } from '../../http2/index.ts';
+import { MessageReader, type ResponseMemory } from './response.ts';
+import { type Outcome, httpOutcome, malformed, metadataOf, resetOutcome, trailersOutcome, valueOf } from './outcome.ts';
 
 /** Bytes that the server may send on a stream ahead of what was read. */
 export const STREAM_WINDOW = MiB;
@@ -97,5 +86,56 @@ export class Stream {
     const what = this.#reader.hasBegun ? 'an incomplete message' : 'no message';
     const details = `the backend answered a unary call with ${what}`;
     return { code: Code.INTERNAL, details, metadata: metadataOf(trailers) };
+  }
+}
+
+/** The connection that a call runs on. */
+export interface Runner {
+  /** Ends the call there. */
+  cancel(call: Call): void;
+}
+
+/** A unary call: its request, and where it is. */
+export class Call {
+  /** When it began, by steadyNow. */
+  readonly start: number;
+  /** When it has to be running, by steadyNow. Infinity if it may wait until its deadline. */
+  connectBy = Infinity;
+  /** Whether a server has refused it before. It is sent again once. */
+  isRetried = false;
+  /** Undefined while it waits for a connection. */
+  runner: Runner | undefined;
+  /** On the connection that it runs on. */
+  streamId = 0;
+
+  /**
+   * @param deadline when it has to have ended, by steadyNow
+   * @param ended called once
+   */
+  constructor(
+    readonly path: string,
+    readonly message: Buffer,
+    readonly metadata: Metadata | undefined,
+    readonly deadline: number,
+    now: number,
+    readonly ended: (outcome: Outcome, message: Buffer | undefined) => void,
+  ) {
+    this.start = now;
+  }
+
+  /** Bytes to send, the prefix of the message included. */
+  get size(): number {
+    return MESSAGE_PREFIX_SIZE + this.message.length;
+  }
+
+  /** Returns how it ends at its deadline. @param now by steadyNow */
+  expired(now: number): Outcome {
+    const seconds = ((now - this.start) / 1000).toFixed(3);
+    return { code: Code.DEADLINE_EXCEEDED, details: `Deadline exceeded after ${seconds}s` };
+  }
+
+  /** When something has to be done about it. */
+  get due(): number {
+    return Math.min(this.deadline, this.connectBy);
   }
 }

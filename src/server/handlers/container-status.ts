@@ -1,6 +1,18 @@
-import { readContainerStatus, withResources } from '../../runtime/index.ts';
-import { type Amendment, orUndefined } from './serving/index.ts';
-import { type KernelChangesParts, kernelChanges } from './kernel-values/index.ts';
+import {
+  ContainerState,
+  type PlacedStatus,
+  type ReportedResources,
+  type ReportedStatus,
+  readContainerStatus,
+  readContainerStatuses,
+  withResources,
+  withResourcesOfStatuses,
+} from '../../runtime/index.ts';
+import type { Amendment, MessageAmendment } from './interceptors.ts';
+import { orUndefined } from './forward.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
+import type { MaybePromise } from '../proxy/interception.ts';
+import { type FailOpen, type Registry, findCgroup, kernelResources, knownCgroup } from '../../sandbox/index.ts';
 
 /**
  * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and the kernel
@@ -17,4 +29,102 @@ export function containerStatus(context: KernelChangesParts): Amendment {
     if (changes instanceof Promise) return changes.then((found) => found && withResources(response, found));
     return changes && withResources(response, changes);
   };
+}
+
+/** Field number of `containers_statuses` in ContainerEventResponse (CRI v1). */
+const CONTAINERS_STATUSES = 5;
+
+/**
+ * Amends the events of GetContainerEvents. Each event has the statuses of its pod's containers: running ones get the
+ * kernel's values. kubelet with Evented PLEG takes its pods' status from there, and does not call ContainerStatus.
+ */
+export function containerEvents(context: KernelChangesParts): MessageAmendment {
+  return (event) => withKernelValues(context, 'ContainerEventResponse', event, CONTAINERS_STATUSES);
+}
+
+type Changes = Partial<ReportedResources> | undefined;
+
+/**
+ * KEP-1287, actual values: returns a message with the kernel's values in the container statuses of a repeated field. Undefined if the
+ * message stays as it is, also if it cannot be read, which is counted.
+ * @param name of the CRI message
+ * @param field number of the repeated field
+ */
+export function withKernelValues(
+  context: KernelChangesParts,
+  name: string,
+  message: Uint8Array,
+  field: number,
+): MaybePromise<Uint8Array | undefined> {
+  const statuses = orUndefined(context, name, () => readContainerStatuses(message, field));
+  const running = statuses?.filter(({ state }) => state === ContainerState.RUNNING) ?? [];
+  const changes = running.map((status) => changesOrUndefined(context, status));
+  if (changes.some((one) => one instanceof Promise))
+    return Promise.all(changes.map((one) => Promise.resolve(one))).then((found) =>
+      withChanges(message, running, found),
+    );
+  return withChanges(message, running, changes as readonly Changes[]);
+}
+
+/** Counts a container whose cgroup cannot be found or read, so that the others of its message are amended. */
+function changesOrUndefined(context: KernelChangesParts, status: PlacedStatus): MaybePromise<Changes> {
+  const unreadable = (error: unknown): undefined => {
+    // Events tell of the past: of a pod that stops, each one says that containers run which have ended by now.
+    if (!isCgroupVanished(error)) context.failOpen('unreadable_state', status.id, error);
+  };
+  const changes = kernelChanges(context, status, unreadable);
+  return changes instanceof Promise ? changes.catch(unreadable) : changes;
+}
+
+function withChanges(
+  message: Uint8Array,
+  statuses: readonly PlacedStatus[],
+  changes: readonly Changes[],
+): Uint8Array | undefined {
+  const changed = statuses.flatMap(({ place }, index) => {
+    const resources = changes[index];
+    return resources === undefined ? [] : [{ place, resources }];
+  });
+  return changed.length === 0 ? undefined : withResourcesOfStatuses(message, changed);
+}
+
+export interface KernelChangesParts {
+  readonly registry: Registry;
+  readonly tree: CgroupTree;
+  /** The cgroups of running containers, by container id. */
+  readonly cgroups: Map<string, CgroupPath>;
+  /** The proc file system. Default /proc; tests set another path. */
+  readonly procRoot?: string;
+  /** Counts calls that are forwarded unchanged because of an error, and logs each id and reason once. */
+  readonly failOpen: FailOpen;
+}
+
+/**
+ * Returns the resources in which the kernel differs from a reported container status. Undefined if the two agree, or
+ * the container does not run. Rejects if the backend cannot be asked for the container's cgroup.
+ * @param unreadable called if the container's cgroup cannot be read: the runtime's own values are sent then
+ */
+function kernelChanges(
+  context: KernelChangesParts,
+  { id, state, resources }: ReportedStatus,
+  unreadable: (error: unknown) => void,
+): MaybePromise<Partial<ReportedResources> | undefined> {
+  if (state !== ContainerState.RUNNING) return undefined;
+  const changesIn = (cgroup: CgroupPath | undefined): Partial<ReportedResources> | undefined => {
+    if (cgroup === undefined) return undefined;
+    try {
+      return kernelResources(context, cgroup, resources);
+    } catch (error) {
+      unreadable(error);
+      return undefined;
+    }
+  };
+  try {
+    // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a container.
+    const known = knownCgroup(context, id);
+    return known === undefined ? findCgroup(context, id).then(changesIn) : changesIn(known);
+  } catch (error) {
+    unreadable(error);
+    return undefined;
+  }
 }

@@ -1,5 +1,6 @@
 import { type Messages, describeRequestedPod } from '../../runtime/index.ts';
-import { type Amendment, type Delay, decodeOrUndefined } from './serving/index.ts';
+import type { Amendment, Delay } from './interceptors.ts';
+import { decodeOrUndefined } from './forward.ts';
 import {
   type AdmitRestartParts,
   type PendingPodLimits,

@@ -1,7 +1,8 @@
 import { withInfo } from '../../runtime/index.ts';
-import type { MaybePromise } from '../proxy/index.ts';
-import { type Amendment, decodeOrUndefined } from './serving/index.ts';
-import { type KernelChangesParts, withKernelValues } from './kernel-values/index.ts';
+import type { MaybePromise } from '../proxy/interception.ts';
+import type { Amendment } from './interceptors.ts';
+import { decodeOrUndefined } from './forward.ts';
+import { type KernelChangesParts, withKernelValues } from './container-status.ts';
 import { type PodInfoParts, podInfo } from '../../resize/index.ts';
 
 export interface PodSandboxStatusParts extends PodInfoParts, KernelChangesParts {}

@@ -1,10 +1,11 @@
-import { TimeLimit, steadyNow } from '../../core/concurrency/index.ts';
+import { TimeLimit, steadyNow } from '../../core/index.ts';
 import type { Log } from '../../observe/index.ts';
 import { type AwaitComparableParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
 import type { Messages } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
-import type { DelayedCall } from '../proxy/index.ts';
-import { type Amendment, type Delay, decodeOrUndefined } from './serving/index.ts';
+import type { DelayedCall } from '../proxy/interception.ts';
+import type { Amendment, Delay } from './interceptors.ts';
+import { decodeOrUndefined } from './forward.ts';
 
 export interface UsageParts extends AwaitComparableParts {
   readonly log: Log;

@@ -2,14 +2,23 @@ import { linkSync, lstatSync, unlinkSync } from 'node:fs';
 import { type Server, type Socket, createServer } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { errnoOf, messageOf } from '../../core/errors/index.ts';
+import { errnoOf, messageOf } from '../../core/index.ts';
 import type { Log } from '../../observe/index.ts';
-import { type Folder, prepareFolder } from './folder.ts';
-import { type Rights, backendRights, ownedByShim, mirrored, reachOf, rightsOf, setRights } from './rights.ts';
+import {
+  type Folder,
+  type Rights,
+  backendRights,
+  mirrored,
+  ownedByShim,
+  prepareFolder,
+  reachOf,
+  rightsOf,
+  setRights,
+} from './rights.ts';
 import { listenerAt, occupantOf, removeStale } from './stale.ts';
 
 /** Why listening is not possible: one sentence with the path and what to do. */
-export class ListenError extends Error {
+class ListenError extends Error {
   override readonly name = 'ListenError';
 }
 
@@ -253,4 +262,47 @@ function explained(error: unknown, folder: string): string {
     EEXIST: noFolder,
   };
   return known[errnoOf(error) ?? ''] ?? messageOf(error);
+}
+
+export interface InheritedListenOptions {
+  /** The file descriptor of a listening unix socket that this process inherited. */
+  readonly descriptor: number;
+  /** The socket's path, for errors. */
+  readonly path: string;
+  /** Receives each accepted connection. */
+  readonly onConnection: (socket: Socket) => void;
+}
+
+/**
+ * Accepts connections on a socket that another process (systemd) created and keeps open. Its path, its permissions and
+ * its folder are not changed. Clients that connect after the shim has stopped wait in its queue for the next shim.
+ * Rejects with ListenError.
+ */
+export async function listenOnInherited({ descriptor, path, onConnection }: InheritedListenOptions): Promise<Listener> {
+  const server = createServer(onConnection);
+  try {
+    await accepting(server, descriptor);
+  } catch (error) {
+    throw new ListenError(`cannot listen on inherited socket ${path}: ${messageOf(error)}`, { cause: error });
+  }
+  return {
+    mirrorBackend: () => undefined,
+    failure: new Promise((resolve) => server.once('error', resolve)),
+    async close() {
+      // Clients not accepted by now belong to the next shim. The turn lets accepted connections start their graceful
+      // shutdown.
+      server.close();
+      await turn();
+    },
+  };
+}
+
+function accepting(server: Server, descriptor: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ fd: descriptor }, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
 }

@@ -1,5 +1,5 @@
 import type { Socket } from 'node:net';
-import { messageOf } from '../../core/errors/index.ts';
+import { messageOf } from '../../core/index.ts';
 import type { Log } from '../../observe/index.ts';
 
 /** Returns the id of the process that has connected a unix socket; undefined if it is not known. */

@@ -11,8 +11,7 @@ import {
 import { createConnection } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errnoOf } from '../../core/errors/index.ts';
-import { SO_ACCEPTCON, unixSockets } from '../../core/procfs/index.ts';
+import { SO_ACCEPTCON, errnoOf, unixSockets } from '../../core/index.ts';
 
 /** What exists at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';

@@ -3,7 +3,9 @@ import {
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
   ErrorCode,
+  FLOOD_LIMIT,
   Flag,
+  FloodMeter,
   type Frame,
   type FrameReader,
   type HeaderBlock,
@@ -15,22 +17,19 @@ import {
   readSettings,
   settingsForClient,
   windowUpdate,
-} from '../http2/index.ts';
-import type { AmendedStream, Amender, MessageAmender, MessageStream } from './amending/index.ts';
+} from '../../http2/index.ts';
+import type { AmendedStream, Amender } from './amender.ts';
+import type { MessageAmender, MessageStream } from './message-amender.ts';
 import { TURN_COST, frameReader, refuseTooMany } from './dispatch.ts';
-import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
-import { BackendFlow, type FlowControl, type Lane } from './flow-control/index.ts';
+import { BackendFlow } from './backend-flow.ts';
+import type { FlowControl } from './flow-control.ts';
+import type { Lane } from './lane.ts';
 import { messageSize, statusOf } from './grpc.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import {
-  type AmendStream,
-  type MessageAmendStream,
-  type PassStream,
-  type Streams,
-  serverEnded,
-} from './streams/index.ts';
-import type { Outbox } from './transport/index.ts';
+import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded } from './stream.ts';
+import type { Streams } from './streams.ts';
+import type { Outbox } from './outbox.ts';
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
 const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;

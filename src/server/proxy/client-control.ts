@@ -2,6 +2,8 @@ import {
   ConnectionError,
   DEFAULT_WINDOW,
   ErrorCode,
+  FLOOD_LIMIT,
+  FloodMeter,
   type Frame,
   type FrameReader,
   LARGEST_WINDOW,
@@ -11,15 +13,16 @@ import {
   settingsAck,
   settingsForServer,
   windowUpdate,
-} from '../http2/index.ts';
+} from '../../http2/index.ts';
 import type { BackendSide } from './backend-side.ts';
-import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
 import { refuseTooMany } from './dispatch.ts';
-import { type FlowControl, backendInitial, largestInitial } from './flow-control/index.ts';
+import type { FlowControl } from './flow-control.ts';
+import { backendInitial, largestInitial } from './backend-flow.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { PassStream, Stream, Streams } from './streams/index.ts';
-import type { Outbox } from './transport/index.ts';
+import type { PassStream, Stream } from './stream.ts';
+import type { Streams } from './streams.ts';
+import type { Outbox } from './outbox.ts';
 
 /** What {@link ClientControl} uses of the connection. */
 export interface ClientControlPorts {

@@ -3,32 +3,34 @@ import {
   DEFAULT_TABLE_SIZE,
   DEFAULT_WINDOW,
   ErrorCode,
+  FLOOD_LIMIT,
   FRAME_HEADER_SIZE,
   Flag,
+  FloodMeter,
   type Frame,
   type FrameReader,
+  HEADERS_COST,
   type HeaderBlock,
   type HeaderField,
   HpackDecoder,
-  HEADERS_COST,
   HpackEncoder,
   PREFACE,
   headersInPlace,
   rstStream,
   windowUpdate,
-} from '../http2/index.ts';
-import type { Amender } from './amending/index.ts';
+} from '../../http2/index.ts';
+import type { Amender } from './amender.ts';
 import type { BackendSide } from './backend-side.ts';
 import type { ClientControl } from './client-control.ts';
-import type { Delayer } from './delaying/index.ts';
+import type { Delayer } from './delayer.ts';
 import { TURN_COST, frameReader } from './dispatch.ts';
-import { FLOOD_LIMIT, FloodMeter } from './bounds/index.ts';
-import type { FlowControl } from './flow-control/index.ts';
+import type { FlowControl } from './flow-control.ts';
 import type { GracefulShutdown } from './graceful-shutdown.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { LocalPeer, LocalStream, Stream, Streams } from './streams/index.ts';
-import type { Outbox } from './transport/index.ts';
+import type { LocalPeer, LocalStream, Stream } from './stream.ts';
+import type { Streams } from './streams.ts';
+import type { Outbox } from './outbox.ts';
 
 /** What {@link ClientSide} uses of the connection. */
 export interface ClientSidePorts {

@@ -1,22 +1,23 @@
-import { messageOf } from '../../core/errors/index.ts';
-import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../http2/index.ts';
-import { Amender, type AmenderPorts, MessageAmender, type MessageAmenderPorts, Results } from './amending/index.ts';
-import { BackendLoss, type BackendLossPorts } from './backend-loss.ts';
+import { messageOf } from '../../core/index.ts';
+import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../../http2/index.ts';
+import { Amender, type AmenderPorts } from './amender.ts';
+import { MessageAmender, type MessageAmenderPorts } from './message-amender.ts';
+import { Results } from './results.ts';
+import { BackendLoss, type BackendLossPorts, Lifecycle, type State } from './lifecycle.ts';
 import { BackendSide, type BackendSidePorts } from './backend-side.ts';
 import { ClientControl, type ClientControlPorts } from './client-control.ts';
 import { ClientSide, type ClientSidePorts } from './client-side.ts';
-import { Delayer, type DelayerPorts } from './delaying/index.ts';
-import { FlowControl } from './flow-control/index.ts';
+import { Delayer, type DelayerPorts } from './delayer.ts';
+import { FlowControl } from './flow-control.ts';
 import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
-import { Handling, type HandlingPorts } from './handling/index.ts';
-import { type ClosedConnection, HeldBytes } from './bounds/index.ts';
-import { Lifecycle, type State } from './lifecycle.ts';
-import { LocalConnections, type LocalConnectionsPorts } from './local-connections.ts';
-import { LocalSide } from './local-side.ts';
-import type { Side } from './observer.ts';
+import { Handling, type HandlingPorts } from './handling.ts';
+import { type ClosedConnection, HeldBytes } from './shared-budget.ts';
+import { LocalConnections, type LocalConnectionsPorts, LocalSide } from './local-side.ts';
+import type { Side } from './interception.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { Streams, type StreamsPorts } from './streams/index.ts';
-import { Outbox, type Transport, type TransportEvents, balance } from './transport/index.ts';
+import { Streams, type StreamsPorts } from './streams.ts';
+import { Outbox } from './outbox.ts';
+import { type Transport, type TransportEvents, balance } from './transport.ts';
 
 type AllPorts = AmenderPorts &
   BackendLossPorts &

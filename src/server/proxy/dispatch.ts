@@ -10,7 +10,7 @@ import {
   type PendingSettings,
   type TurnCosts,
   checkFrame,
-} from '../http2/index.ts';
+} from '../../http2/index.ts';
 
 /** What a side of a proxy connection does with each kind of frame that its peer sends. */
 export interface FrameHandlers {

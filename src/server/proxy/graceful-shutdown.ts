@@ -1,8 +1,8 @@
-import { ErrorCode, LARGEST_STREAM, goaway, ping } from '../http2/index.ts';
+import { ErrorCode, LARGEST_STREAM, goaway, ping } from '../../http2/index.ts';
 import type { Lifecycle } from './lifecycle.ts';
-import type { Side } from './observer.ts';
+import type { Side } from './interception.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import type { Outbox } from './transport/index.ts';
+import type { Outbox } from './outbox.ts';
 
 /** Opaque data of the PING that follows the first GOAWAY: eight bytes that no other PING is likely to carry. */
 const PING_DATA = Buffer.from('shutdown');

@@ -1,5 +1,5 @@
-import { MESSAGE_PREFIX_SIZE } from '../../core/grpc/index.ts';
-import { HeaderField, HpackDecoder, StaticIndex, staticField } from '../http2/index.ts';
+import { MESSAGE_PREFIX_SIZE } from '../../core/index.ts';
+import { HeaderField, HpackDecoder, StaticIndex, staticField } from '../../http2/index.ts';
 
 /**
  * Returns a header block that ends a call: trailers, or Trailers-Only if no headers were sent (gRPC over HTTP/2,
@@ -20,7 +20,7 @@ export function statusBlock(code: number, message: string, answered: boolean): B
 /**
  * Encodes a Status-Message (gRPC over HTTP/2, Responses): UTF-8, percent-encoded except printable ASCII without `%`.
  */
-export function percentEncode(message: string): string {
+function percentEncode(message: string): string {
   return Buffer.from(message, 'utf8')
     .toString('latin1')
     .replace(/[^ -$&-~]/g, (char: string) => `%${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
@@ -52,3 +52,36 @@ export function millisecondsOf(timeout: string): number {
 /** Returns the bytes of the message that begins here, with its prefix; 0 if the prefix is not complete. */
 export const messageSize = (start: Buffer): number =>
   start.length < MESSAGE_PREFIX_SIZE ? 0 : MESSAGE_PREFIX_SIZE + start.readUInt32BE(1);
+
+const literal = (name: string, value: string, nameIndex = 0): Buffer =>
+  new HeaderField(name, value, nameIndex, 0, false).wire;
+
+/** What every answer begins with: the headers of a grpc-js server, which answers all other handled calls. */
+const RESPONSE = Buffer.concat([
+  staticField(StaticIndex.STATUS_200)?.wire ?? literal(':status', '200'),
+  literal('content-type', 'application/grpc+proto', StaticIndex.CONTENT_TYPE),
+]);
+
+/** The header block of a response with a message. */
+export const RESPONSE_HEADERS = Buffer.concat([
+  RESPONSE,
+  literal('grpc-accept-encoding', 'identity,deflate,gzip'),
+  literal('grpc-encoding', 'identity'),
+]);
+
+/** The trailers of a call that succeeds. */
+export const OK_TRAILERS = Buffer.concat([literal('grpc-status', '0'), literal('grpc-message', 'OK')]);
+
+/** Returns the header block that ends a call without a message (gRPC over HTTP/2, Trailers-Only). */
+export function failureBlock(
+  code: number,
+  message: string,
+  trailers: readonly (readonly [name: string, value: string])[],
+): Buffer {
+  return Buffer.concat([
+    RESPONSE,
+    literal('grpc-status', String(code)),
+    literal('grpc-message', percentEncode(message)),
+    ...trailers.map(([name, value]) => literal(name, value)),
+  ]);
+}

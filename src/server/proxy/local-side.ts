@@ -1,5 +1,6 @@
-import { MiB } from '../../core/quantities/index.ts';
+import { MiB } from '../../core/index.ts';
 import {
+  type ConnectionError,
   DEFAULT_WINDOW,
   FRAME_HEADER_SIZE,
   Flag,
@@ -13,17 +14,20 @@ import {
   PREFACE,
   headersInPlace,
   readSettings,
+  rstStream,
   settingsAck,
   settingsFrame,
-  rstStream,
   windowUpdate,
-} from '../http2/index.ts';
+} from '../../http2/index.ts';
 import { frameReader } from './dispatch.ts';
-import { FlowControl, Lane, type LaneSource } from './flow-control/index.ts';
+import { FlowControl } from './flow-control.ts';
+import { Lane, type LaneSource } from './lane.ts';
 import { statusOf } from './grpc.ts';
-import { RequestCollector, type RequestCollectorPorts } from './handling/index.ts';
-import { type LocalPeer, type LocalStream, serverEnded } from './streams/index.ts';
-import { Outbox } from './transport/index.ts';
+import { RequestCollector, type RequestCollectorPorts } from './request-collector.ts';
+import { type LocalPeer, type LocalStream, serverEnded } from './stream.ts';
+import { Outbox } from './outbox.ts';
+import type { Side } from './interception.ts';
+import type { Transport } from './transport.ts';
 
 /** Bytes of the local server that may wait here for the client's windows. */
 export const CONNECTION_WINDOW = MiB;
@@ -31,7 +35,7 @@ export const CONNECTION_WINDOW = MiB;
 const NOTHING = Buffer.alloc(0);
 
 /** What {@link LocalSide} uses of the connection. */
-export interface LocalSidePorts extends RequestCollectorPorts {
+interface LocalSidePorts extends RequestCollectorPorts {
   /** Towards the client. */
   readonly flowControl: FlowControl;
   readonly locals: {
@@ -231,5 +235,91 @@ export class LocalSide implements LocalPeer {
     if (up === undefined) return;
     up.window += increment;
     this.flowControl.drain(up);
+  }
+}
+
+/** What {@link LocalConnections} uses of the connection. */
+export interface LocalConnectionsPorts extends LocalSidePorts {
+  run(side: Side, action: () => void): void;
+  /** Handles a chunk. Returns whether its memory can be reused. */
+  receive(name: Side, side: LocalSide, chunk: Buffer): boolean;
+  balance(): void;
+}
+
+/** The connections to the local server: the one that takes new streams, and retired ones whose streams still run. */
+export class LocalConnections {
+  readonly #transports = new Map<LocalSide, Transport>();
+  /** Takes new streams. */
+  #current: LocalSide | undefined;
+  readonly #ports: LocalConnectionsPorts;
+
+  constructor(ports: LocalConnectionsPorts) {
+    this.#ports = ports;
+  }
+
+  /** Returns the connection that takes new streams. Opens it if the first stream needs it. */
+  current(): LocalSide {
+    if (this.#current !== undefined) return this.#current;
+    const ports = this.#ports;
+    const side = new LocalSide(ports);
+    const transport = ports.options.connectLocal({
+      data: (chunk) => !this.#transports.has(side) || ports.receive('local', side, chunk),
+      drained: () => ports.balance(),
+      closed: () => ports.run('local', () => this.#lost(side)),
+    });
+    side.outbox.open(transport);
+    this.#current = side;
+    this.#transports.set(side, transport);
+    return side;
+  }
+
+  /** Opens no new streams on this connection: the next stream gets a new one. */
+  retire(side: LocalSide): void {
+    if (this.#current === side) this.#current = undefined;
+  }
+
+  /** Closes a connection whose server broke the protocol. */
+  fail(side: LocalSide, error: ConnectionError): void {
+    this.#ports.options.observer.protocolError('local', error.code, error.message);
+    const transport = this.#transports.get(side);
+    this.#lost(side);
+    transport?.destroy();
+  }
+
+  transports(): Iterable<Transport> {
+    return this.#transports.values();
+  }
+
+  /** Bytes that were written and have not left the process. */
+  get backlog(): number {
+    let bytes = 0;
+    for (const transport of this.#transports.values()) bytes += transport.backlog;
+    return bytes;
+  }
+
+  flush(): void {
+    for (const side of this.#transports.keys()) side.flush();
+  }
+
+  /** Makes memory of sent data available again. */
+  recycle(): void {
+    for (const side of this.#transports.keys()) side.flowControl.recycle();
+  }
+
+  /** Closes all connections. */
+  end(): void {
+    for (const [side, transport] of this.#transports) {
+      side.outbox.close();
+      transport.end();
+    }
+    this.#transports.clear();
+    this.#current = undefined;
+  }
+
+  #lost(side: LocalSide): void {
+    this.retire(side);
+    this.#transports.delete(side);
+    side.outbox.close();
+    this.#ports.streams.localLost(side, 'cri-resize-shim ended the call');
   }
 }

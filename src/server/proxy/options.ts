@@ -1,7 +1,6 @@
-import type { Handle, Interception } from './interception.ts';
-import type { ProxyObserver } from './observer.ts';
-import type { SharedBudget } from './bounds/index.ts';
-import type { Transport, TransportEvents } from './transport/index.ts';
+import type { Handle, Interception, ProxyObserver } from './interception.ts';
+import type { SharedBudget } from './shared-budget.ts';
+import type { Transport, TransportEvents } from './transport.ts';
 
 /** The settings of one proxied connection. Sizes in bytes, times in milliseconds. */
 export interface ProxyConnectionOptions {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { RequestHeaders } from '../../../bench/client/request-headers.ts';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 
 const fieldsOf = (decoder: HpackDecoder, block: Buffer): string[] =>
   decoder.decode(block).map(({ name, value }) => `${name}=${value}`);

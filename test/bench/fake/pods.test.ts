@@ -4,14 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type FakePod, amountsAtStart, assertFiles, cgroupOf, makeNode, writePods } from '../../../bench/fake/pods.ts';
 import { podsRuntime } from '../../../bench/fake/pods-runtime.ts';
-import {
-  type Messages,
-  type Partially,
-  decode,
-  describeContainer,
-  describePod,
-  encode,
-} from '../../../src/runtime/index.ts';
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { describeContainer, describePod } from '../../../src/runtime/description.ts';
 import { criMi } from '../../support/quantities/mebibytes.ts';
 
 type Method = 'PodSandboxStatus' | 'ContainerStatus' | 'ListContainers' | 'ListPodSandbox';

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RequestHeaders } from '../../../bench/client/request-headers.ts';
 import { type ObservedCall, ObservedConnection } from '../../../bench/load/observed-connection.ts';
-import { messagePrefix } from '../../../src/core/grpc/index.ts';
+import { messagePrefix } from '../../../src/core/grpc.ts';
 import {
   Flag,
   FrameType,
@@ -10,7 +10,7 @@ import {
   headersFrames,
   rstStream,
   settingsFrame,
-} from '../../../src/server/http2/index.ts';
+} from '../../../src/http2/frame.ts';
 
 /** Frames of a client and a server, without sockets. */
 

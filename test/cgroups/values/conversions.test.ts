@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { WeightFormula } from '../../../src/cgroups/index.ts';
 import {
+  type WeightFormula,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
@@ -14,8 +14,8 @@ import {
   swapMaxOfCri,
   weightMatchesShares,
   weightOfShares,
-} from '../../../src/cgroups/index.ts';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+} from '../../../src/cgroups/values/conversions.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
 
 const invalid = expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }) as Error;
 const anyShares = fc.integer({ min: 2, max: 262_144 }).map(cpuShares);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Machine, holdsSetting } from '../../../src/cgroups/values/settings.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 
 test.each(['0-8191,', '0-8191:1/2,'])(
   'the longest list that is accepted, of %s, is compared within milliseconds',

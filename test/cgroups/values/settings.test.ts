@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type Machine, holdsSetting, restoringSetting } from '../../../src/cgroups/values/settings.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 
 /** A machine with up to four CPUs, and one memory node. */
 const machine: Machine = { pageSize: bytes(4096), lastPossible: (kind) => (kind === 'cpu' ? 3 : 0) };

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { parseMilli, parseQuantity } from '../../../src/core/quantities/kubernetes.ts';
 
 describe('a Kubernetes quantity', () => {

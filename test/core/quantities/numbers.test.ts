@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { reportedShares } from '../../../src/core/quantities/index.ts';
+import { reportedShares } from '../../../src/core/quantities/numbers.ts';
 
 test.each([
   [102, 102],

@@ -1,6 +1,11 @@
 import { expect, test } from 'vitest';
-import { exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from '../../../src/core/quantities/sizes.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import {
+  exactSize,
+  roundedDuration,
+  roundedSize,
+  roundedSizeWithUnit,
+  MiB,
+} from '../../../src/core/quantities/sizes.ts';
 
 test('a size is exact in the largest unit that leaves a whole number', () => {
   expect([0, 1000, 1024, 1280 * MiB, 2 ** 30, 2 ** 40].map(exactSize)).toEqual([

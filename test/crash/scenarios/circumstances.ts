@@ -1,6 +1,6 @@
 import { closeSync, existsSync, openSync, renameSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
 import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import { SLEEP, type Scenario, resizePod, resources, twoContainers, withoutVolume } from '../scenario.ts';
 import {

@@ -1,4 +1,4 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type Scenario, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 import { miText } from '../../support/quantities/mebibytes.ts';

@@ -1,4 +1,4 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
 import { type Scenario, type Stage, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 import { miText } from '../../support/quantities/mebibytes.ts';

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
 import { Kubelet } from '../../support/e2e/kubelet.ts';

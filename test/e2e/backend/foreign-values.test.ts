@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { RunningPod, runPod } from '../../support/cri/pod.ts';

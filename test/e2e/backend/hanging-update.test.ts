@@ -2,7 +2,7 @@ import { copyFileSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Served } from '../../support/e2e/served.ts';

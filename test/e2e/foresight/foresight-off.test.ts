@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { ALONE_MS, CASES, ForesightStage, both, limitsOf, useOf } from '../../support/e2e/foresight-stage.ts';
 
 /** Memory limits that kubelet has admitted and refuses to lower because more is in use, without the shim's help. */

@@ -1,7 +1,7 @@
 import { rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { KUBELET_ROOT } from '../../support/cri/pod.ts';
 import type { Answer } from '../../support/resize-api/client.ts';
 import {

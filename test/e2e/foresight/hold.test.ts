@@ -2,7 +2,7 @@ import { closeSync, mkdirSync, openSync, readdirSync, rmSync, truncateSync } fro
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';

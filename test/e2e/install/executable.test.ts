@@ -22,7 +22,7 @@ import {
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
 import { podWithVolume, resizesThrough } from '../../support/e2e/resizing.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** The single executable on a node: only this file is copied there, and it installs everything else. */
 

@@ -15,7 +15,7 @@ import {
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {
@@ -35,7 +35,7 @@ import {
   states,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
-import { version } from '../../../src/config/index.ts';
+import { version } from '../../../src/config/version.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd

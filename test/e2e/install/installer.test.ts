@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { FAILED } from '../../../src/install/rollout/turns/index.ts';
+import { FAILED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
@@ -27,7 +27,7 @@ import {
   startKubelet,
   states,
 } from '../../support/e2e/kubelet-unit.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /**
  * The DaemonSet's pod on a node where systemd is the first process: a privileged container of containerd, as in the

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';

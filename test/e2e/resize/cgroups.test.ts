@@ -7,17 +7,13 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../../src/cgroups/index.ts';
-import {
-  CGROUP_ROOT,
-  CgroupTree,
-  cgroupOfPid,
-  cgroupVersion,
-  isCgroupVanished,
-  isFileMissing,
-  weightOfShares,
-} from '../../../src/cgroups/index.ts';
-import { MiB, bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import type { CgroupWrite } from '../../../src/cgroups/values/controller-files.ts';
+import { CGROUP_ROOT, isCgroupVanished, isFileMissing } from '../../../src/cgroups/file.ts';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { cgroupOfPid, cgroupVersion } from '../../../src/cgroups/proc.ts';
+import { weightOfShares } from '../../../src/cgroups/values/conversions.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
 
 // cgroup v2 of the test node's kernel, as root.
 const parent = `/shim-e2e-${process.pid}`;

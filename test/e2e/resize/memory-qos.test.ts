@@ -2,7 +2,7 @@ import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, truncateSync, writ
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { checkpointText } from '../../support/checkpoint-text.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { NriPlugin } from '../../support/e2e/nri-plugin.ts';
 import { Served } from '../../support/e2e/served.ts';

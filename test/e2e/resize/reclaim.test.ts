@@ -1,7 +1,7 @@
 import { closeSync, openSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, rmSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ServiceError, status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';

@@ -2,8 +2,9 @@ import { existsSync, lstatSync, mkdirSync, readFileSync, rmSync, symlinkSync, wr
 import { dirname } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { applyChanges, removing, writing } from '../../../src/install/host/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { applyChanges } from '../../../src/install/host/change.ts';
+import { removing, writing } from '../../../src/install/host/files.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import {

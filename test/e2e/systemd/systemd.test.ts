@@ -12,8 +12,11 @@ import {
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { Busctl, CGROUP_ROOT, DriverCgroupTree } from '../../../src/cgroups/index.ts';
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { Busctl } from '../../../src/cgroups/busctl.ts';
+import { CGROUP_ROOT } from '../../../src/cgroups/file.ts';
+import { DriverCgroupTree } from '../../../src/cgroups/systemd-tree.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
 import { type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';

@@ -17,7 +17,7 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 import { DebPackage } from '../../support/e2e/deb-package.ts';
 import { resizesThrough } from '../../support/e2e/resizing.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /**
  * Installs and runs what `npm run package` makes: the folder by itself, and the .deb under systemd with all of the

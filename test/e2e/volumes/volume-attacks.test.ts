@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';

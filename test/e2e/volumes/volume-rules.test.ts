@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, createContainer } from '../../support/cri/pod.ts';
 import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CrashingShim } from '../../crash/crashing-shim.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';

@@ -1,4 +1,4 @@
-import { createWriter, delimitedKey, varintKey } from '../../../src/core/protobuf/index.ts';
+import { createWriter, delimitedKey, varintKey } from '../../../src/core/protobuf.ts';
 import type { Random } from '../random.ts';
 import { mutateBytes } from './bytes.ts';
 import { INTEGERS, hostileText } from './values.ts';

@@ -1,21 +1,21 @@
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import {
-  type Messages,
-  type Partially,
-  decode,
   describeCgroupDriver,
   describeContainer,
   describePod,
   describeRequestedPod,
-  encode,
+} from '../../../src/runtime/description.ts';
+import {
+  withInfo,
   readContainerStatus,
   readContainerStatuses,
-  withInfo,
   withResources,
   withResourcesOfStatuses,
-} from '../../../src/runtime/index.ts';
+} from '../../../src/runtime/container-status.ts';
 import { readRequest, readPodRef, readRequestedPod, readTerms } from '../../../src/api/requests.ts';
-import { readRequested } from '../../../src/resize/index.ts';
-import { encodeRequest } from '../../../src/api/wire/index.ts';
+import { readRequested } from '../../../src/resize/queue/request.ts';
+import { encodeRequest } from '../../../src/api/messages.ts';
 import { mutateJson } from '../mutations/json.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import type { Random } from '../random.ts';

@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ShimError } from '../../../src/core/errors/index.ts';
-import { Journal } from '../../../src/resize/journal/index.ts';
+import { ShimError } from '../../../src/core/errors.ts';
+import { Journal } from '../../../src/resize/journal/store.ts';
 import { decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { memoryFolder } from '../memory-folder.ts';

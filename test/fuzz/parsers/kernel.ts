@@ -1,11 +1,18 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isSameList, lastNumber } from '../../../src/cgroups/values/bitmap-list.ts';
-import { CgroupTree, cgroupOfPid, isSameUnified, parseProcCgroup } from '../../../src/cgroups/index.ts';
-import { holdsSetting, restoringSetting } from '../../../src/cgroups/values/settings.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import {
+  isSameList,
+  lastNumber,
+  isSameUnified,
+  holdsSetting,
+  restoringSetting,
+} from '../../../src/cgroups/values/settings.ts';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { cgroupOfPid, parseProcCgroup } from '../../../src/cgroups/proc.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { parseMountinfo } from '../../../src/tmpfs/mountinfo.ts';
-import { readVolumeAnnotations, surveyVolumes } from '../../../src/tmpfs/index.ts';
+import { readVolumeAnnotations } from '../../../src/tmpfs/sizes.ts';
+import { surveyVolumes } from '../../../src/tmpfs/volumes.ts';
 import { hostileText } from '../mutations/values.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { mutateText } from '../mutations/text.ts';

@@ -1,10 +1,10 @@
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { isSameEntry, readCheckpoint } from '../../../src/kubelet/checkpoint.ts';
-import { KubeletFiles, ManagerFiles } from '../../../src/kubelet/index.ts';
-import { readCpuState, readMemoryState } from '../../../src/kubelet/manager-state.ts';
+import { KubeletFiles } from '../../../src/kubelet/checkpoints.ts';
+import { ManagerFiles, readCpuState, readMemoryState } from '../../../src/kubelet/resource-managers.ts';
 import { podOf, podSchema } from '../../../src/kubernetes/pods/pod.ts';
-import { noCounters, noLog } from '../../../src/observe/index.ts';
+import { noCounters, noLog } from '../../../src/observe/interfaces.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { mutateBytes } from '../mutations/bytes.ts';
 import { mutateJson } from '../mutations/json.ts';

@@ -1,4 +1,4 @@
-import { ShimError, messageOf } from '../../../src/core/errors/index.ts';
+import { ShimError, messageOf } from '../../../src/core/errors.ts';
 import { Finding } from '../finding.ts';
 import { Random } from '../random.ts';
 import type { Target } from '../target.ts';

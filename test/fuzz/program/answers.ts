@@ -1,4 +1,5 @@
-import { type Messages, type Partially, decode, encode } from '../../../src/runtime/index.ts';
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { containerInfo, podInfo, resources, runtimeConfiguration } from '../seeds/messages.ts';
 import { type FakePod, podOf, pods } from './node.ts';
 

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
-import { HpackDecoder } from '../../../src/server/http2/hpack/index.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import {
   CONTINUATION,
   DATA,
@@ -28,7 +28,7 @@ import { mutateBytes } from '../mutations/bytes.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { Random } from '../random.ts';
 import { answerOf } from './answers.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const PRIORITY_FLAG = 0x20;
 const responseBlock = headers(1, RESPONSE).subarray(9);

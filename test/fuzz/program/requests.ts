@@ -1,6 +1,6 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { encodeRequest } from '../../../src/api/wire/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { encodeRequest } from '../../../src/api/messages.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { hostileText } from '../mutations/values.ts';
 import type { Random } from '../random.ts';

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { messageOf } from '../../../src/core/errors/index.ts';
+import { messageOf } from '../../../src/core/errors.ts';
 import { Finding } from '../finding.ts';
 import type { Outcome } from '../outcome.ts';
 import { tearFile } from './node.ts';

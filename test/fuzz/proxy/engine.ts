@@ -1,7 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
-import type { HandledAnswer, HandledCall, ProxyObserver } from '../../../src/server/proxy/index.ts';
-import { LIMITS, NO_OBSERVER, SHARED_LIMITS, SharedBudget } from '../../../src/server/proxy/index.ts';
+import { ErrorCode } from '../../../src/http2/errors.ts';
+import {
+  type HandledAnswer,
+  type HandledCall,
+  type ProxyObserver,
+  NO_OBSERVER,
+} from '../../../src/server/proxy/interception.ts';
+import { LIMITS, SHARED_LIMITS } from '../../../src/server/proxy/serve.ts';
+import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import { FakeTransport, parseFrames, PREFACE, routeOf } from '../../support/http2/wire.ts';
 import { Finding } from '../finding.ts';

@@ -1,4 +1,4 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** Valid messages of a small node, as kubelet, containerd and clients of the resize API send them. */
 

@@ -4,10 +4,11 @@ import { gzipSync } from 'node:zlib';
 import * as http2 from 'node:http2';
 import { ServerCredentials, type ServerUnaryCall, type sendUnaryData, status as grpcStatus } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { GRPC_LIMITS } from '../../../src/grpc/index.ts';
-import { createRawServer, rawMessage, serveUnary } from '../../../src/grpc/grpc-js/index.ts';
-import { noCounters, noLog } from '../../../src/observe/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { GRPC_LIMITS } from '../../../src/grpc/server-budget.ts';
+import { createRawServer, rawMessage } from '../../../src/grpc/grpc-js/raw-server.ts';
+import { serveUnary } from '../../../src/grpc/grpc-js/serve.ts';
+import { noCounters, noLog } from '../../../src/observe/interfaces.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */

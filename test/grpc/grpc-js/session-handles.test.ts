@@ -6,10 +6,10 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { type Server, ServerCredentials } from '@grpc/grpc-js';
 import { afterAll, expect, test } from 'vitest';
-import { API_LIMITS, GRPC_LIMITS } from '../../../src/grpc/limits.ts';
+import { API_LIMITS, GRPC_LIMITS } from '../../../src/grpc/server-budget.ts';
 import { createRawServer } from '../../../src/grpc/grpc-js/raw-server.ts';
 import { keepSessionHandles, keptHandles } from '../../../src/grpc/grpc-js/session-handles.ts';
-import { noCounters } from '../../../src/observe/index.ts';
+import { noCounters } from '../../../src/observe/interfaces.ts';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;

@@ -1,6 +1,8 @@
 import { readFileSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
+import type { Node } from '../../../src/install/host/site.ts';
+import { diagnose } from '../../../src/install/node/checks.ts';
 import { checkKubelet, kubeletAfterInstall } from '../../../src/install/node/check-kubelet.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 

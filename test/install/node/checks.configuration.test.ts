@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Finding, diagnose } from '../../../src/install/node/index.ts';
-import { checkInstallation } from '../../../src/install/node/ownership.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
+import { diagnose } from '../../../src/install/node/checks.ts';
+import { checkInstallation } from '../../../src/install/node/program.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Checks of doctor that read files of the node. test/e2e/systemd/operator.test.ts runs them on a node.

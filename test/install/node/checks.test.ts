@@ -1,7 +1,9 @@
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type Finding, type Node, diagnose } from '../../../src/install/node/index.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
+import type { Node } from '../../../src/install/host/site.ts';
+import { diagnose } from '../../../src/install/node/checks.ts';
 import { answeringRuntime } from '../../support/kubernetes/answering-runtime.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 

@@ -1,7 +1,7 @@
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { planInstall, planUninstall, unitText } from '../../../src/install/node/install.ts';
-import { type Program } from '../../../src/install/host/programs.ts';
+import type { Program } from '../../../src/install/host/programs.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Tests the plan. test/e2e/install/install.test.ts carries it out.

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { applyChanges } from '../../../src/install/host/index.ts';
+import { applyChanges } from '../../../src/install/host/change.ts';
 import { planSwitch } from '../../../src/install/node/switch.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 

@@ -1,9 +1,9 @@
 import { lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Finding, linesBack } from '../../../src/install/node/index.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
+import { linesBack, checkKubeletRuntime } from '../../../src/install/node/way-back.ts';
 import { checkKubelet } from '../../../src/install/node/check-kubelet.ts';
-import { checkKubeletRuntime } from '../../../src/install/node/way-back.ts';
 import { FakeBackend } from '../../support/daemon/fake-backend.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
@@ -57,7 +57,7 @@ test('where no file has the socket, the lines leave the shim on', async () => {
 });
 
 test('README.md and docs/troubleshooting.md have these lines', async () => {
-  const { KUBELET_FILES } = await import('../../../src/install/node/index.ts');
+  const { KUBELET_FILES } = await import('../../../src/install/index.ts');
   const lines = linesBack({ ...fake.node, listen: OURS, containerd: CONTAINERD, kubeletFiles: KUBELET_FILES });
   expect(lines).toHaveLength(4);
   for (const page of ['README.md', 'docs/troubleshooting.md'])

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { web } from '../../support/resize/fake-resizes.ts';
 import { AnnotatedPod, runPending, size, unknownVolume, volumesOf } from '../../support/kubernetes/annotated-pod.ts';

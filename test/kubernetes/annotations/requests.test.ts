@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { outcome, web } from '../../support/resize/fake-resizes.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';

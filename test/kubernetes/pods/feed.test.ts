@@ -5,11 +5,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import type { PodAudience } from '../../../src/kubernetes/pods/audience.ts';
-import { feedPods } from '../../../src/kubernetes/pods/feed.ts';
+import { feedPods, Reach } from '../../../src/kubernetes/pods/feed.ts';
 import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
-import { Reach } from '../../../src/kubernetes/pods/reach.ts';
-import { type LogFields, noLog } from '../../../src/observe/index.ts';
+import { type LogFields, noLog } from '../../../src/observe/interfaces.ts';
 import { FakeApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 

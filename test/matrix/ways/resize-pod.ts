@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
 import { PERIOD, type PodValues, podWeight, qosClass, quotaOf, reservationFile, sharesOf } from '../kubelet-values.ts';

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { NodePage, type PageParts, type PageQuery } from '../../../src/monitoring/page/page.ts';
-import { script } from '../../../src/monitoring/page/script.ts';
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { script } from '../../../src/monitoring/page/assets.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { Overview } from '../../../src/resize/report/overview.ts';
 import type { HistoryEntry } from '../../../src/resize/history/history-entry.ts';
 import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type QosClass, containerFolder, podCgroupFolder } from '../../support/cri/pod-cgroup.ts';
 import type { ContainerStatus, Pod, Reported } from './pod.ts';
 import { allStatuses } from './row.ts';

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
 import { type Api, ApiError } from '../api.ts';
 import { NODE, slowness, until } from '../cluster.ts';

@@ -1,6 +1,6 @@
 import { rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { containerFolder, podCgroupFolder } from '../../support/cri/pod-cgroup.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
 import type { Pod } from '../table/pod.ts';

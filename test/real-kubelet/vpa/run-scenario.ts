@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type Cluster, until } from '../cluster.ts';
 import type { Pod } from '../table/pod.ts';
 import { isResized } from '../table/row.ts';

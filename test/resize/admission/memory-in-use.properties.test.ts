@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { MemoryUse } from '../../../src/cgroups/index.ts';
+import type { MemoryUse } from '../../../src/cgroups/values/controller-files.ts';
 import { isBelowUnreclaimable } from '../../../src/resize/admission/memory-in-use.ts';
-import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { cases } from '../../support/property-cases.ts';
 import { Case, derived, expectWithin, undone } from '../../support/resize/plan-cases.ts';
 import { inPages } from '../../support/resize/pods.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
-import type { PodTarget } from '../../../src/resize/model/target.ts';
+import type { PodState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
+import type { PodTarget } from '../../../src/resize/model/step.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 
 // The rules of docs/resize.md about memory in use, on thousands of random pods.

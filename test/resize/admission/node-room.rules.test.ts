@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import type { CgroupTree } from '../../../src/cgroups/index.ts';
-import { type Bytes, type Limit, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import type { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type NodeRoom, assertNodeHasRoom, assertWithinCgroups } from '../../../src/resize/admission/node-room.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import type { DeclaredContainer, PodState } from '../../../src/sandbox/index.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import type { DeclaredContainer } from '../../../src/sandbox/declared-pod.ts';
+import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 /** The rules alone, without a pod that is read. */

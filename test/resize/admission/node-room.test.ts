@@ -1,12 +1,13 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
-import type { PodSpec } from '../../../src/sandbox/index.ts';
+import type { PodSpec } from '../../../src/sandbox/pod-spec.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';

@@ -1,14 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import {
-  type LinuxContainerResources,
-  type Messages,
-  type Partially,
-  decode,
-  encode,
-} from '../../../src/runtime/index.ts';
-import type { ShimError } from '../../../src/core/errors/index.ts';
+import type { LinuxContainerResources, Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import type { ShimError } from '../../../src/core/errors.ts';
 import { fieldsSet, touchesLimits, parseLimits } from '../../../src/resize/admission/parse-limits.ts';
-import { microseconds } from '../../../src/core/quantities/index.ts';
+import { microseconds } from '../../../src/core/quantities/numbers.ts';
 import { criMi } from '../../support/quantities/mebibytes.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };

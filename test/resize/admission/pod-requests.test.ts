@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import type { PodEntry } from '../../../src/kubelet/index.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { addRequests, admittedRequests, podRequests } from '../../../src/resize/admission/pod-requests.ts';
-import type { Amounts, ContainerKind, SpecContainer } from '../../../src/sandbox/index.ts';
+import type { Amounts, ContainerKind } from '../../../src/sandbox/declared-pod.ts';
+import type { SpecContainer } from '../../../src/sandbox/pod-spec.ts';
 
 const amounts = (memory: number, milliCpu: number): Amounts => ({ memory: bytes(memory), milliCpu });
 const container = (kind: ContainerKind, memory: number, milliCpu: number) => ({

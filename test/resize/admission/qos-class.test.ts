@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
 import { assertQosClassStays, computeQosClass } from '../../../src/resize/admission/qos-class.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import type { Amounts, DeclaredContainer, DeclaredPod, PodState, QosClass } from '../../../src/sandbox/index.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import type { Amounts, DeclaredContainer, DeclaredPod, QosClass } from '../../../src/sandbox/declared-pod.ts';
+import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });

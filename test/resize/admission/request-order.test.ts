@@ -1,11 +1,12 @@
 import { describe, expect, test } from 'vitest';
-import { type WeightFormula, weightOfShares } from '../../../src/cgroups/index.ts';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
-import { milliCpuToShares } from '../../../src/kubelet/index.ts';
+import { type WeightFormula, weightOfShares } from '../../../src/cgroups/values/conversions.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
 import { assertLimitsFit, assertRequestsFit } from '../../../src/resize/admission/request-order.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
-import type { ContainerDescription } from '../../../src/runtime/index.ts';
-import type { DeclaredContainer, Limits, LiveContainer, PodState } from '../../../src/sandbox/index.ts';
+import type { ContainerDescription } from '../../../src/runtime/description.ts';
+import type { DeclaredContainer } from '../../../src/sandbox/declared-pod.ts';
+import type { Limits, LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 
 const period = microseconds(100_000);
 const cpu = (quota: number | 'max') => ({ quota: quota === 'max' ? quota : microseconds(quota), period });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { validateResources } from '../../../src/resize/admission/validate.ts';
 
 test('a cpuset list of 540,000 characters is rejected within a second', () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type LinuxContainerResources, type Partially, decode, encode } from '../../../src/runtime/index.ts';
+import type { LinuxContainerResources, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { validateResources, validatePodRequest } from '../../../src/resize/admission/validate.ts';
 
 /** Resources as the shim decodes them from a request. */

@@ -1,11 +1,12 @@
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
-import { ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { updateAndVerify } from '../../../src/resize/execute/container-step.ts';
 import { ROLLBACK_MS } from '../../../src/resize/execute/lower-memory.ts';
-import { actionsFor } from '../../../src/resize/execute/pod-actions.ts';
+import { actionsFor } from '../../../src/resize/execute/actions.ts';
 import type { StepActions } from '../../../src/resize/execute/transaction.ts';
-import type { ContainerStep } from '../../../src/resize/model/index.ts';
+import type { ContainerStep } from '../../../src/resize/model/step.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import type { VolumeRecord } from '../../../src/resize/journal/record.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';

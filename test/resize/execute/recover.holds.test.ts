@@ -1,11 +1,12 @@
 import { mkdirSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { markedHigh } from '../../../src/cgroups/index.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { markedHigh } from '../../../src/cgroups/memory-high.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { eventually } from '../../support/fake-clock.ts';

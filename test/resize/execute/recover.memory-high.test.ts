@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { isMarkedHigh, markedHigh } from '../../../src/cgroups/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { isMarkedHigh, markedHigh, type PreviousHigh } from '../../../src/cgroups/memory-high.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
-import { type Bytes, type Limit, MiB, bytes } from '../../../src/core/quantities/index.ts';
-import type { PreviousHigh } from '../../../src/resize/journal/record.ts';
+import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 

@@ -1,9 +1,9 @@
 import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CgroupTree } from '../../../src/cgroups/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { recover, recoverPod } from '../../../src/resize/execute/recover.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';

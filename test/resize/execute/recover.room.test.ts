@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { encode } from '../../../src/runtime/index.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
-import { MiB, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { microseconds } from '../../../src/core/quantities/numbers.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { interrupted } from '../../support/resize/interrupted.ts';
 import type { Step } from '../../../src/resize/model/step.ts';

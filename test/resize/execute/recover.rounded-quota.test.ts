@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';

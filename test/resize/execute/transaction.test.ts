@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { type StepActions, runTransaction } from '../../../src/resize/execute/transaction.ts';
-import { bytes } from '../../../src/core/quantities/index.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 
 const shrink: Step = { kind: 'volume', volume: 'cache', from: bytes(200), to: bytes(100) };

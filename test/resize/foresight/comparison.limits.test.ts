@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { noLog } from '../../../src/observe/index.ts';
-import { Comparison, MAX_CALLS } from '../../../src/resize/foresight/comparison.ts';
+import { noLog } from '../../../src/observe/interfaces.ts';
+import { Comparison, MAX_CALLS, type UsageSource } from '../../../src/resize/foresight/comparison.ts';
 import { HOLD_MS } from '../../../src/resize/foresight/decrease-policy.ts';
-import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 

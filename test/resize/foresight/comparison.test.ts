@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 

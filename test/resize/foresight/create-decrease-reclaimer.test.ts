@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { CLOSE_MS } from '../../../src/resize/foresight/decrease-reclaimer.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 

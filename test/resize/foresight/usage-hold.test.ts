@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 import type { FakeMemory } from '../../support/fake-memory.ts';
 

@@ -1,9 +1,11 @@
 import { describe, expect, test, vi } from 'vitest';
-import type { LogFields } from '../../../src/observe/index.ts';
-import { type HistoryEntry, ResizeHistory, criRequester } from '../../../src/resize/history/index.ts';
-import { historyBounds } from '../../../src/resize/history/history.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import type { LogFields } from '../../../src/observe/interfaces.ts';
+import { type HistoryEntry, criRequester } from '../../../src/resize/history/history-entry.ts';
+import { ResizeHistory, historyBounds } from '../../../src/resize/history/history.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { db, web } from '../../support/resize/fake-resizes.ts';
 
 const kubelet = criRequester({ pid: 812, name: 'kubelet' });

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { decode, encode } from '../../../src/runtime/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';

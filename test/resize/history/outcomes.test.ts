@@ -1,8 +1,11 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { status } from '@grpc/grpc-js';
-import { ContainerState, decode, encode } from '../../../src/runtime/index.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { ContainerState } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { PodOutcomes } from '../../../src/resize/history/outcomes.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { type PodInfo, podInfo } from '../../../src/resize/report/pod-info.ts';

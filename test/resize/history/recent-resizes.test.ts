@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { RecentResizes } from '../../../src/resize/history/recent-resizes.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';

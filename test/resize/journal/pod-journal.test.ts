@@ -2,7 +2,8 @@ import { fstatSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { Journal } from '../../../src/resize/journal/store.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import { timerlessClock } from '../../support/fake-clock.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { messageOf } from '../../../src/core/errors/index.ts';
+import { messageOf } from '../../../src/core/errors.ts';
 import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
 import { cases } from '../../support/property-cases.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';

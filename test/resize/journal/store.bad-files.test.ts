@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { TestFolder, ofThisBoot, recordName, uid } from '../../support/journal/test-folder.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 let state: TestFolder;
 beforeEach(() => {

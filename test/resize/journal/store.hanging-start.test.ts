@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { ANSWER_MS, RECHECK_MS } from '../../../src/resize/journal/availability.ts';
+import { ANSWER_MS, RECHECK_MS, LONGEST_CHANGE_MS } from '../../../src/resize/journal/availability.ts';
 import type * as Files from '../../../src/resize/journal/files.ts';
 import { readBounded } from '../../../src/resize/journal/files.ts';
-import { LONGEST_CHANGE_MS } from '../../../src/resize/journal/late-change.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
-import type { ReadFile } from '../../../src/resize/journal/reader.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
+import type { ReadFile } from '../../../src/resize/journal/loader.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { TestFolder, recordName } from '../../support/journal/test-folder.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { LONGEST_CHANGE_MS } from '../../../src/resize/journal/late-change.ts';
+import { LONGEST_CHANGE_MS } from '../../../src/resize/journal/availability.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 import { TestFolder, uid } from '../../support/journal/test-folder.ts';

@@ -2,12 +2,11 @@ import { readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'no
 import { basename } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { readBounded } from '../../../src/resize/journal/files.ts';
-import type { ReadFile } from '../../../src/resize/journal/reader.ts';
-import type { LoadedRecord } from '../../../src/resize/journal/loader.ts';
+import type { ReadFile, LoadedRecord } from '../../../src/resize/journal/loader.ts';
 import { RECHECK_MS } from '../../../src/resize/journal/availability.ts';
 import { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import type { Journal } from '../../../src/resize/journal/store.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { cpuShares } from '../../../src/core/quantities/index.ts';
+import { cpuShares } from '../../../src/core/quantities/numbers.ts';
 import { UnansweredUpdates } from '../../../src/resize/journal/unanswered.ts';
-import type { ContainerStep } from '../../../src/resize/model/index.ts';
+import type { ContainerStep } from '../../../src/resize/model/step.ts';
 import { cpu } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 

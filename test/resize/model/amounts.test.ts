@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ShimError } from '../../../src/core/errors/index.ts';
+import { ShimError } from '../../../src/core/errors.ts';
 import {
   cpuMaxOf,
   formatCpuLimit,
@@ -13,7 +13,8 @@ import {
   readMemoryRequest,
 } from '../../../src/resize/model/amounts.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
-import { type Bytes, type CpuMax, MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type CpuMax, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { cases } from '../../support/property-cases.ts';
 
 const readers = { readCpuLimit, readCpuRequest, readMemoryLimit, readMemoryRequest };

@@ -1,7 +1,8 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, microseconds } from '../../../src/core/quantities/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { microseconds } from '../../../src/core/quantities/numbers.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';

@@ -1,7 +1,7 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';
 import { learnContainer, learnPod } from '../../../src/server/handlers/create-and-remove.ts';
 import { type FakeRuntime, RuntimeFailure, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';

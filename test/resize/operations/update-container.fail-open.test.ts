@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { status } from '@grpc/grpc-js';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
 import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
 

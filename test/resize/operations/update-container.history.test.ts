@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
-import { criRequester } from '../../../src/resize/history/index.ts';
+import { criRequester } from '../../../src/resize/history/history-entry.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import type { DesiredPod } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';

@@ -1,9 +1,10 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';

@@ -2,8 +2,10 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import {
   FakeRuntime,
@@ -13,7 +15,7 @@ import {
   containerUpdate,
   podConfig,
 } from '../../support/fake-runtime.ts';
-import { scheduleVolumeGrowth } from '../../../src/resize/operations/grow-volumes-later.ts';
+import { scheduleVolumeGrowth } from '../../../src/resize/operations/pod-volumes.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 import { ANSWER, ContainerUpdates } from '../../support/resize/container-updates.ts';
 

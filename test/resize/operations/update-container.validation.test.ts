@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FakeRuntime, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 import { updateContainer } from '../../../src/resize/operations/update-container.ts';
 

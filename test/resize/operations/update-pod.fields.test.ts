@@ -1,6 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Messages, type Partially, decode, encode } from '../../../src/runtime/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { recover } from '../../../src/resize/execute/recover.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';

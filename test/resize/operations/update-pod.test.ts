@@ -1,8 +1,8 @@
 import { status } from '@grpc/grpc-js';
-import { Metadata } from '../../../src/core/grpc/index.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
-import { decode, encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
 import { updatePod } from '../../../src/resize/operations/update-pod.ts';

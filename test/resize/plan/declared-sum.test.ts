@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { type Bytes, type Limit, MiB, microseconds } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
-import type { ContainerLimits, DeclaredContainer, DeclaredPod, PodState } from '../../../src/sandbox/index.ts';
+import type { ContainerLimits, PodState } from '../../../src/sandbox/pod-state.ts';
+import type { DeclaredContainer, DeclaredPod } from '../../../src/sandbox/declared-pod.ts';
 import { cpu } from '../../support/resize/plan-pods.ts';
 import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';

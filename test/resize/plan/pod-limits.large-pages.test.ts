@@ -1,6 +1,7 @@
 import { expect, test, vi } from 'vitest';
-import { KiB, MiB, bytes } from '../../../src/core/quantities/index.ts';
-import { sameMemory } from '../../../src/resize/model/index.ts';
+import { KiB, MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { sameMemory } from '../../../src/resize/model/amounts.ts';
 import { isMemoryTight, podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
 import { container, pod } from '../../support/resize/plan-pods.ts';
 

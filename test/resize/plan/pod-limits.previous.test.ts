@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
 import {
   fitsPreviousLimit,

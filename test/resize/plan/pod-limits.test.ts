@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { NO_OVERHEAD, PERIOD, inPages } from '../../support/resize/pods.ts';
 import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/index.ts';
+import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/numbers.ts';
 import { any, asked, called, derived, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
 import {
   type Resource,
@@ -12,11 +12,10 @@ import {
 } from '../../support/resize/pod-rules.ts';
 import { PERIOD, apply, inPages, upToPages } from '../../support/resize/pods.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
-import { compareLimits } from '../../../src/resize/model/compare.ts';
+import { compareLimits } from '../../../src/resize/model/amounts.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
-import { plan } from '../../../src/resize/plan/steps.ts';
-import { reversed } from '../../../src/resize/plan/reversed.ts';
+import { plan, reversed } from '../../../src/resize/plan/steps.ts';
 
 // The rules of docs/resize.md, each on thousands of random pods.
 

@@ -1,10 +1,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { plan } from '../../../src/resize/plan/steps.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
-import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
+import type { ContainerLimits, LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import { Case, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
 import { setUp, setup } from '../../support/resize/kubelet-pods.ts';
 import { NO_VOLUMES, podState, containerChanges } from '../../support/resize/pods.ts';

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { container, pod, texts } from '../../support/resize/plan-pods.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
-import { ResizeTable } from '../../../src/resize/queue/resize-table.ts';
-import type { Resize } from '../../../src/resize/queue/requests/index.ts';
+import { ResizeTable, type Resize } from '../../../src/resize/queue/resize-table.ts';
 
 const ended = (id: string): Resize => ({ id, pod: { sandboxId: 'a' } }) as unknown as Resize;
 

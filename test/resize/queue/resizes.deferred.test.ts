@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { retryDelay } from '../../../src/resize/queue/backoff.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { retryDelay } from '../../../src/resize/queue/retries.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { db, outcome, reached, web } from '../../support/resize/fake-resizes.ts';
 import {

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { criRequester } from '../../../src/resize/history/index.ts';
+import { criRequester } from '../../../src/resize/history/history-entry.ts';
 import { ResizeHistory } from '../../../src/resize/history/history.ts';
-import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
+import type { ResizeEvent } from '../../../src/resize/queue/resize-table.ts';
 import {
   type CoreCall,
   FakeClock,
@@ -14,7 +14,8 @@ import {
   web,
 } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, memoryInUse, notRecovered } from '../../support/resize/resize-queue.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Code } from '../../../src/core/errors/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
 import { NewestValues, amountField } from '../../../src/resize/history/newest-values.ts';
 import { FakeClock, asked, createResizes, reached, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, memoryInUse } from '../../support/resize/resize-queue.ts';

@@ -1,11 +1,12 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { MiB, bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, cpuShares, cpuWeight } from '../../../src/core/quantities/numbers.ts';
 import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
-import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
+import type { Resize, ActiveResize } from '../../../src/resize/queue/resize-table.ts';
 import type { Resizes } from '../../../src/resize/queue/resizes.ts';
-import { type PodRank, inRetryOrder } from '../../../src/resize/queue/retry-order.ts';
-import type { ActiveResize } from '../../../src/resize/queue/resize-table.ts';
+import { type PodRank, inRetryOrder } from '../../../src/resize/queue/retries.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import {

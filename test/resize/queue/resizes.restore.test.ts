@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { asked, db, reached, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, noBackend } from '../../support/resize/resize-queue.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {

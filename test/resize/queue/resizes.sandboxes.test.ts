@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
-import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
-import type { ResizeWatch } from '../../../src/resize/queue/watching/watch.ts';
+import type { ResizeEvent } from '../../../src/resize/queue/resize-table.ts';
+import type { ResizeWatch } from '../../../src/resize/queue/watch.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import {
   FakeClock,
@@ -14,7 +14,8 @@ import {
   web,
 } from '../../support/resize/fake-resizes.ts';
 import { memoryInUse } from '../../support/resize/resize-queue.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
 
 /** A pod whose sandbox has ended gets another one. */
 

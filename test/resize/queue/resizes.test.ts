@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { ShimError } from '../../../src/core/errors/index.ts';
-import { Code, Reason } from '../../../src/core/errors/index.ts';
-import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
+import { type ShimError, Reason } from '../../../src/core/errors.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import type { ResizeEvent } from '../../../src/resize/queue/resize-table.ts';
 import { asked, db, outcome, stepRecord, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue, memoryInUse, noCgroup } from '../../support/resize/resize-queue.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 let queue: ResizeQueue;
 beforeEach(() => {

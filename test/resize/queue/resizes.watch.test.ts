@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { ShimError } from '../../../src/core/errors/index.ts';
-import type { ResizeEvent } from '../../../src/resize/queue/requests/resize.ts';
+import type { ShimError } from '../../../src/core/errors.ts';
+import type { ResizeEvent } from '../../../src/resize/queue/resize-table.ts';
 import { db, stepRecord, web } from '../../support/resize/fake-resizes.ts';
 import { ResizeQueue } from '../../support/resize/resize-queue.ts';
 

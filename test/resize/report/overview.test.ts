@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
-import { ResizeHistory, overviewOf, type PodDirectory } from '../../../src/resize/index.ts';
+import { ResizeHistory } from '../../../src/resize/history/history.ts';
+import { overviewOf } from '../../../src/resize/report/overview.ts';
+import type { PodDirectory } from '../../../src/resize/report/pod-directory.ts';
 
 const identity = (name: string) => ({ sandboxId: `${name}-sandbox`, uid: `uid-${name}`, namespace: 'default', name });
 const [web, db] = [identity('web'), identity('db')];

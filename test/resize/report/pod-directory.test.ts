@@ -1,9 +1,11 @@
 import { status } from '@grpc/grpc-js';
-import { Metadata } from '../../../src/core/grpc/index.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { expect, test } from 'vitest';
-import { ResizeHistory, overviewOf, podDirectory } from '../../../src/resize/index.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
+import { ResizeHistory } from '../../../src/resize/history/history.ts';
+import { overviewOf } from '../../../src/resize/report/overview.ts';
+import { podDirectory } from '../../../src/resize/report/pod-directory.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
 
 const pod = (sandboxId: string): PodDescription => ({
   sandboxId,

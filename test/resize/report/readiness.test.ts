@@ -2,9 +2,9 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { tmpdir } from 'node:os';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CgroupTree } from '../../../src/cgroups/index.ts';
-import { MemoryVolumes } from '../../../src/tmpfs/index.ts';
-import type { PodJournal } from '../../../src/resize/journal/index.ts';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
+import type { PodJournal } from '../../../src/resize/journal/pod-journal.ts';
 import { FakeRuntime } from '../../support/fake-runtime.ts';
 import { readinessOf } from '../../../src/resize/report/readiness.ts';
 

@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { PodDescription } from '../../../src/runtime/index.ts';
-import { VolumePolicies, assertWithinSizeLimits } from '../../../src/resize/volumes/policies.ts';
-import { excessWarning } from '../../../src/resize/volumes/warnings.ts';
-import { parseVolumeAnnotation } from '../../../src/tmpfs/index.ts';
-import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
-import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { VolumePolicies, assertWithinSizeLimits, excessWarning } from '../../../src/resize/volumes/policies.ts';
+import { parseVolumeAnnotation } from '../../../src/tmpfs/sizes.ts';
+import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { VolumeRecord } from '../../../src/resize/journal/record.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 const POD = 'sandbox';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { journalAllVolumes, observeVolumes } from '../../../src/resize/volumes/volume-tracking.ts';
-import type { PodDescription } from '../../../src/runtime/index.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 

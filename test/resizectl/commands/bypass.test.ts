@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { afterEach, expect, test, vi } from 'vitest';
-import { drain } from '../../../src/bypass/index.ts';
-import { bypassState } from '../../../src/install/node/index.ts';
+import { drain } from '../../../src/bypass/drain.ts';
+import { bypassState } from '../../../src/install/node/bypass.ts';
 import { bypassDrain } from '../../../src/resizectl/commands/bypass.ts';
 
-vi.mock(import('../../../src/bypass/index.ts'), () => ({ drain: vi.fn() }));
-vi.mock(import('../../../src/install/node/index.ts'), { spy: true });
+vi.mock(import('../../../src/bypass/drain.ts'), () => ({ drain: vi.fn() }));
+vi.mock(import('../../../src/install/node/bypass.ts'), { spy: true });
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 const before = new Map(SIGNALS.map((signal) => [signal, process.listeners(signal)]));

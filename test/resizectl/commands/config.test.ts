@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { checkConfig, showConfig } from '../../../src/resizectl/commands/config.ts';
-import type { Output } from '../../../src/resizectl/command-table/index.ts';
+import type { Output } from '../../../src/resizectl/command-texts.ts';
 
 let folder: string;
 let printed: string;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Finding, worstOf } from '../../../src/install/node/index.ts';
+import { type Finding, worstOf } from '../../../src/install/node/finding.ts';
 import { doctorText } from '../../../src/resizectl/commands/doctor.ts';
 
 test('doctor reports the worst result as its own, and lists remedies at the end', () => {

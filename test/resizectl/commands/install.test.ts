@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Finding, worstOf } from '../../../src/install/node/index.ts';
+import { type Finding, worstOf } from '../../../src/install/node/finding.ts';
 import { afterInstall, unrepaired } from '../../../src/resizectl/commands/install.ts';
 
 test('an upgrade ends with both versions, what to do next, and how to undo it', () => {

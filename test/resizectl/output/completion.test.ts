@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { commandTexts } from '../../../src/resizectl/command-table/index.ts';
+import { commandTexts } from '../../../src/resizectl/command-table.ts';
 import { completionScript } from '../../../src/resizectl/output/completion.ts';
 
 describe('completionScript', () => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { commandTexts } from '../../../src/resizectl/command-table/index.ts';
+import { commandTexts } from '../../../src/resizectl/command-table.ts';
 import { manualPage } from '../../../src/resizectl/output/manual.ts';
 
 test('the manual page is valid troff, and has all texts of --help', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { WirePod } from '../../../src/api/wire/index.ts';
-import { objectText } from '../../../src/resizectl/output/objects.ts';
+import type { WirePod } from '../../../src/api/messages.ts';
+import { objectText } from '../../../src/resizectl/output/text.ts';
 import { podDescription } from '../../../src/resizectl/output/views.ts';
 
 const pod: WirePod = {

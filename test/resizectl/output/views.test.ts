@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { exitOf } from '../../../src/resizectl/commands/resize.ts';
 import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/api/wire/messages.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/api/messages.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const span = { seconds: 0, nanos: 1_200_000 };
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { changesTable, podText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireValues } from '../../../src/api/wire/messages.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import type { WirePodValues, WireValues } from '../../../src/api/messages.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const nothing = { cpu: '', memory: '' };
 const values: WireValues = {

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { runPlugin } from '../../../src/resizectl/plugin/index.ts';
+import { runPlugin } from '../../../src/resizectl/plugin/plugin.ts';
 
 /**
  * A kubectl that answers from a file: its arguments, joined by blanks, to exit code, stdout and stderr. What it is asked is in a log, one

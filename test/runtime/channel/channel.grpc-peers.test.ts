@@ -12,9 +12,8 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Channel } from '../../../src/runtime/channel/index.ts';
-import { Metadata } from '../../../src/core/grpc/index.ts';
-import { isServiceError } from '../../../src/core/errors/index.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
+import { Metadata, isServiceError } from '../../../src/core/grpc.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const LIMIT = 16_777_216;

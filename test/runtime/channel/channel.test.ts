@@ -1,8 +1,13 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MAX_CALLS, MAX_LEAVING, MAX_REQUEST_BYTES, NEXT_ATTEMPT_MS } from '../../../src/runtime/channel/channel.ts';
-import { Channel } from '../../../src/runtime/channel/index.ts';
-import { isServiceError } from '../../../src/core/errors/index.ts';
+import {
+  MAX_CALLS,
+  MAX_LEAVING,
+  MAX_REQUEST_BYTES,
+  NEXT_ATTEMPT_MS,
+  Channel,
+} from '../../../src/runtime/channel/channel.ts';
+import { isServiceError } from '../../../src/core/grpc.ts';
 import { type RawPeer, RawServer } from '../../support/http2/raw-server.ts';
 import {
   GOAWAY,

@@ -1,7 +1,7 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { Channel } from '../../../src/runtime/channel/index.ts';
-import { isServiceError } from '../../../src/core/errors/index.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
+import { isServiceError } from '../../../src/core/grpc.ts';
 import { LIMIT, PATH, ServedChannel, answer, failureOf } from '../../support/channel/served-channel.ts';
 import {
   OK,

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { Channel } from '../../../src/runtime/channel/index.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
 import { LIMIT, PATH, ServedChannel, answer, failureOf } from '../../support/channel/served-channel.ts';
 import { RawServer } from '../../support/http2/raw-server.ts';
 import {
@@ -21,7 +21,7 @@ import {
   settings,
   windowUpdate,
 } from '../../support/http2/wire.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const subject = new ServedChannel();

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Channel } from '../../../src/runtime/channel/index.ts';
-import { isServiceError } from '../../../src/core/errors/index.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
+import { isServiceError } from '../../../src/core/grpc.ts';
 import { RawServer } from '../../support/http2/raw-server.ts';
 import { OK, RESPONSE, data, frame, headers, message, settings, u32 } from '../../support/http2/wire.ts';
 

@@ -1,11 +1,11 @@
 import { status } from '@grpc/grpc-js';
-import { Metadata } from '../../../src/core/grpc/index.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { Call } from '../../../src/runtime/channel/call.ts';
+import { Call } from '../../../src/runtime/channel/stream.ts';
 import { Connection } from '../../../src/runtime/channel/connection.ts';
-import { Channel } from '../../../src/runtime/channel/index.ts';
-import { ResponseMemory } from '../../../src/runtime/channel/response/index.ts';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
+import { ResponseMemory } from '../../../src/runtime/channel/response.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import { LIMIT, PATH, ServedChannel, answer, failureOf } from '../../support/channel/served-channel.ts';
 import { RawServer } from '../../support/http2/raw-server.ts';
 import {
@@ -34,7 +34,7 @@ import {
   u32,
   windowUpdate,
 } from '../../support/http2/wire.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const subject = new ServedChannel();
 const { call, started } = subject;

@@ -1,9 +1,9 @@
-import { Metadata } from '../../../src/core/grpc/index.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { expect, test } from 'vitest';
 import { metadataBlock, pathBlock, timeoutBlock } from '../../../src/runtime/channel/request-headers.ts';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import { type Pairs, pairs } from '../../support/http2/hpack.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** Decodes without a dynamic table. Throws if the block uses one. */
 function decoded(block: Buffer): Pairs {

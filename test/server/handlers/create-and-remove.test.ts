@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { encode } from '../../../src/runtime/index.ts';
-import { createInterceptors } from '../../../src/server/handlers/index.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { createInterceptors } from '../../../src/server/handlers/table.ts';
 import { FakeRuntime, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;

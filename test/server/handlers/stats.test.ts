@@ -1,15 +1,16 @@
 import { expect, test } from 'vitest';
-import { noLog } from '../../../src/observe/index.ts';
+import { noLog } from '../../../src/observe/interfaces.ts';
 import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
-import { encode, runtimePath } from '../../../src/runtime/index.ts';
-import { createInterceptors } from '../../../src/server/handlers/index.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
+import { createInterceptors } from '../../../src/server/handlers/table.ts';
 import {
   type UsageParts,
   listContainerStats,
   podSandboxStats,
   podSandboxStatsAnswered,
 } from '../../../src/server/handlers/stats.ts';
-import type { DelayedCall } from '../../../src/server/proxy/index.ts';
+import type { DelayedCall } from '../../../src/server/proxy/interception.ts';
 
 // kubelet compares the answer with the memory limits that it is about to lower.
 

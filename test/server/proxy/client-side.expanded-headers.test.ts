@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { HEADERS_LIMIT } from '../../../src/server/proxy/client-side.ts';
 import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
 import {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import { ErrorCode } from '../../../src/http2/errors.ts';
 import {
   CONTINUATION,
   DATA,

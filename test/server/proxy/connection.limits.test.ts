@@ -1,7 +1,8 @@
 import { Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
-import { LIMITS, SHARED_LIMITS, SharedBudget, refuseConnection } from '../../../src/server/proxy/index.ts';
+import { ErrorCode } from '../../../src/http2/errors.ts';
+import { LIMITS, SHARED_LIMITS, refuseConnection } from '../../../src/server/proxy/serve.ts';
+import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
 import {
   GOAWAY,
   HEADERS,

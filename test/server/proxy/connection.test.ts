@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import { ErrorCode } from '../../../src/http2/errors.ts';
 import {
   GOAWAY,
   HEADERS,

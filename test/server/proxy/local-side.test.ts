@@ -1,4 +1,4 @@
-import { ErrorCode } from '../../../src/server/http2/errors.ts';
+import { ErrorCode } from '../../../src/http2/errors.ts';
 import { describe, expect, test } from 'vitest';
 import {
   HEADERS,

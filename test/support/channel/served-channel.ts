@@ -1,7 +1,6 @@
-import type { Metadata } from '../../../src/core/grpc/index.ts';
+import { type Metadata, isServiceError } from '../../../src/core/grpc.ts';
 import { afterEach, beforeEach } from 'vitest';
-import { isServiceError } from '../../../src/core/errors/index.ts';
-import { Channel } from '../../../src/runtime/channel/index.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
 import { type RawPeer, RawServer } from '../http2/raw-server.ts';
 import { OK, RESPONSE, data, headers, message } from '../http2/wire.ts';
 

@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
 import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** Resources in CRI's form. int64 values are numbers, which are large enough for these tests. */
 export interface Resources {

@@ -42,7 +42,7 @@ export class ShimProcess {
       wait?: 'answering' | 'serving';
       /**
        * The build that can be stopped at any crash point: where it stops, and which points it has passed
-       * (src/core/crash-points/index.ts).
+       * (src/core/crash-points.ts).
        */
       crash?: { readonly armed: string; readonly log: string };
       /** Flags for Node. */

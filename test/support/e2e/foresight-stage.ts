@@ -1,7 +1,7 @@
 import { closeSync, mkdirSync, openSync, rmSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../cri/pod.ts';
 import type { ShimProcess } from '../cri/shim.ts';

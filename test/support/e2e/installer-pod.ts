@@ -6,7 +6,7 @@ import { parseAllDocuments } from 'yaml';
 import type { CriClient } from '../cri/client.ts';
 import { makePodCgroup, podCgroupFolder, podCgroupParent, removePodCgroup } from '../cri/pod-cgroup.ts';
 import type { FakeClusterApi } from '../kubernetes/fake-cluster-api.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** The part of the DaemonSet that the test reads. */
 interface Template {

@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient, Resources } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../cri/pod.ts';
 import { type WrittenPod, checkpointText } from '../checkpoint-text.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../cri/client.ts';
 import { type RunningPod, runPod } from '../cri/pod.ts';
 import { ResizeClient } from '../resize-api/client.ts';

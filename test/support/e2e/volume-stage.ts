@@ -1,4 +1,4 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { Resources } from '../cri/client.ts';
 import { type PodSpec, type RunningPod, runPod } from '../cri/pod.ts';
 import type { Answer } from '../resize-api/client.ts';

@@ -1,7 +1,7 @@
-import { ConnectionError } from '../../../src/server/http2/errors.ts';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
-import type { HeaderField } from '../../../src/server/http2/hpack/field.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { ConnectionError } from '../../../src/http2/errors.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import type { HeaderField } from '../../../src/http2/hpack/field.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 export type Pairs = [name: string, value: string][];
 

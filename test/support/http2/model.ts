@@ -1,4 +1,4 @@
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import type { FakeTransport, SeenFrame } from './wire.ts';
 import {
   DATA,

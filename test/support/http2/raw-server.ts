@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { type Server, type Socket, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import { HEADERS, PREFACE, SETTINGS_ACK, type SeenFrame, parseFrames, settings } from './wire.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** One connection of a client, whose frames are read and answered by hand. */
 export class RawPeer {

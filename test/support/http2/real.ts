@@ -5,10 +5,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
 import type { Interception } from '../../../src/server/proxy/interception.ts';
-import type { ServedConnection } from '../../../src/server/proxy/index.ts';
-import { localPair, serveConnection } from '../../../src/server/proxy/index.ts';
+import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';
+import { localPair } from '../../../src/server/proxy/pair-transport.ts';
 import { routeOf } from './wire.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** The proxy between real gRPC peers, over unix sockets. Messages are raw bytes. */
 

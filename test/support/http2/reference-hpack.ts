@@ -1,5 +1,5 @@
-import { huffmanCodes } from '../../../src/server/http2/hpack/huffman.ts';
-import { staticField } from '../../../src/server/http2/hpack/static-table.ts';
+import { huffmanCodes } from '../../../src/http2/hpack/huffman.ts';
+import { staticField } from '../../../src/http2/hpack/static-table.ts';
 
 /** An HPACK encoder that uses all features of the format, as clients do and the shim does not. For tests only. */
 

@@ -1,17 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { frameHeader } from '../../../src/server/http2/frame.ts';
-import type { Interception, Route } from '../../../src/server/proxy/interception.ts';
-import { HpackDecoder } from '../../../src/server/http2/hpack/decoder.ts';
+import { frameHeader } from '../../../src/http2/frame.ts';
 import {
-  LIMITS,
+  type Interception,
+  type Route,
   NO_OBSERVER,
   type ProxyObserver,
-  SHARED_LIMITS,
-  SharedBudget,
-} from '../../../src/server/proxy/index.ts';
+} from '../../../src/server/proxy/interception.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import { LIMITS, SHARED_LIMITS } from '../../../src/server/proxy/serve.ts';
+import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
 import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
-import type { Transport, TransportEvents } from '../../../src/server/proxy/transport/transport.ts';
+import type { Transport, TransportEvents } from '../../../src/server/proxy/transport.ts';
 import { ReferenceEncoder } from './reference-hpack.ts';
 import type { Field } from './reference-hpack.ts';
 

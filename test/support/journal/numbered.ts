@@ -1,6 +1,5 @@
-import { bytes } from '../../../src/core/quantities/index.ts';
-import type { PodRecord } from '../../../src/resize/journal/record.ts';
-import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import type { PodRecord, VolumeRecord } from '../../../src/resize/journal/record.ts';
 
 export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
 

@@ -1,8 +1,7 @@
 import fc from 'fast-check';
-import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
-import type { JournalledTransaction, PodRecord } from '../../../src/resize/journal/record.ts';
-import type { VolumeRecord } from '../../../src/resize/journal/volume-record.ts';
+import type { JournalledTransaction, PodRecord, VolumeRecord } from '../../../src/resize/journal/record.ts';
 
 /** Arbitrary records, for the property tests of the journal. */
 

@@ -2,7 +2,7 @@ import { lstatSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createCounters } from '../../../src/observe/counters.ts';
-import type { LogFields } from '../../../src/observe/index.ts';
+import type { LogFields } from '../../../src/observe/interfaces.ts';
 import type { PodRecord } from '../../../src/resize/journal/record.ts';
 import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
 import { timerlessClock } from '../fake-clock.ts';

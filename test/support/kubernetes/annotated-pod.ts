@@ -1,11 +1,13 @@
 import { afterEach, beforeEach } from 'vitest';
-import { followResizes } from '../../../src/kubernetes/annotations/follow.ts';
+import { followResizes } from '../../../src/kubernetes/annotations/annotations.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
 import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { AnnotationRequests } from '../../../src/kubernetes/annotations/requests.ts';
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import { noLog } from '../../../src/observe/index.ts';
-import { MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { noLog } from '../../../src/observe/interfaces.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { FakeClock, FakeCore, FakeStore, createResizes, web } from '../resize/fake-resizes.ts';
 import { eventually } from '../fake-clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';

@@ -1,5 +1,6 @@
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
-import { encode, runtimePath } from '../../../src/runtime/index.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
 
 const identity = (bytes: Buffer): Buffer => bytes;
 

@@ -1,9 +1,8 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Site } from '../../../src/install/host/site.ts';
-import type { Node } from '../../../src/install/node/index.ts';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import type { Site, Node } from '../../../src/install/host/site.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 export interface Unit {
   /** The command line of kubelet's process; absent if it does not run. */

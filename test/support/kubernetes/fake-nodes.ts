@@ -3,10 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { CommandResult, Host, ShimRun } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
-import { type Outside, contextOf } from '../../../src/install/rollout/context.ts';
-import type { Drift } from '../../../src/endpoint/index.ts';
+import { type Outside, contextOf, type RolloutContext } from '../../../src/install/rollout/context.ts';
+import type { Drift } from '../../../src/endpoint/drift.ts';
 import { keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
-import type { RolloutContext } from '../../../src/install/rollout/rollout-context.ts';
 import { FakeClusterApi } from './fake-cluster-api.ts';
 
 /** The results of the work on a fake node. */

@@ -1,5 +1,5 @@
 import { Readable } from 'node:stream';
-import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/index.ts';
+import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/errors.ts';
 import type { Outside } from '../../../src/install/rollout/context.ts';
 import { Random } from '../../chaos/random.ts';
 import { VirtualClock } from '../virtual-clock.ts';

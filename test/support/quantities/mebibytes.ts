@@ -1,4 +1,5 @@
-import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
+import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** Returns mebibytes as bytes. */
 export const mi = (count: number): Bytes => bytes(count * MiB);

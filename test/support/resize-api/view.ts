@@ -1,4 +1,5 @@
-import { MiB, bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { PodView } from '../../../src/resize/report/pod-view.ts';
 import { app } from './resize-api.ts';
 

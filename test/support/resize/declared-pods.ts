@@ -1,12 +1,8 @@
 import fc from 'fast-check';
-import { type Bytes, MiB, bytes } from '../../../src/core/quantities/index.ts';
-import type {
-  Amounts,
-  ContainerKind,
-  DeclaredContainer,
-  DeclaredPod,
-  LiveContainer,
-} from '../../../src/sandbox/index.ts';
+import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { Amounts, ContainerKind, DeclaredContainer, DeclaredPod } from '../../../src/sandbox/declared-pod.ts';
+import type { LiveContainer } from '../../../src/sandbox/pod-state.ts';
 
 /** Random declarations of pods: what kind each container is of, which do not run, and limits of the pod level. */
 

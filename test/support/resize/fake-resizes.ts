@@ -1,20 +1,19 @@
 import { EventEmitter, once } from 'node:events';
-import { noLog } from '../../../src/observe/index.ts';
-import { bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { noLog } from '../../../src/observe/interfaces.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { ResizeHistory } from '../../../src/resize/history/history.ts';
 import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
-import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/requests/request.ts';
-import type { KubeletRequests } from '../../../src/resize/queue/stored-memory-requests.ts';
-import type { RankOf } from '../../../src/resize/queue/retry-order.ts';
-import type { Clock } from '../../../src/core/concurrency/clock.ts';
+import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/request.ts';
+import type { KubeletRequests } from '../../../src/resize/queue/stored-pod-records.ts';
+import type { RankOf } from '../../../src/resize/queue/retries.ts';
+import type { Clock } from '../../../src/core/clock.ts';
 import { START } from '../fake-clock.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
+import type { Resize } from '../../../src/resize/queue/resize-table.ts';
 import { type ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
-import type { ResizeOutcome, ResizePod } from '../../../src/resize/model/resize-request.ts';
+import type { ResizeOutcome, ResizePod, ResizeState } from '../../../src/resize/model/resize-request.ts';
 import type { ResizeRecord, ResizeStore } from '../../../src/resize/queue/records.ts';
-import type { ResizeState } from '../../../src/resize/model/resize-state.ts';
 import type { StepRecord } from '../../../src/resize/model/step.ts';
 
 /** Fakes of `resizePod`, of the store and of the clock, which tests control. */

@@ -1,6 +1,7 @@
-import { type Bytes, type Limit, MiB, cpuWeight } from '../../../src/core/quantities/index.ts';
+import { type Bytes, type Limit, cpuWeight } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
-import { derivePendingResize } from '../../../src/resize/foresight/pending/pending-resize.ts';
+import { derivePendingResize } from '../../../src/resize/foresight/pending-resize.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { NO_OVERHEAD, PERIOD } from './pods.ts';
 import { mi } from '../quantities/mebibytes.ts';

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { type CpuMax, MiB, cpuWeight, microseconds } from '../../../src/core/quantities/index.ts';
+import { type CpuMax, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { cases } from '../property-cases.ts';
 import { containersSum, excess, needs, resources } from './pod-rules.ts';
 import { describeCase } from './pod-text.ts';
@@ -20,13 +21,10 @@ import {
   volumeSizes,
   containerChanges,
 } from './pods.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
-import type { PodTarget } from '../../../src/resize/model/target.ts';
-import { plan } from '../../../src/resize/plan/steps.ts';
+import type { PodState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
+import type { ContainerStep, Step, PodTarget } from '../../../src/resize/model/step.ts';
+import { plan, reversed } from '../../../src/resize/plan/steps.ts';
 import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
-import { reversed } from '../../../src/resize/plan/reversed.ts';
 
 /** Random resizes of random pods for the property tests: the request, the plan, and the result of each step. */
 

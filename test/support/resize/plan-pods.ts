@@ -1,4 +1,5 @@
-import { MiB, bytes, microseconds } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { type Step, describeStep } from '../../../src/resize/model/step.ts';
 import type { PodState } from '../../../src/sandbox/pod-state.ts';
 import { NO_OVERHEAD, PERIOD } from './pods.ts';

@@ -1,7 +1,7 @@
-import type { CpuMax, Limit } from '../../../src/core/quantities/index.ts';
+import type { CpuMax, Limit } from '../../../src/core/quantities/numbers.ts';
 import { kubeletLimit } from './declared-pods.ts';
 import { PAGE, countedIn } from './pods.ts';
-import type { Amounts } from '../../../src/sandbox/index.ts';
+import type { Amounts } from '../../../src/sandbox/declared-pod.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
 import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
 

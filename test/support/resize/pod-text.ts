@@ -1,10 +1,8 @@
-import { MiB } from '../../../src/core/quantities/index.ts';
-import type { CpuMax } from '../../../src/core/quantities/index.ts';
-import type { Amounts, DeclaredContainer } from '../../../src/sandbox/index.ts';
-import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
-import { type Step, describeStep } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
-import type { PodTarget } from '../../../src/resize/model/target.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { CpuMax } from '../../../src/core/quantities/numbers.ts';
+import type { Amounts, DeclaredContainer } from '../../../src/sandbox/declared-pod.ts';
+import type { LiveContainer, PodState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
+import { type Step, describeStep, type PodTarget } from '../../../src/resize/model/step.ts';
 
 /** Formats a pod, its requested changes and its plan for the message of a failed property. */
 export function describeCase(state: PodState, target: PodTarget, steps: readonly Step[]): string {

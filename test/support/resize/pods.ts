@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import { MiB } from '../../../src/core/quantities/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import {
   type Bytes,
   type CpuMax,
@@ -8,14 +8,12 @@ import {
   cpuShares,
   cpuWeight,
   microseconds,
-} from '../../../src/core/quantities/index.ts';
-import type { Amounts } from '../../../src/sandbox/index.ts';
+} from '../../../src/core/quantities/numbers.ts';
+import type { Amounts } from '../../../src/sandbox/declared-pod.ts';
 import { type Counted, declaration, declaredPod, kubeletLimit } from './declared-pods.ts';
 import { setUp, setup } from './kubelet-pods.ts';
-import type { LiveContainer, PodState, VolumeState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
-import type { ContainerLimits } from '../../../src/sandbox/limits/limits.ts';
-import type { PodTarget } from '../../../src/resize/model/target.ts';
+import type { LiveContainer, PodState, VolumeState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
+import type { ContainerStep, Step, PodTarget } from '../../../src/resize/model/step.ts';
 
 /** Random pods for the property tests, and a model of a pod that applies steps as the kernel would. */
 

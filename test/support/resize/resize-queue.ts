@@ -1,7 +1,8 @@
-import { Code, Reason, ShimError } from '../../../src/core/errors/index.ts';
-import type { EntryRequests } from '../../../src/kubelet/index.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import type { EntryRequests } from '../../../src/kubelet/checkpoint.ts';
 import { NewestValues } from '../../../src/resize/history/newest-values.ts';
-import type { Resize } from '../../../src/resize/queue/requests/resize.ts';
+import type { Resize } from '../../../src/resize/queue/resize-table.ts';
 import type { ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
 import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
 import { FakeClock, FakeCore, FakeStore, asked, createResizes, web } from './fake-resizes.ts';

@@ -1,4 +1,4 @@
-import { microseconds } from '../../../src/core/quantities/index.ts';
+import { microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { DesiredPod, ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
 import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';

@@ -1,7 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB, microseconds } from '../../../src/core/quantities/index.ts';
-import { encode } from '../../../src/runtime/index.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { microseconds } from '../../../src/core/quantities/numbers.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import type { Step } from '../../../src/resize/model/step.ts';
 import { FakeRuntime, SANDBOX, containerId, podConfig } from '../fake-runtime.ts';
 

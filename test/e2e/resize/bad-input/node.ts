@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { status } from '@grpc/grpc-js';
 import { execa } from 'execa';
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { CriClient, type Resources } from '../../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../../support/cri/pod.ts';
 import { ShimProcess } from '../../../support/cri/shim.ts';

@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import {
   type BadCase,
   type Refused,

@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { amounts, both, container } from '../pod.ts';
 import { type Row, observe, resize, resized, running } from '../row.ts';
 

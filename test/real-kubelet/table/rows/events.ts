@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { sized, container, failUntil } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resized, running } from '../row.ts';
 

@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { SLOW_IMAGE, both, sized, container, failUntil, waitAt } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resize, resized, running, settled } from '../row.ts';
 

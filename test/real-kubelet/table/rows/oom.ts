@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { type Pod, READY, amounts, container, readyByFile } from '../pod.ts';
 import { type Row, backingOff, observe, ready, resize, statusOf } from '../row.ts';
 

@@ -1,4 +1,4 @@
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { type Container, READY, amounts, container, limits, readyByFile, requests, sized } from '../pod.ts';
 import { type Row, loweredByRestart, observe, ready, rejected, resize, resized, running } from '../row.ts';
 

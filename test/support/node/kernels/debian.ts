@@ -7,7 +7,7 @@ import { NodeError } from '../../../../tools/download/errors.ts';
 import type { DebianKernel } from '../prepare.ts';
 import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
 import { type Acceleration, acceleration } from './kvm.ts';
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 
 /**
  * Debian's kernel for virtual machines in qemu. Its root is the host's file system, as with User Mode Linux, by virtiofs. The limits

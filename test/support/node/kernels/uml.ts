@@ -8,7 +8,7 @@ import { NodeError } from '../../../../tools/download/errors.ts';
 import type { UmlKernel } from '../prepare.ts';
 import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
 import { leastBoundProcessor } from './processors.ts';
-import { MiB } from '../../../../src/core/quantities/index.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 
 /** User Mode Linux: the kernel is a process of the host. */
 export const uml = (kernel: UmlKernel): Kernel => ({

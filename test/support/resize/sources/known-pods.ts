@@ -1,12 +1,12 @@
 import fc from 'fast-check';
-import { type Bytes, MiB, bytes } from '../../../../src/core/quantities/index.ts';
-import type { PodEntry } from '../../../../src/kubelet/index.ts';
-import { fromKubeletState } from '../../../../src/sandbox/declared/from-kubelet-state.ts';
-import { fromRuntime } from '../../../../src/sandbox/declared/from-runtime.ts';
-import { fromSpec } from '../../../../src/sandbox/declared/from-spec.ts';
-import type { NewestContainer } from '../../../../src/sandbox/declared/newest-containers.ts';
-import type { StoredContainer } from '../../../../src/sandbox/declared/stored-containers.ts';
-import type { ContainerKind, DeclaredPod, PodState, SpecContainer } from '../../../../src/sandbox/index.ts';
+import { type Bytes, bytes } from '../../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { PodEntry } from '../../../../src/kubelet/checkpoint.ts';
+import { fromKubeletState, fromRuntime, fromSpec } from '../../../../src/sandbox/declare-pod.ts';
+import type { NewestContainer, StoredContainer } from '../../../../src/sandbox/runtime-containers.ts';
+import type { ContainerKind, DeclaredPod } from '../../../../src/sandbox/declared-pod.ts';
+import type { PodState } from '../../../../src/sandbox/pod-state.ts';
+import type { SpecContainer } from '../../../../src/sandbox/pod-spec.ts';
 import { kubeletLimit } from '../declared-pods.ts';
 import { NO_OVERHEAD, PERIOD } from '../pods.ts';
 

@@ -1,0 +1,158 @@
+import { type Bytes, Code, type Limit, Reason, ShimError, bytes, messageOf } from '../core/index.ts';
+import type { CgroupTree } from './tree.ts';
+import { type CgroupPath, isCgroupVanished, isOverwritten } from './file.ts';
+
+type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
+
+/**
+ * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, this tells it from a value of others,
+ * who write whole MiB or computed sizes: of the latter, 1 in 64 has the mark. Both numbers are multiples of the largest page size, so
+ * the kernel does not round the value.
+ */
+const MARK_EVERY = 256 * 1024;
+const MARK = 192 * 1024;
+
+/** Returns the largest marked value up to `limit`, and at least the smallest one. */
+export const markedHigh = (limit: Bytes): Bytes =>
+  bytes(Math.max(Math.floor((limit - MARK) / MARK_EVERY), 0) * MARK_EVERY + MARK);
+
+/** Whether memory.high has a value that {@link TemporaryMemoryHigh} may have written. */
+export const isMarkedHigh = (found: Limit<Bytes>): boolean => found !== 'max' && found % MARK_EVERY === MARK;
+
+/** The memory.high that a cgroup had before the shim lowered it. */
+export interface PreviousHigh {
+  readonly cgroup: CgroupPath;
+  readonly memoryHigh: Limit<Bytes>;
+  /** Written by a shim whose temporary values have no mark: any lower value may be temporary. */
+  readonly isUnmarked?: true;
+}
+
+/**
+ * Restores the memory.high that an earlier process has lowered temporarily. A value that the shim has not written stays: the runtime,
+ * kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer exists. Throws the other errors of
+ * reading and writing.
+ */
+export async function restoreMarkedHigh(
+  tree: Pick<MemoryHighTree, 'readHigh' | 'write'>,
+  { cgroup, memoryHigh, isUnmarked }: PreviousHigh,
+): Promise<void> {
+  try {
+    const found = tree.readHigh(cgroup);
+    // The shim only lowers memory.high.
+    const isLower = found !== 'max' && (memoryHigh === 'max' || found < memoryHigh);
+    if (!isLower || !(isUnmarked === true || isMarkedHigh(found))) return;
+    await writeHigh(tree, cgroup, memoryHigh);
+  } catch (error) {
+    if (!isCgroupVanished(error)) throw error;
+  }
+}
+
+/**
+ * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own value whenever a
+ * property of the unit changes or systemd reloads.
+ */
+async function writeHigh(tree: Pick<MemoryHighTree, 'write'>, cgroup: CgroupPath, value: Limit<Bytes>): Promise<void> {
+  try {
+    await tree.write(cgroup, { file: 'memory.high', value });
+  } catch (error) {
+    if (!isOverwritten(error)) throw error;
+  }
+}
+
+/**
+ * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in between
+ * (kubelet's memory QoS, an update by the runtime).
+ */
+export class TemporaryMemoryHigh {
+  /** The value to restore; undefined until memory.high is lowered. */
+  #previous: Limit<Bytes> | undefined;
+  /** The last value written, and the one being written. The file has one of them unless another process writes it. */
+  #written: Bytes | undefined;
+  #pending: Bytes | undefined;
+  #isOver = false;
+  readonly #tree: MemoryHighTree;
+  readonly #cgroup: CgroupPath;
+  readonly #onChange: (previous: Limit<Bytes>) => Promise<void>;
+
+  /** @param onChange awaited before the file is changed, with its current value */
+  constructor(tree: MemoryHighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
+    this.#tree = tree;
+    this.#cgroup = cgroup;
+    this.#onChange = onChange;
+  }
+
+  /**
+   * Lowers memory.high to at most `most` (see {@link markedHigh}), never raises it. Returns the value in force
+   * afterwards. If {@link restore} was called during the write, restores memory.high again. Throws the errors of
+   * reading and writing.
+   */
+  async lowerTo(most: Bytes): Promise<Limit<Bytes>> {
+    const limit = markedHigh(most);
+    const found = this.#tree.readHigh(this.#cgroup);
+    if (this.#hasEnded() || (found !== 'max' && found <= Math.max(most, limit))) return found;
+    if (!this.#isOurs(found)) {
+      await this.#onChange(found);
+      this.#previous = found;
+    }
+    if (this.#hasEnded()) return found;
+    await this.#set(limit);
+    return this.#tree.readHigh(this.#cgroup);
+  }
+
+  /**
+   * Raises memory.high to at most `most` (see {@link markedHigh}), if it has a value of ours, and not above the value to restore.
+   * Never lowers it. Throws the errors of reading and writing.
+   */
+  async raiseTo(most: Bytes): Promise<void> {
+    const previous = this.#previous;
+    if (previous === undefined || this.#hasEnded()) return;
+    const found = this.#tree.readHigh(this.#cgroup);
+    const limit = markedHigh(previous === 'max' ? most : bytes(Math.min(most, previous)));
+    if (found === 'max' || limit <= found || !this.#isOurs(found)) return;
+    await this.#set(limit);
+  }
+
+  /** If {@link restore} was called during the write, restores memory.high again. */
+  async #set(limit: Bytes): Promise<void> {
+    this.#pending = limit;
+    await writeHigh(this.#tree, this.#cgroup, limit);
+    this.#written = limit;
+    // If this fails too, the caller's record from `onChange` has the value to restore.
+    if (this.#hasEnded()) await this.restore();
+  }
+
+  /**
+   * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that fails, with
+   * `cause` in its message if given.
+   * @param set the value that somebody has set meanwhile, which may equal a temporary one by chance
+   */
+  async restore(cause?: unknown, set?: Limit<Bytes>): Promise<void> {
+    this.#isOver = true;
+    if (this.#previous === undefined) return;
+    this.#previous = set ?? this.#previous;
+    try {
+      if (!this.#isOurs(this.#tree.readHigh(this.#cgroup))) return;
+      await writeHigh(this.#tree, this.#cgroup, this.#previous);
+    } catch (error) {
+      if (isCgroupVanished(error)) return;
+      const file = `${this.#cgroup}/memory.high`;
+      const before = cause === undefined ? '' : `${messageOf(cause)}; `;
+      throw new ShimError(
+        Code.INTERNAL,
+        Reason.UNDO_FAILED,
+        `${before}${file} cannot be restored to ${this.#previous}: ${messageOf(error)}`,
+        { file, asked: String(this.#previous) },
+        { cause: error },
+      );
+    }
+  }
+
+  /** Whether {@link restore} was called, possibly during an await. */
+  #hasEnded(): boolean {
+    return this.#isOver;
+  }
+
+  #isOurs(found: Limit<Bytes>): boolean {
+    return [this.#written, this.#pending].some((value) => value !== undefined && this.#tree.holds(value, found));
+  }
+}

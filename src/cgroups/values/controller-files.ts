@@ -1,0 +1,294 @@
+/** The files of the CPU and memory controllers: their content, what it means, and what is written to them. */
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuWeight,
+  type Limit,
+  bytes,
+  cpuWeight,
+  microseconds,
+} from '../../core/quantities/numbers.ts';
+import { Code } from '../../core/grpc.ts';
+import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
+import { Reason, ShimError } from '../../core/errors.ts';
+import { assertUnifiedKey } from './settings.ts';
+
+/** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
+export const MIN_CPU_QUOTA = microseconds(1000);
+/** The file with the CPU time that may be saved up from earlier periods, in microseconds (kernel cgroup-v2). */
+export const CPU_BURST = 'cpu.max.burst';
+/** 44 bits of microseconds (kernel/sched/sched.h, MAX_BW). */
+export const MAX_CPU_QUOTA = microseconds(2 ** 44 - 1);
+export const MIN_CPU_PERIOD = microseconds(1000);
+export const MAX_CPU_PERIOD = microseconds(1_000_000);
+export const DEFAULT_CPU_PERIOD = microseconds(100_000);
+
+export const MIN_CPU_WEIGHT = cpuWeight(1);
+export const MAX_CPU_WEIGHT = cpuWeight(10_000);
+
+/** Reads cpu.max, `<quota or max> <period>`. Throws CGROUP_UNAVAILABLE for other content. */
+export function parseCpuMax(text: string): CpuMax {
+  const [, quota, period] = /^(max|\d{1,15}) (\d{1,15})$/.exec(text) ?? [];
+  if (quota === undefined || period === undefined) throw unexpectedContent('cpu.max', text);
+  return { quota: quota === 'max' ? 'max' : microseconds(Number(quota)), period: microseconds(Number(period)) };
+}
+
+/** Formats quota and period, so that one write sets both. */
+export const formatCpuMax = ({ quota, period }: CpuMax): string => `${quota} ${period}`;
+
+/** Throws INVALID_VALUE for values that the kernel rejects. */
+export function assertCpuMax({ quota, period }: CpuMax): void {
+  if (period < MIN_CPU_PERIOD || period > MAX_CPU_PERIOD) {
+    throw invalid('cpu.max', String(period), `the period must be ${MIN_CPU_PERIOD} to ${MAX_CPU_PERIOD} microseconds`);
+  }
+  if (quota !== 'max' && quota < MIN_CPU_QUOTA) {
+    throw invalid('cpu.max', String(quota), `the quota must be at least ${MIN_CPU_QUOTA} microseconds`);
+  }
+  if (quota !== 'max' && quota > MAX_CPU_QUOTA) {
+    throw invalid('cpu.max', String(quota), `the quota must be at most ${MAX_CPU_QUOTA} microseconds`);
+  }
+}
+
+/** Whether quota and period are equal, also without a quota: the content of the file is the same. */
+export const isSameCpuMax = (a: CpuMax, b: CpuMax): boolean => a.quota === b.quota && a.period === b.period;
+
+/**
+ * Reads cpu.weight: 1 to 10000 (kernel cgroup-v2), or on some kernels 0 if the cgroup is idle (cpu.idle = 1). Throws
+ * CGROUP_UNAVAILABLE for other content.
+ */
+export function parseCpuWeight(text: string): CpuWeight {
+  const weight = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (!(weight <= MAX_CPU_WEIGHT)) throw unexpectedContent('cpu.weight', text);
+  return cpuWeight(weight);
+}
+
+/** Throws INVALID_VALUE for values that the kernel rejects. */
+export function assertCpuWeight(weight: CpuWeight): void {
+  if (weight >= MIN_CPU_WEIGHT && weight <= MAX_CPU_WEIGHT) return;
+  throw invalid('cpu.weight', String(weight), `the weight must be ${MIN_CPU_WEIGHT} to ${MAX_CPU_WEIGHT}`);
+}
+
+function invalid(file: string, asked: string, why: string): ShimError {
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, `${file}: ${asked}: ${why}`, { file, asked });
+}
+
+/** Reads and formats the files of the memory controller. Sizes are in bytes. */
+
+/**
+ * The minimum limit in bytes, a page. The kernel rounds less down to 0, which kills every process
+ * (mm/page_counter.c, page_counter_memparse).
+ */
+export const MIN_MEMORY_LIMIT = PAGE_SIZE;
+
+/** The files of the memory controller that contain a size or `max`. */
+type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
+
+/** Memory usage of a cgroup and its descendants, in bytes, from memory.stat (kernel Documentation/admin-guide/cgroup-v2.rst). */
+export interface MemoryStat {
+  /** Mapped anonymous memory, locked or not. */
+  readonly anon: Bytes;
+  /** tmpfs files, shared memory segments and shared anonymous mappings. Part of `file`. */
+  readonly shmem: Bytes;
+  /** Pages on the unevictable list: locked pages (anon, shmem or file) and all pages of a tmpfs mounted with noswap. */
+  readonly unevictable: Bytes;
+  /** Page cache, including tmpfs. */
+  readonly file: Bytes;
+  readonly inactiveFile: Bytes;
+  /** Pages on the anonymous LRU lists: anon and shmem that only swap can reclaim. */
+  readonly activeAnon: Bytes;
+  readonly inactiveAnon: Bytes;
+  /** Kernel memory charged to the cgroup that does not shrink under pressure, compressed pages included. */
+  readonly kernelUnreclaimable: Bytes;
+  /** Memory that the compressed pages in zswap take. Part of `kernelUnreclaimable`. */
+  readonly zswap: Bytes;
+  /** The size that the pages in zswap had before. Part of memory.swap.current. */
+  readonly zswapped: Bytes;
+}
+
+/**
+ * Reads a file that contains a size or `max`. Reads a size above 2^53 as `max`: no machine has as much, and one such value must not
+ * make the whole pod unreadable. Throws CGROUP_UNAVAILABLE for other content.
+ */
+export function parseLimit(text: string, file: string): Limit<Bytes> {
+  return text === 'max' || (/^\d{16,20}$/.test(text) && Number(text) > Number.MAX_SAFE_INTEGER)
+    ? 'max'
+    : parseSize(text, file);
+}
+
+/** Reads a file that contains a number of bytes. Throws CGROUP_UNAVAILABLE for other content. */
+export function parseSize(text: string, file: string): Bytes {
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value)) throw unexpectedContent(file, text);
+  return bytes(value);
+}
+
+/** Returns a memory limit as the kernel's files have it: bytes or `max`. */
+export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
+
+/** Returns a size as the kernel has it as a limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
+export const wholePages = (size: number, pageSize: number): number => Math.floor(size / pageSize) * pageSize;
+
+/** Whether `found` is what the kernel makes of `asked`: {@link wholePages}. */
+export function isSameLimit(asked: Limit<Bytes>, found: Limit<Bytes>, pageSize: Bytes): boolean {
+  return found === asked || (asked !== 'max' && found === wholePages(asked, pageSize));
+}
+
+/** More than any machine has, 1 PiB, and small enough that sums of all lines are exact. */
+const MOST_BYTES = 2 ** 50;
+
+/** Reads memory.stat. A line that this kernel lacks counts as 0. Throws CGROUP_UNAVAILABLE for other content. */
+export function parseMemoryStat(text: string): MemoryStat {
+  const lines = parseKeyed(text, 'memory.stat');
+  const of = (key: string): number => {
+    const value = lines.get(key) ?? 0;
+    if (value > MOST_BYTES) throw unexpectedContent('memory.stat', `${key} ${value}`);
+    return value;
+  };
+  // `kernel` (Linux 5.18 and later) includes slab, stacks, page tables, percpu and vmalloc, but not sockets.
+  const kernel = lines.has('kernel')
+    ? of('kernel')
+    : of('kernel_stack') + of('pagetables') + of('percpu') + of('slab_unreclaimable') + of('slab_reclaimable');
+  return {
+    anon: bytes(of('anon')),
+    shmem: bytes(of('shmem')),
+    unevictable: bytes(of('unevictable')),
+    file: bytes(of('file')),
+    inactiveFile: bytes(of('inactive_file')),
+    activeAnon: bytes(of('active_anon')),
+    inactiveAnon: bytes(of('inactive_anon')),
+    kernelUnreclaimable: bytes(Math.max(0, kernel - of('slab_reclaimable')) + of('sock')),
+    zswap: bytes(of('zswap')),
+    zswapped: bytes(of('zswapped')),
+  };
+}
+
+/**
+ * Returns the bytes of a cgroup that cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted once, and
+ * kernel memory that does not shrink. Based on kernel Documentation/admin-guide/cgroup-v2.rst, memory.stat.
+ *
+ * The sum anon + shmem + unevictable would count pages twice: `anon` and `shmem` count pages on any list, and locked pages and all
+ * pages of a tmpfs mounted with noswap (as kubelet mounts its volumes) are on the unevictable list too. The LRU lists are
+ * disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages that are temporarily on no
+ * list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the larger of the two sums counts.
+ *
+ * Pages that zswap has compressed are charged as kernel memory (mm/memcontrol.c, obj_cgroup_charge_zswap; Linux 5.19 and later). They
+ * count as unreclaimable: only where zswap's shrinker is enabled, which it is not by default, does reclaim write them to the device.
+ *
+ * Swap is counted separately: see ../swap.ts.
+ */
+export function unreclaimableOf(stat: MemoryStat): Bytes {
+  const onLists = stat.activeAnon + stat.inactiveAnon + stat.unevictable;
+  return bytes(Math.max(stat.anon + stat.shmem, onLists) + stat.kernelUnreclaimable);
+}
+
+/** Reads the number of OOM kills from memory.events (the cgroup and its descendants) or memory.events.local (the cgroup only). */
+export function parseOomKills(text: string, file: string): number {
+  const kills = parseKeyed(text, file).get('oom_kill');
+  if (kills === undefined) throw unexpectedContent(file, text);
+  return kills;
+}
+
+/** Parses a "flat keyed" file: one `key number` per line. */
+function parseKeyed(text: string, file: string): Map<string, number> {
+  const lines = new Map<string, number>();
+  for (const line of text.split('\n')) {
+    if (line === '') continue;
+    if (!/^\S+ \d+$/.test(line)) throw unexpectedContent(file, line);
+    const blank = line.indexOf(' ');
+    lines.set(line.slice(0, blank), Number(line.slice(blank)));
+  }
+  return lines;
+}
+
+/** What memory of a cgroup is in use, and what of it cannot be reclaimed. */
+
+/** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
+export interface MemoryUse {
+  readonly current: Bytes;
+  /** Memory that cannot be reclaimed: `unreclaimableOf` less `swappable`, and `swapExcess`. */
+  readonly unreclaimable: Bytes;
+  /** What the kernel can free by writing anonymous memory and tmpfs pages to swap; see `swapUseOf`. */
+  readonly swappable: Bytes;
+  /** Bytes in swap above memory.swap.max, which come back once they are used; see `swapUseOf`. */
+  readonly swapExcess: Bytes;
+  readonly anon: Bytes;
+  readonly shmem: Bytes;
+  readonly unevictable: Bytes;
+  readonly file: Bytes;
+  /** Kernel memory that does not shrink. Part of `unreclaimable`. */
+  readonly kernelUnreclaimable: Bytes;
+  /** Number of processes that the OOM killer has killed since the cgroup was created. */
+  readonly oomKills: number;
+}
+
+/** Describes what is behind the unreclaimable memory, for errors. */
+export function usageText({ anon, shmem, unevictable, swappable, swapExcess }: MemoryUse): string {
+  const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
+  const plus = swapExcess > 0 ? `, and ${swapExcess} in swap above its limit` : '';
+  return `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}${less}${plus}`;
+}
+
+/** The parts of {@link MemoryUse} that the kernel reads from counters. */
+export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;
+
+/** A write of one value to one cgroup file. */
+export type CgroupWrite =
+  | { readonly file: MemoryLimitFile; readonly value: Limit<Bytes> }
+  | { readonly file: 'cpu.max'; readonly value: CpuMax }
+  | { readonly file: 'cpu.weight'; readonly value: CpuWeight }
+  | { readonly file: 'unified'; readonly key: string; readonly value: string };
+
+/**
+ * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without `reclaims` for one
+ * that is lowered.
+ * @param reclaims whether a write that lowers a memory limit reclaims before it returns; see CgroupFiles.write
+ */
+export function isQuickWrite(step: CgroupWrite, before: string, reclaims: boolean): boolean {
+  if (step.file === 'cpu.weight') return true;
+  if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
+  const now = parseLimit(before, step.file);
+  return !reclaims || (now !== 'max' && (step.value === 'max' || step.value > now));
+}
+
+interface EncodedWrite {
+  readonly file: string;
+  readonly text: string;
+  readonly isThere: (found: string) => boolean;
+}
+
+/** Returns the text of a write, and how to tell that the file has its value. Throws INVALID_VALUE for an invalid value. */
+export function encodeWrite(step: CgroupWrite, pageSize: Bytes): EncodedWrite {
+  switch (step.file) {
+    case 'cpu.max':
+      assertCpuMax(step.value);
+      return {
+        file: step.file,
+        text: formatCpuMax(step.value),
+        isThere: (found) => isSameCpuMax(parseCpuMax(found), step.value),
+      };
+    case 'cpu.weight':
+      assertCpuWeight(step.value);
+      return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
+    case 'unified':
+      assertUnifiedKey(step.key, step.value);
+      // An empty write does not reach the kernel. An empty line clears a setting (cpuset.cpus).
+      return { file: step.key, text: step.value === '' ? '\n' : step.value, isThere: (found) => found === step.value };
+    case 'memory.max':
+    case 'memory.high':
+    case 'memory.low':
+    case 'memory.min':
+    case 'memory.swap.max':
+      return {
+        file: step.file,
+        text: formatLimit(step.value),
+        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file), pageSize),
+      };
+  }
+}
+
+/** The error for content of a file that the kernel does not document, with its beginning. */
+function unexpectedContent(file: string, found: string): ShimError {
+  const start = found.slice(0, 80);
+  const message = `${file}: unexpected content ${JSON.stringify(start)}`;
+  return new ShimError(Code.INTERNAL, Reason.CGROUP_UNAVAILABLE, message, { file, found: start });
+}

@@ -1,0 +1,208 @@
+/** Returns memory that only the start or a burst has needed to the kernel. */
+import { readFile } from 'node:fs/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { MiB } from './quantities/sizes.ts';
+import { errnoOf } from './errors.ts';
+
+/** Milliseconds between two looks at the resident memory. */
+export const CHECK_MS = 5_000;
+/** Bytes of resident memory above the least known from which memory is released. */
+export const MARGIN = 16 * MiB;
+/** Bytes that resident memory grows by between two looks although no burst goes on. */
+const NOISE = MiB;
+
+/** What {@link MemoryRelease} reads and does. */
+export interface MemoryParts {
+  /** Returns the resident memory, in bytes. */
+  readonly rss: () => number;
+  /** Collects all garbage. */
+  readonly collect: () => void;
+  /** Collects all garbage, and compiled code: most has only run at the start. */
+  readonly collectCode: () => void;
+  /** Returns free memory of the allocator to the kernel. */
+  readonly trim: () => void;
+  /** Unmaps pages of the program's file, most of which only the start has used. */
+  readonly unmap: () => void;
+}
+
+/**
+ * Returns the memory that the start or a burst of clients has taken, once it is over. By itself, V8 collects nothing in an idle process,
+ * and glibc keeps free memory between pieces that are in use. Calls wait during a collection, of which there
+ * is one after the start, and one after each burst.
+ */
+export class MemoryRelease {
+  /** The least memory since the start was released. */
+  #least: number | undefined;
+  #last = -1;
+  #isCollected = false;
+  #isUnmapped = false;
+  readonly #parts: MemoryParts;
+
+  constructor(parts: MemoryParts) {
+    this.#parts = parts;
+  }
+
+  /** To be called regularly. Collects when memory does not grow any more, and trims at the next call. */
+  check(): void {
+    if (this.#isCollected) {
+      this.#isCollected = false;
+      this.#parts.trim();
+      const isFirst = this.#least === undefined;
+      if (isFirst) this.#parts.unmap();
+      this.#least = this.#last = this.#parts.rss();
+      this.#isUnmapped = isFirst;
+      return;
+    }
+    const rss = this.#parts.rss();
+    // Pages that are in use are mapped again by now: the least is with them.
+    if (this.#isUnmapped) this.#least = this.#last = rss;
+    this.#isUnmapped = false;
+    const grows = rss > this.#last + NOISE;
+    this.#last = rss;
+    if (this.#least !== undefined) this.#least = Math.min(this.#least, rss);
+    if (grows || rss < (this.#least ?? 0) + MARGIN) return;
+    if (this.#least === undefined) this.#parts.collectCode();
+    else this.#parts.collect();
+    this.#isCollected = true;
+  }
+}
+
+/** Releases memory from now on. Does nothing where malloc_trim(3) is missing: without koffi, or with a libc other than glibc. */
+export async function releaseMemory(): Promise<void> {
+  let trim: (pad: number) => number;
+  let madvise: Madvise;
+  try {
+    const { default: koffi } = await import('koffi');
+    const libc = koffi.load(null);
+    trim = libc.func('int malloc_trim(size_t pad)') as (pad: number) => number;
+    madvise = libc.func('int madvise(uintptr_t start, size_t length, int advice)') as Madvise;
+  } catch {
+    return;
+  }
+  let mappings: readonly Mapping[] = [];
+  const collectStart = async (): Promise<void> => {
+    // Before the collection, which also collects the text. Without it, such as for lack of descriptors, the pages stay mapped.
+    mappings = await programMappings().catch(() => []);
+    collectCode();
+  };
+  const release = new MemoryRelease({
+    rss: () => process.memoryUsage.rss(),
+    collect: collectAll,
+    collectCode: () => void collectStart(),
+    trim: () => void trim(0),
+    unmap: () => unmap(mappings, madvise),
+  });
+  // Reading the resident memory needs a descriptor: without one, this look is left out.
+  const look = (): void => {
+    try {
+      release.check();
+    } catch (error) {
+      if (!['EMFILE', 'ENFILE'].includes(errnoOf(error) ?? '')) throw error;
+    }
+  };
+  look();
+  setInterval(look, CHECK_MS).unref();
+}
+
+/** A range of addresses. */
+interface Mapping {
+  readonly start: number;
+  readonly length: number;
+}
+
+/** Of linux/mman.h. */
+const MADV_DONTNEED = 4;
+
+/** madvise(2). */
+export type Madvise = (start: number, length: number, advice: number) => number;
+
+/** Finds the mappings of Node's own program. A worker thread reads the file, because the kernel looks at each page for it. */
+export const programMappings = async (): Promise<readonly Mapping[]> =>
+  unchangedMappings(await readFile('/proc/self/smaps', 'utf8'), process.execPath);
+
+/**
+ * Unmaps all pages of these mappings. They stay in the page cache, and are mapped again when they are used, so that the resident memory
+ * is what is in use: of Node's program, the start touches twice as many pages as the process needs later. Takes 2 ms.
+ */
+export function unmap(mappings: readonly Mapping[], madvise: Madvise): void {
+  for (const { start, length } of mappings) madvise(start, length, MADV_DONTNEED);
+}
+
+/**
+ * Returns the mappings of a file, in proc_pid_smaps(5), that are read-only and have no page that differs from the file, neither in memory
+ * nor in swap. Others must not be unmapped: their changes would be lost, such as the relocations of the dynamic loader, which are
+ * read-only after the start. Linkers put these behind the code, so nothing behind it that is not code is returned.
+ */
+export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
+  let isBehindCode = false;
+  return smaps.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).flatMap((entry): Mapping[] => {
+    const [, start, end, mode, path] = /^([0-9a-f]+)-([0-9a-f]+) r-([-x])p \S+ \S+ \d+ +(.*)$/m.exec(entry) ?? [];
+    if (start === undefined || end === undefined || path !== file) return [];
+    const isCode = mode === 'x';
+    isBehindCode ||= isCode;
+    const isUnchanged = /^Anonymous: +0 kB$/m.test(entry) && /^Swap: +0 kB$/m.test(entry);
+    if (!isUnchanged || (isBehindCode && !isCode)) return [];
+    return [{ start: Number.parseInt(start, 16), length: Number.parseInt(end, 16) - Number.parseInt(start, 16) }];
+  });
+}
+
+interface Options {
+  readonly type: 'minor' | 'major';
+  /** `last-resort` also returns to the kernel the pages that V8 otherwise keeps for new objects. */
+  readonly flavor?: 'last-resort';
+}
+type Collect = (options: Options) => void;
+
+const EVERYTHING: Options = { type: 'major', flavor: 'last-resort' };
+
+let collect: Collect | undefined;
+
+/** Returns V8's `gc`, which only contexts that are made later have. */
+function exposedCollect(): Collect {
+  setFlagsFromString('--expose-gc');
+  return runInNewContext('gc') as Collect;
+}
+
+/** Collects the young generation, which takes about 1 ms. */
+function collectYoung(): void {
+  collect ??= exposedCollect();
+  collect({ type: 'minor' });
+}
+
+/** Collects all garbage. */
+function collectAll(): void {
+  collect ??= exposedCollect();
+  collect({ type: 'major' });
+}
+
+/**
+ * Collects all garbage in several collections, returns free pages to the kernel, and collects the compiled code of all functions that
+ * are not running: V8 compiles a function again when it is called. By itself it only does so with what six collections have not seen
+ * running.
+ */
+function collectCode(): void {
+  setFlagsFromString('--bytecode-old-age=1');
+  setFlagsFromString('--flush-baseline-code');
+  collect ??= exposedCollect();
+  collect(EVERYTHING);
+  // V8's defaults.
+  setFlagsFromString('--no-flush-baseline-code');
+  setFlagsFromString('--bytecode-old-age=6');
+}
+
+/** Bytes of short-lived buffers after which they are collected. */
+const COLLECT_AFTER = 8 * MiB;
+
+let used = 0;
+
+/**
+ * Counts bytes of a new buffer that is soon garbage. For V8 a buffer of any size is a small object: by itself it collects them
+ * when 64 MB wait. A collection of the young generation takes about 1 ms, and a busy kubelet causes one in several minutes.
+ */
+export function bufferUsed(bytes: number): void {
+  used += bytes;
+  if (used < COLLECT_AFTER) return;
+  used = 0;
+  collectYoung();
+}

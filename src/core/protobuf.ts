@@ -1,0 +1,107 @@
+/**
+ * Reads and writes single protobuf fields. For messages on hot paths, where decoding the whole message costs more than all
+ * other work, and for messages of a few fields, which need no .proto parser at startup.
+ *
+ * A field on the wire is a key (field number and wire type) and a value (https://protobuf.dev/programming-guides/encoding).
+ */
+import protobuf from 'protobufjs/minimal.js';
+import { messageOf } from './errors.ts';
+
+export type FieldReader = protobuf.Reader;
+export type FieldWriter = protobuf.Writer;
+
+const VARINT = 0;
+const FIXED_64 = 1;
+const LENGTH_DELIMITED = 2;
+const FIXED_32 = 5;
+
+/** The key of an integer, boolean or enum field. */
+export const varintKey = (field: number): number => (field << 3) | VARINT;
+/** The key of a string, bytes, map or sub-message field. */
+export const delimitedKey = (field: number): number => (field << 3) | LENGTH_DELIMITED;
+
+/**
+ * Receives a field whose key has been read, and the position of its key. Returns true after reading its value, or false
+ * without reading anything: the value is then skipped.
+ */
+export type TakeField = (key: number, reader: FieldReader, keyStart: number) => boolean;
+
+/** Reads the fields of a message in order. Throws RangeError if the bytes are not a protobuf message. */
+export function readFields(message: Uint8Array, take: TakeField): void {
+  const reader = protobuf.Reader.create(message);
+  try {
+    readUpTo(reader, reader.len, take);
+  } catch (error) {
+    // protobufjs throws plain errors for varints of more than ten bytes.
+    if (error instanceof RangeError) throw error;
+    throw new RangeError(`not a protobuf message: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Reads the fields of a sub-message whose key has just been read. Throws RangeError as {@link readFields} does. */
+export function readSubMessage(reader: FieldReader, take: TakeField): void {
+  const length = reader.uint32();
+  readUpTo(reader, reader.pos + length, take);
+}
+
+function readUpTo(reader: FieldReader, end: number, take: TakeField): void {
+  while (reader.pos < end) {
+    const keyStart = reader.pos;
+    const key = reader.uint32();
+    if (!take(key, reader, keyStart)) skipValue(reader, key & 7);
+  }
+  if (reader.pos > end) throw new RangeError(`not a protobuf message: a field ends at byte ${reader.pos}, past ${end}`);
+}
+
+/** Skips a value. Rejects groups (wire types 3 and 4), which are not part of proto3. */
+function skipValue(reader: FieldReader, wireType: number): void {
+  switch (wireType) {
+    case VARINT:
+    case FIXED_64:
+    case LENGTH_DELIMITED:
+    case FIXED_32:
+      reader.skipType(wireType);
+      return;
+    default:
+      throw new RangeError(`not a protobuf message: wire type ${wireType} at byte ${reader.pos}`);
+  }
+}
+
+/** Returns the content of each occurrence of a length-delimited field. Throws RangeError as {@link readFields} does. */
+export function contentsOf(message: Uint8Array, field: number): readonly Uint8Array[] {
+  const contents: Uint8Array[] = [];
+  readFields(message, (key, reader) => {
+    if (key !== delimitedKey(field)) return false;
+    contents.push(reader.bytes());
+    return true;
+  });
+  return contents;
+}
+
+/** Decodes the content of a string field; the empty string, proto3's default, if the field is absent. */
+export const textOf = (content: Uint8Array | undefined): string => Buffer.from(content ?? []).toString('utf8');
+
+/** The type of a message, as protobufjs reads it from a .proto file. */
+interface MessageType<Message> {
+  fromObject(object: object): Message;
+  encode(message: Message): FieldWriter;
+}
+
+/** Encodes a message that is a plain object. */
+export function encodeMessage<Message>(type: MessageType<Message>, object: object): Buffer {
+  const bytes = type.encode(type.fromObject(object)).finish();
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** Creates a writer for the fields of a message. */
+export const createWriter = (): FieldWriter => protobuf.Writer.create();
+
+/** Writes a string field. */
+export const writeString = (writer: FieldWriter, field: number, value: string): FieldWriter =>
+  writer.uint32(delimitedKey(field)).string(value);
+
+/** Writes one entry of a map<string, string> field. */
+export function writeMapEntry(writer: FieldWriter, field: number, key: string, value: string): FieldWriter {
+  const entry = writer.uint32(delimitedKey(field)).fork();
+  return writeString(writeString(entry, 1, key), 2, value).ldelim();
+}

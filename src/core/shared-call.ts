@@ -1,0 +1,91 @@
+/**
+ * One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one.
+ */
+export class SharedCall<Result> {
+  readonly #make: (signal: AbortSignal) => Promise<Result>;
+  #running: Running<Result> | undefined;
+
+  constructor(make: (signal: AbortSignal) => Promise<Result>) {
+    this.#make = make;
+  }
+
+  /** Waits for the call. Rejects with the signal's reason if it aborts before. Without a signal, the caller never leaves. */
+  async run(signal?: AbortSignal): Promise<Result> {
+    signal?.throwIfAborted();
+    const running = (this.#running ??= this.#start());
+    running.callers += 1;
+    try {
+      return await untilAborted(running.result, signal);
+    } finally {
+      running.callers -= 1;
+      if (running.callers === 0) this.#stop(running);
+    }
+  }
+
+  #start(): Running<Result> {
+    const abort = new AbortController();
+    const running = { result: this.#make(abort.signal), abort, callers: 0 };
+    const ended = (): void => this.#forget(running);
+    running.result.then(ended, ended);
+    return running;
+  }
+
+  #stop(running: Running<Result>): void {
+    this.#forget(running);
+    running.abort.abort();
+  }
+
+  #forget(running: Running<Result>): void {
+    if (this.#running === running) this.#running = undefined;
+  }
+}
+
+interface Running<Result> {
+  readonly result: Promise<Result>;
+  readonly abort: AbortController;
+  callers: number;
+}
+
+/** Waits for work that continues without its caller. Rejects with the signal's reason once it aborts. */
+export async function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return work;
+  const { promise: over, reject } = Promise.withResolvers<never>();
+  const leave = (): void => reject(signal.reason);
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await Promise.race([over, work]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
+/**
+ * A value that is loaded for its first use. Concurrent uses share one load. After a load that fails, the next use loads again; Node
+ * remembers the error of a module that fails while it is evaluated.
+ */
+export class Lazy<Value> {
+  readonly #load: () => Promise<Value>;
+  #loading: Promise<Value> | undefined;
+
+  constructor(load: () => Promise<Value>) {
+    this.#load = load;
+  }
+
+  /** Returns the value. Rejects as the load does. */
+  async get(): Promise<Value> {
+    const loading = (this.#loading ??= this.#load());
+    try {
+      return await loading;
+    } catch (error) {
+      // Others that waited for the same load may have started the next one.
+      if (this.#loading === loading) this.#loading = undefined;
+      throw error;
+    }
+  }
+
+  /** Returns the value if it has been used, once its load has ended; undefined if it has not, or the load fails. Never rejects. */
+  async ifUsed(): Promise<Value | undefined> {
+    return this.#loading?.catch(() => undefined);
+  }
+}

@@ -1,2 +1,0 @@
-/** Files that ship with the program. */
-export { readShipped } from './files.ts';

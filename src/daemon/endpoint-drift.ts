@@ -1,0 +1,77 @@
+import type { Config } from '../config/index.ts';
+import { type Clock, messageOf, systemClock } from '../core/index.ts';
+import type { EndpointWatch } from '../endpoint/index.ts';
+import type { EndpointState, Log, ReadinessCheck } from '../observe/index.ts';
+import type { BypassWatch } from '../systemd/index.ts';
+import type { CriSocket } from './cri-socket.ts';
+import type { Resizing } from './resizing.ts';
+
+export interface EndpointDriftParts {
+  readonly cri: Pick<CriSocket, 'path' | 'peers'>;
+  readonly bypass: Pick<BypassWatch, 'times'>;
+  readonly resizing: Pick<Resizing, 'endpointChanged'>;
+  readonly log: Log;
+}
+
+/** When the first look begins, in milliseconds: kubelet and its runtime's clients connect as soon as there is a socket. */
+const FIRST_LOOK_MS = 500;
+
+/**
+ * Watches whether kubelet uses the shim. Loads src/endpoint and its YAML library after the start, because kubelet waits for our first
+ * response.
+ */
+export class EndpointDrift {
+  readonly #config: Pick<Config, 'stateFolder'>;
+  readonly #parts: EndpointDriftParts;
+  readonly #clock: Clock;
+  #watch: EndpointWatch | undefined;
+  #stopTimer: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(config: Pick<Config, 'stateFolder'>, parts: EndpointDriftParts, clock: Clock = systemClock) {
+    this.#config = config;
+    this.#parts = parts;
+    this.#clock = clock;
+  }
+
+  get state(): EndpointState {
+    return this.#watch?.state ?? 'unknown';
+  }
+
+  check(): ReadinessCheck | undefined {
+    return this.#watch?.check();
+  }
+
+  /** Looks after {@link FIRST_LOOK_MS}, and then regularly until closed. */
+  begin(): void {
+    this.#stopTimer = this.#clock.after(FIRST_LOOK_MS, () => void this.#run());
+  }
+
+  /** Never rejects. */
+  async #run(): Promise<void> {
+    const { cri, bypass, resizing, log } = this.#parts;
+    try {
+      const { EndpointWatch: Watch } = await import('../endpoint/index.ts');
+      if (this.#isClosed) return;
+      this.#watch = new Watch({
+        procRoot: '/proc',
+        listen: cri.path,
+        stateFolder: this.#config.stateFolder,
+        peers: () => cri.peers(),
+        isBypassed: () => bypass.times.start !== undefined && bypass.times.end === undefined,
+        onDrift: (isDrift, note) => resizing.endpointChanged(isDrift, note),
+        clock: this.#clock,
+        log,
+      });
+      await this.#watch.run();
+    } catch (error) {
+      log.error({ error: messageOf(error) }, 'runtime endpoint of kubelet is not watched');
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stopTimer?.();
+    this.#watch?.close();
+  }
+}

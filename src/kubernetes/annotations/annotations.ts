@@ -1,0 +1,153 @@
+/** Pod annotations in Kubernetes as resize requests. Loaded only with --kubeconfig: other folders import only its types. */
+import type { Counters, Log, ReadinessCheck } from '../../observe/index.ts';
+import { EventPoster, type PodEvent } from './events.ts';
+import { AnnotationRequests, type NodePods } from './requests.ts';
+import { AllocatableStore, feedNode } from '../pods/node-feed.ts';
+import type { ApiPodIdentity } from '../pods/pod.ts';
+import { type NodePodNames, PodClaims } from '../pods/claims.ts';
+import type { PodAudience } from '../pods/audience.ts';
+import { Reach, feedPods, wait } from '../pods/feed.ts';
+import { SpecStore } from '../pods/spec-store.ts';
+import { podWatch } from '../pods/pod-watch.ts';
+import { apiOf } from '../client/api.ts';
+import { openConnection } from '../client/connection.ts';
+import { type Clock, Reason, ShimError, messageOf } from '../../core/index.ts';
+import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
+import type { NodeAllocatable, PodSpecs } from '../../sandbox/index.ts';
+
+export interface KubernetesParts {
+  /** A file, or {@link IN_CLUSTER}. */
+  readonly kubeconfig: string;
+  readonly nodeName: string;
+  readonly resizes: Resizes;
+  readonly pods: NodePods & {
+    /** Must not throw. */
+    named(uid: string): readonly NodePodNames[];
+    isStatic(sandboxId: string): boolean;
+  };
+  readonly counters: Pick<Counters, 'ignoredPod'>;
+  readonly clock: Clock;
+  /** 0 to 1, as Math.random. */
+  readonly random: () => number;
+  readonly log: Log;
+}
+
+export interface KubernetesWatch {
+  /** A pod was added to this node. */
+  podAdded(pod: ApiPodIdentity): void;
+  /** The specs of the pods of this node, as far as they are known. */
+  readonly specs: PodSpecs;
+  /** The allocatable of this node, as far as it is known. */
+  readonly allocatable: NodeAllocatable;
+  /** kubelet cannot lower an admitted memory limit for now. */
+  decreaseDeferred(pod: PodEvent['pod'], why: string): void;
+  /** Clients were served without the shim for this time, in milliseconds since the epoch. */
+  bypassEnded(times: { readonly start: number; readonly end: number }): void;
+  /** kubelet no longer uses the shim, or uses it again. */
+  endpointChanged(isDrift: boolean, note: string): void;
+  check(): ReadinessCheck;
+  /** Closes immediately: aborts running requests and drops pending events. */
+  close(): void;
+}
+
+/** Watches the pods of this node and acts on their annotations until closed. Does not wait for the API server, and never throws. */
+export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
+  const { kubeconfig, nodeName, resizes, pods, clock, random, log, counters } = parts;
+  const stop = new AbortController();
+  const { signal } = stop;
+  const api = apiOf(() => openConnection(kubeconfig));
+  const poster = new EventPoster({ api, nodeName, clock, random, log });
+  const reach = new Reach(log, nodeName);
+  const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
+  void followResizes(parts, (resize) => requests.reached(resize), signal);
+  void poster.run(signal);
+  const specs = new SpecStore((sandboxId) => pods.isStatic(sandboxId));
+  const claims = new PodClaims({ podsOf: (uid) => pods.named(uid), log, counters });
+  const audience = all(specs, claims, requests);
+  const allocatable = new AllocatableStore();
+  void feedNode({ api, nodeName, store: allocatable, clock, log }, signal);
+  void feedPods({ watch: podWatch(api, nodeName), audience, reach, skipped: skippedIn(parts), clock, random }, signal);
+  return {
+    podAdded(pod) {
+      claims.look(pod.uid);
+      requests.look(pod);
+    },
+    specs,
+    allocatable,
+    decreaseDeferred: (pod, why) =>
+      poster.post({ pod, reason: 'MemoryDecreaseDeferred', note: why, at: clock.wallTime() }),
+    bypassEnded: ({ start, end }) =>
+      poster.post({ node: nodeName, reason: 'ShimBypassed', note: bypassNote(start, end), at: clock.wallTime() }),
+    endpointChanged: (isDrift, note) =>
+      poster.post({
+        node: nodeName,
+        reason: isDrift ? 'ShimDrift' : 'ShimDriftEnded',
+        note: `kubelet ${note}`,
+        at: clock.wallTime(),
+      }),
+    check: () => reach.check(),
+    close() {
+      stop.abort();
+      requests.close();
+    },
+  };
+}
+
+/** Returns a function that reports an object that was skipped because it is too large. */
+const skippedIn =
+  ({ counters, log }: Pick<KubernetesParts, 'counters' | 'log'>) =>
+  (pod?: ApiPodIdentity): void => {
+    counters.ignoredPod('too_large');
+    const names = pod && { namespace: pod.namespace, pod: pod.name, uid: pod.uid };
+    log.warn({ ...names, reason: 'too_large' }, 'pod object ignored: it is too large');
+  };
+
+const bypassNote = (start: number, end: number): string =>
+  `kubelet reached containerd without the shim from ${new Date(start).toISOString()} to ${new Date(end).toISOString()}: ` +
+  'resizes in this time were neither ordered nor reclaimed for; see journalctl -u cri-resize-shim on the node';
+
+/** Passes pods on to all, in this order. */
+const all = (...audiences: readonly PodAudience[]): PodAudience => ({
+  replace(pods) {
+    for (const audience of audiences) audience.replace(pods);
+  },
+  present(pod) {
+    for (const audience of audiences) audience.present(pod);
+  },
+  gone(pod) {
+    for (const audience of audiences) audience.gone(pod);
+  },
+});
+
+/** Passes on the states of all resizes, starting with unfinished ones, until aborted. Never rejects. */
+export async function followResizes(
+  parts: {
+    readonly resizes: Pick<Resizes, 'watch' | 'find'>;
+    readonly clock: Clock;
+    /** 0 to 1, as Math.random. */
+    readonly random: () => number;
+    readonly log: Log;
+  },
+  reached: (resize: Resize) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const { resizes, clock, random, log } = parts;
+  for (let failures = 0; !signal.aborted; ) {
+    try {
+      const watch = resizes.watch();
+      signal.addEventListener('abort', () => watch.end(), { once: true });
+      for await (const { resize, what } of watch) {
+        // Requests of the CRI have events too, and are in no queue.
+        const found = what.kind === 'state' ? resizes.find(resize) : undefined;
+        if (found !== undefined) reached(found);
+        failures = 0;
+      }
+    } catch (error) {
+      if (error instanceof ShimError && error.reason === Reason.STOPPING) return;
+      // Too many watchers, or this one was too slow and missed events: later ones are still passed on.
+      failures += 1;
+      log.warn({ error: messageOf(error) }, 'watch of resizes failed; retrying');
+      await wait(clock, retryDelay(failures, random()), signal);
+    }
+  }
+}

@@ -1,3 +1,0 @@
-/** The status page. */
-export { NodePage, failureSection } from './page.ts';
-export type { Sections } from './page.ts';

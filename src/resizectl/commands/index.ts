@@ -1,3 +1,0 @@
-/** The commands of resizectl. */
-export { actions } from './actions.ts';
-export type { CommandOptions, Context } from './context.ts';

@@ -1,2 +1,0 @@
-/** `kubectl resizectl`: the plugin of kubectl. */
-export { runPlugin } from './plugin.ts';

@@ -1,0 +1,112 @@
+import { Code } from '../../core/index.ts';
+import type { Counters, Log } from '../../observe/index.ts';
+import { type CallTrace, type EndedCall, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
+import type { DelayedCall, Exchange, Interception, MaybePromise } from '../proxy/interception.ts';
+
+/**
+ * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See
+ * {@link Interception.amend}.
+ */
+export type Amendment = (exchange: Exchange, trace: CallTrace) => MaybePromise<Uint8Array | undefined>;
+
+/**
+ * Returns the amended message of a stream, or undefined to leave it unchanged. See {@link Interception.amendMessage}.
+ */
+export type MessageAmendment = (message: Uint8Array) => MaybePromise<Uint8Array | undefined>;
+
+/** Returns what the request waits for; undefined to forward it at once. See {@link Interception.delay}. */
+export type Delay = (call: DelayedCall) => Promise<void> | undefined;
+
+/** A call that is forwarded and whose response may be amended. */
+export interface AmendedCall {
+  readonly amendment: Amendment;
+  /** The log level of its log line: kubelet requests the status of every container continuously. */
+  readonly logLevel: 'debug' | 'info';
+}
+
+/** The calls that the shim acts on, by path (`/runtime.v1.RuntimeService/UpdateContainerResources`). */
+export interface Interceptors {
+  /** Calls that the shim handles. */
+  readonly handlers: ReadonlyMap<string, RawUnaryHandler>;
+  /** Calls that are forwarded and whose response is amended. */
+  readonly amendments: ReadonlyMap<string, AmendedCall>;
+  /** Calls with a stream of responses that are forwarded and whose messages are amended one by one. */
+  readonly streams: ReadonlyMap<string, MessageAmendment>;
+  /** Calls that are forwarded later, of any kind but those that the shim handles. */
+  readonly delays: ReadonlyMap<string, Delay>;
+}
+
+/** Calls of containerd that stream events until the client cancels. Clients start them again when they end. */
+const watches: ReadonlySet<string> = new Set([
+  '/runtime.v1.RuntimeService/GetContainerEvents',
+  '/containerd.services.events.v1.Events/Subscribe',
+  '/grpc.health.v1.Health/Watch',
+]);
+
+/** An empty table: every call is forwarded. */
+export const noInterceptors: Interceptors = {
+  handlers: new Map(),
+  amendments: new Map(),
+  streams: new Map(),
+  delays: new Map(),
+};
+
+export interface InterceptionReport {
+  readonly log: Log;
+  readonly counters: Counters;
+  /** Whether log lines of level debug are written. */
+  readonly debug: boolean;
+}
+
+/**
+ * Returns a table of interceptors as the proxy's {@link Interception}. A path in several maps is handled. Each amended
+ * unary call is counted and logged, as handled calls are. Streams count as forwarded calls: they last for hours.
+ */
+export function interceptionOf(
+  { handlers, amendments, streams, delays }: Interceptors,
+  { log, counters, debug }: InterceptionReport,
+): Interception {
+  const report = (call: AmendedCall, { path, backendMs }: Exchange, trace: CallTrace, start: number): void => {
+    const shimMs = performance.now() - start;
+    counters.interceptedCall(path, Code.OK, backendMs + shimMs, backendMs);
+    if (debug || call.logLevel !== 'debug')
+      log[call.logLevel](callFields(trace, path, Code.OK, shimMs), 'intercepted call');
+  };
+  return {
+    route(path) {
+      if (handlers.has(path)) return 'handle';
+      if (amendments.has(path)) return 'amend';
+      return streams.has(path) ? 'amend-each' : 'pass';
+    },
+    isWatch: (path) => watches.has(path),
+    isDelayed: (path) => delays.has(path),
+    delay: (call) => delays.get(call.path)?.(call),
+    amend(exchange) {
+      const call = amendments.get(exchange.path);
+      if (call === undefined) return undefined;
+      const start = performance.now();
+      const trace: CallTrace = { fields: {}, backendMs: exchange.backendMs };
+      const answer = call.amendment(exchange, trace);
+      if (answer instanceof Promise) return answer.finally(() => report(call, exchange, trace, start));
+      report(call, exchange, trace, start);
+      return answer;
+    },
+    amendMessage: (path, message) => streams.get(path)?.(message),
+  };
+}
+
+export interface LocalServerOptions {
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/** The handlers of the local server, by path. */
+export type LocalHandlers = ReadonlyMap<string, RawUnaryHandler>;
+
+/** Returns what counts and logs the handled calls of a path. */
+export const unaryEnded =
+  (path: string, { log, counters }: LocalServerOptions) =>
+  ({ trace, code, elapsedMs }: EndedCall): void => {
+    counters.interceptedCall(path, code, elapsedMs, trace.backendMs);
+    log.info(callFields(trace, path, code, elapsedMs - trace.backendMs), 'intercepted call');
+  };

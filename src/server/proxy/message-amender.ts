@@ -1,0 +1,256 @@
+import { type Frame, windowUpdate } from '../../http2/index.ts';
+import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
+import type { BackendFlow } from './backend-flow.ts';
+import type { FlowControl } from './flow-control.ts';
+import type { Lane } from './lane.ts';
+import type { SkipReason } from './interception.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import type { Outbox } from './outbox.ts';
+import type { HeldBytes } from './shared-budget.ts';
+import type { Results } from './results.ts';
+import { MessageBuffer } from './message-buffer.ts';
+
+/** A stream whose messages are amended one by one. */
+export interface MessageStream {
+  readonly id: number;
+  readonly path: string;
+  readonly down: Lane;
+  readonly serverEnded: boolean;
+  /** Read-ahead that the backend has been granted for it. */
+  readonly reserved: number;
+  readonly amendment: MessageAmendment;
+}
+
+/** What {@link MessageAmender} uses of the connection. */
+export interface MessageAmenderPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  readonly backend: {
+    readonly flow: BackendFlow;
+    /** Widens the backend's window of the stream to what the client's allows. */
+    grantStream(stream: MessageStream): void;
+  };
+  /** The requests and responses of all streams. */
+  readonly held: HeldBytes;
+  readonly results: Results;
+}
+
+/**
+ * Holds each message of a stream until it is complete, has it amended and sends it to the client, one after the other.
+ * Between messages a stream holds nothing: no memory, no timer and no window.
+ *
+ * A client that does not read bounds what waits for it: the backend gets window for bytes that the client has not taken
+ * only to complete one message, and only if nothing else waits for the client.
+ */
+export class MessageAmender {
+  /** Streams whose first message is incomplete and waits until earlier ones have gone to the client. */
+  readonly #blocked = new Set<MessageStream>();
+  readonly #ports: MessageAmenderPorts;
+
+  constructor(ports: MessageAmenderPorts) {
+    this.#ports = ports;
+  }
+
+  /** Takes a part of the response. */
+  response(stream: MessageStream, frame: Frame): void {
+    const { amendment, down } = stream;
+    const { backend, flowControl, held } = this.#ports;
+    const content = frame.content();
+    amendment.last = stream.serverEnded;
+    amendment.ended = amendment.last;
+    if (!amendment.holding) {
+      if (content.length === 0) {
+        flowControl.data(down, content, 0, amendment.last);
+        return;
+      }
+      amendment.holding = true;
+      flowControl.hold(down);
+    }
+    // Padding is not held: its window goes back to the backend at once.
+    backend.flow.queued(content.length);
+    held.add(content.length);
+    amendment.buffer.add(content);
+    if (amendment.waiting === undefined) this.#advance(stream);
+  }
+
+  /** Trailers or a reset have come, or the backend is gone. They follow what is held. */
+  responseEnds(stream: MessageStream): void {
+    const { amendment } = stream;
+    amendment.ended = true;
+    if (amendment.holding && amendment.waiting === undefined) this.#settle(stream);
+  }
+
+  /** Frees what is held for a stream. */
+  finish(stream: MessageStream): void {
+    const { amendment } = stream;
+    const { charged, held, waiting } = amendment;
+    if (waiting !== undefined) clearTimeout(waiting.timer);
+    amendment.buffer.takeRest();
+    amendment.waiting = undefined;
+    amendment.holding = false;
+    amendment.credited = 0;
+    this.#blocked.delete(stream);
+    this.#ports.held.add(-held);
+    this.#ports.backend.flow.released(stream.down, charged);
+  }
+
+  /** Lets streams continue whose earlier messages have gone to the client. To be called at the end of each event. */
+  resume(): void {
+    for (const stream of this.#blocked) if (stream.down.charged === 0) this.#credit(stream);
+  }
+
+  /** Handles what has come, up to a message whose amendment is not known at once. */
+  #advance(stream: MessageStream): void {
+    const { buffer } = stream.amendment;
+    this.#blocked.delete(stream);
+    for (let piece = buffer.take(); piece !== undefined; piece = buffer.take()) {
+      if (piece.kind === 'pass') {
+        if (piece.begins) this.#skipped(stream, 'response', undefined);
+        this.#send(stream, piece.bytes, undefined);
+      } else if (!this.#amend(stream, piece.bytes)) return;
+    }
+    this.#settle(stream);
+  }
+
+  /** Has a message amended. Returns false if the answer is not known yet. */
+  #amend(stream: MessageStream, bytes: Buffer): boolean {
+    let amended: Uint8Array | undefined;
+    try {
+      const answer = this.#ports.options.interception.amendMessage(stream.path, bytes.subarray(MESSAGE_PREFIX_SIZE));
+      if (answer instanceof Promise) {
+        this.#wait(stream, bytes, answer);
+        return false;
+      }
+      amended = answer;
+    } catch (error) {
+      this.#skipped(stream, 'failed', error);
+    }
+    this.#send(stream, bytes, amended);
+    return true;
+  }
+
+  #wait(stream: MessageStream, bytes: Buffer, answer: Promise<Uint8Array | undefined>): void {
+    const { amendment } = stream;
+    const { options, results } = this.#ports;
+    const answered = (act: () => Uint8Array | undefined): void =>
+      results.add(() => {
+        if (amendment.waiting !== waiting) return;
+        clearTimeout(waiting.timer);
+        amendment.waiting = undefined;
+        this.#send(stream, bytes, act());
+        this.#advance(stream);
+      });
+    const skip = (reason: SkipReason, error: unknown): void =>
+      answered(() => {
+        this.#skipped(stream, reason, error);
+        return undefined;
+      });
+    const waiting = { bytes, timer: setTimeout(() => skip('slow', undefined), options.amendTimeout) };
+    amendment.waiting = waiting;
+    results.runSoon();
+    answer.then(
+      (amended) => answered(() => amended),
+      (error: unknown) => skip('failed', error),
+    );
+  }
+
+  /** Sends bytes that were held, or the amended message in their place. What is behind them stays held. */
+  #send(stream: MessageStream, bytes: Buffer, amended: Uint8Array | undefined): void {
+    const { amendment, down } = stream;
+    const { backend, flowControl, held } = this.#ports;
+    held.add(-bytes.length);
+    // Now it waits for the client alone: until it has gone, its window stays with the backend no longer.
+    const credited = Math.min(amendment.credited, bytes.length);
+    amendment.credited -= credited;
+    backend.flow.queued(credited);
+    const parts =
+      amended === undefined
+        ? [bytes]
+        : [messagePrefix(amended.length), Buffer.from(amended.buffer, amended.byteOffset, amended.length)];
+    flowControl.insert(down, parts, bytes.length);
+  }
+
+  /** Nothing of what has come can be sent or amended: decides what becomes of the rest. */
+  #settle(stream: MessageStream): void {
+    const { amendment, down } = stream;
+    const { buffer } = amendment;
+    const { backend, flowControl, held } = this.#ports;
+    if (amendment.ended && buffer.size > 0) {
+      this.#skipped(stream, 'response', undefined);
+      this.#send(stream, buffer.takeRest(), undefined);
+    }
+    if (buffer.size === 0) {
+      amendment.holding = false;
+      flowControl.release(down, undefined, [], 0, amendment.last);
+    } else if (buffer.size >= MESSAGE_PREFIX_SIZE && (held.wouldExceed(buffer.missing) || backend.flow.isOverfull)) {
+      this.#skipped(stream, 'memory', undefined);
+      buffer.pass();
+      this.#advance(stream);
+      return;
+    } else if (down.charged === 0) this.#credit(stream);
+    else this.#blocked.add(stream);
+    backend.grantStream(stream);
+  }
+
+  /** Returns window to the backend, so that it completes a message however small the client's windows are. */
+  #credit(stream: MessageStream): void {
+    const { amendment } = stream;
+    const { backend, toBackend } = this.#ports;
+    this.#blocked.delete(stream);
+    const { charged } = amendment;
+    if (charged === 0) return;
+    amendment.credited += charged;
+    amendment.allowance += charged;
+    backend.flow.credited(charged);
+    toBackend.push(windowUpdate(stream.id, charged));
+    toBackend.push(windowUpdate(0, charged));
+  }
+
+  #skipped(stream: MessageStream, reason: SkipReason, error: unknown): void {
+    this.#ports.options.observer.amendSkipped(stream.path, reason, error);
+  }
+}
+
+/** A message that has been given to the interceptor, which has not answered. */
+export interface WaitingMessage {
+  /** With its gRPC prefix. */
+  readonly bytes: Buffer;
+  readonly timer: NodeJS.Timeout;
+}
+
+/** The state of one stream whose messages are amended one by one. */
+export class MessageAmendment {
+  readonly buffer: MessageBuffer;
+  waiting: WaitingMessage | undefined = undefined;
+  /** Whether the stream's lane contains a hold: any bytes are held. */
+  holding = false;
+  /** Held bytes, the oldest, that do not count against the backend's windows: it has got those back. */
+  credited = 0;
+  /** The server's last DATA, its trailers or its reset have come. */
+  ended = false;
+  /** Whether DATA was the last frame. */
+  last = false;
+  /** Bytes that the backend may still send on this stream. Counted apart from the client's window, which gets more. */
+  allowance: number;
+
+  /**
+   * @param limit the longest message that is amended, in bytes
+   * @param window bytes that the backend may send on the stream at first
+   */
+  constructor(limit: number, window: number) {
+    this.buffer = new MessageBuffer(limit);
+    this.allowance = window;
+  }
+
+  /** Bytes that have come and have not been sent on. */
+  get held(): number {
+    return this.buffer.size + (this.waiting?.bytes.length ?? 0);
+  }
+
+  /** Held bytes that count against the backend's windows. */
+  get charged(): number {
+    return this.held - this.credited;
+  }
+}

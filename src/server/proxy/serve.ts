@@ -1,0 +1,158 @@
+/** The HTTP/2 proxy: forwards the frames of one client connection to the backend or to the local server. */
+import type { OnReadOpts, Socket } from 'node:net';
+import { performance } from 'node:perf_hooks';
+import type { Duplex } from 'node:stream';
+import { MESSAGE_PREFIX_SIZE, MiB } from '../../core/index.ts';
+import { ErrorCode, goaway, settingsFrame } from '../../http2/index.ts';
+import { ProxyConnection } from './connection.ts';
+import { type Handle, type Interception, NO_OBSERVER, type ProxyObserver } from './interception.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import { SharedBudget, type SharedLimits } from './shared-budget.ts';
+import { PairTransport } from './pair-transport.ts';
+import { ReusedReads, SocketTransport } from './transport.ts';
+
+export interface ServeOptions {
+  /**
+   * Opens a socket to the backend.
+   * @param onread for `net.connect`: it reuses memory for reads. Without it long responses cost more CPU time
+   */
+  connectBackend(onread: OnReadOpts): Socket;
+  /** Serves plain handled calls. Default: the local server serves them. */
+  readonly handle?: Handle;
+  /** Returns the client's half of a {@link localPair} whose other half has been injected into the local gRPC server. */
+  connectLocal(): Duplex;
+  readonly interception: Interception;
+  readonly observer?: ProxyObserver;
+  /** Used by all connections together. Default: a budget of its own. */
+  readonly shared?: SharedBudget;
+  /** Milliseconds that an amendment may take before the response is sent as received. Default 2000. */
+  readonly amendTimeout?: number;
+}
+
+export interface ServedConnection {
+  /**
+   * Starts a graceful shutdown: sends GOAWAY, and accepts no new streams once the client has received it. The
+   * connection closes when the running streams have ended. Watches are ended when nothing else runs.
+   */
+  shutdown(): void;
+  /** Sends GOAWAY and closes. Calls that run are cut off. */
+  end(): void;
+  /** Closes at once and cuts off running calls. */
+  destroy(): void;
+  /** Resolves when the client's and the backend's sockets are closed. */
+  readonly closed: Promise<void>;
+  /** Streams whose response is not complete. */
+  readonly activeStreams: number;
+  /** Bytes of responses that the client has not read and the kernel has not taken. */
+  readonly unsent: number;
+  /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
+  readonly lastUsed: number;
+  /** Streams that have ended. */
+  readonly calls: number;
+}
+
+/**
+ * Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. A request that is held back takes
+ * connection window from other calls meanwhile, so only short ones are.
+ */
+export const LIMITS = {
+  headerListLimit: MiB,
+  clientHeaderListLimit: MiB / 4,
+  streamLimit: 1024,
+  settingsLimit: 64,
+  queueLimit: MiB,
+  requestLimit: MiB,
+  responseLimit: 16 * MiB,
+  delayLimit: 4096,
+  handledRequestLimit: 16 * MiB + MESSAGE_PREFIX_SIZE,
+  amendTimeout: 2000,
+  deferredWriteDelay: 5,
+  readAhead: MiB / 4,
+  handshakeTimeout: 10_000,
+  refuseTimeout: 3000,
+  gracefulShutdownTimeout: 1000,
+  lingerTimeout: 1000,
+  deliveryTimeout: 30_000,
+} as const satisfies Partial<ProxyConnectionOptions>;
+
+/** Limits of all connections together; see {@link SharedLimits}. */
+export const SHARED_LIMITS = {
+  held: { reserved: MiB / 16, all: 32 * MiB },
+  queued: 16 * MiB,
+  lingering: 64,
+  streams: { reserved: 64, shared: 16_384 },
+  calls: { all: 1024, reserved: 4, compressed: 16 },
+  requests: 18 * MiB,
+} as const satisfies SharedLimits;
+
+const TOO_MANY = 'too many connections';
+
+/** Refuses a client connection before anything is read: there are too many. */
+export function refuseConnection(client: Socket, { lingering }: SharedBudget): void {
+  const message = Buffer.from(TOO_MANY);
+  const closed = {
+    get unsent() {
+      return client.writableLength;
+    },
+    destroy: () => {
+      lingering.delete(closed);
+      client.destroy();
+    },
+  };
+  client.on('error', () => undefined).resume();
+  client.end(Buffer.concat([settingsFrame([]), goaway(0, ErrorCode.ENHANCE_YOUR_CALM, message)]));
+  const timer = setTimeout(closed.destroy, LIMITS.lingerTimeout).unref();
+  client.once('close', () => {
+    clearTimeout(timer);
+    lingering.delete(closed);
+  });
+  lingering.add(closed);
+}
+
+/**
+ * Serves one client connection: opens a backend connection for it, and serves intercepted streams in this process.
+ */
+export function serveConnection(client: Socket, options: ServeOptions): ServedConnection {
+  const reads = new ReusedReads();
+  const backend = options.connectBackend(reads.options);
+  const closed = Promise.all([whenClosed(client), whenClosed(backend)]).then(() => undefined);
+  const connection = new ProxyConnection(
+    {
+      ...LIMITS,
+      interception: options.interception,
+      observer: options.observer ?? NO_OBSERVER,
+      shared: options.shared ?? new SharedBudget(SHARED_LIMITS),
+      amendTimeout: options.amendTimeout ?? LIMITS.amendTimeout,
+      now: () => performance.now(),
+      handle: options.handle,
+      connectLocal: (events) => new PairTransport(options.connectLocal(), events),
+    },
+    (side, events) =>
+      side === 'client' ? new SocketTransport(client, events) : new SocketTransport(backend, events, reads),
+  );
+  return {
+    shutdown: () => connection.shutdown(),
+    end: () => connection.end(TOO_MANY),
+    destroy: () => connection.destroy(),
+    closed,
+    get activeStreams() {
+      return connection.streams.running;
+    },
+    get unsent() {
+      return connection.unsent;
+    },
+    get lastUsed() {
+      return connection.streams.lastUsed;
+    },
+    get calls() {
+      return connection.streams.ended;
+    },
+  };
+}
+
+function whenClosed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    if (socket.closed) resolve();
+    else socket.once('close', () => resolve());
+  });
+}

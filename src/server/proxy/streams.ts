@@ -1,0 +1,286 @@
+import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
+import { Amendment } from './amender.ts';
+import { MessageAmendment } from './message-amender.ts';
+import type { OwnCalls } from './shared-budget.ts';
+import { type DelayedStream, RequestDelay } from './delayer.ts';
+import { type BackendFlow, backendInitial } from './backend-flow.ts';
+import type { FlowControl } from './flow-control.ts';
+import { Lane } from './lane.ts';
+import { Code } from '../../core/index.ts';
+import { millisecondsOf, statusBlock } from './grpc.ts';
+import type { ProxyConnectionOptions } from './options.ts';
+import type { Outbox } from './outbox.ts';
+import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
+
+/** What {@link Streams} uses of the connection. */
+export interface StreamsPorts {
+  readonly options: ProxyConnectionOptions;
+  readonly toClient: Outbox;
+  readonly toBackend: Outbox;
+  /** Towards the client. */
+  readonly flowControl: FlowControl;
+  /** The client's initial window for its streams, in bytes. */
+  readonly control: { readonly initialWindow: number };
+  readonly backend: { readonly flow: BackendFlow };
+  readonly amender: {
+    /** Frees what is held for a stream. Returns whether that includes any of the response. */
+    finish(stream: AmendStream): boolean;
+  };
+  readonly delayer: {
+    /** Ends the delay of a stream that ends. */
+    finish(stream: DelayedStream): void;
+  };
+  readonly messageAmender: {
+    /** The response ends: what follows goes to the client after what is held. */
+    responseEnds(stream: MessageAmendStream): void;
+    /** Frees what is held for a stream. */
+    finish(stream: MessageAmendStream): void;
+  };
+  /** Serves handled streams, or hands them over to the local server. */
+  readonly handling: LocalPeer;
+}
+
+/** The streams of a connection: how they begin and the ways in which they end. */
+export class Streams {
+  readonly #ports: StreamsPorts;
+  readonly #open = new Map<number, Stream>();
+  /** Open streams whose response has been sent completely. */
+  #delivered = 0;
+  /** Open streams that have a place among the handled calls of all connections. */
+  readonly #handled: OwnCalls = { all: 0, compressed: 0 };
+  /** When the last stream ended, by the connection's clock; when the connection opened, if there was none. */
+  lastUsed: number;
+  /** The number of streams that have ended. */
+  ended = 0;
+
+  constructor(ports: StreamsPorts) {
+    this.#ports = ports;
+    this.lastUsed = ports.options.now();
+  }
+
+  get(id: number): Stream | undefined {
+    return this.#open.get(id);
+  }
+
+  /** The number of open streams. */
+  get count(): number {
+    return this.#open.size;
+  }
+
+  all(): Iterable<Stream> {
+    return this.#open.values();
+  }
+
+  /** The number of streams whose response has not been sent completely. */
+  get running(): number {
+    return this.#open.size - this.#delivered;
+  }
+
+  /** The number of running streams that end by themselves: all but watches. */
+  get ending(): number {
+    let count = 0;
+    for (const stream of this.#open.values()) if (!stream.delivered && !this.#isWatch(stream)) count += 1;
+    return count;
+  }
+
+  /**
+   * Opens a new stream of the client on its route.
+   * @param compressed whether its messages are compressed: the local server can read those of unary calls, an amendment cannot
+   * @param timeout its grpc-timeout; empty without one
+   */
+  open(id: number, path: string, compressed: boolean, timeout: string): Stream {
+    const ports = this.#ports;
+    const { interception, now, observer } = ports.options;
+    const route = interception.route(path);
+    const window = ports.control.initialWindow;
+    const granted = backendInitial(ports.options, window);
+    let stream: Stream;
+    // A client of the shim's own for each such stream would be one more that a backend can attack.
+    const isUnreadable = route === 'amend-each' && compressed;
+    if (isUnreadable) observer.amendSkipped(path, 'request', undefined);
+    if (route === 'pass' || isUnreadable) {
+      stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), granted - window);
+    } else if (route === 'amend' && !compressed) {
+      const { requestLimit, responseLimit } = ports.options;
+      const amendment = new Amendment(requestLimit, responseLimit, granted);
+      stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+    } else if (route === 'amend-each') {
+      const amendment = new MessageAmendment(ports.options.responseLimit, granted);
+      stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+    } else {
+      const admitted = ports.options.shared.calls.take(this.#handled, compressed);
+      const peer = ports.handling;
+      stream = new LocalStream(path, now(), new Lane(id, window, peer), { peer, compressed, admitted });
+    }
+    if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
+      stream.delay = new RequestDelay(ports.options.delayLimit, millisecondsOf(timeout));
+    this.#open.set(id, stream);
+    ports.options.shared.streams.opened(this.#open.size);
+    observer.streamOpened(path, stream.kind);
+    return stream;
+  }
+
+  /** Records that the last frame of a stream has been sent to the client. */
+  delivered(lane: Lane): void {
+    const stream = this.#open.get(lane.id);
+    if (stream === undefined) return;
+    if (!stream.delivered) this.#delivered += 1;
+    stream.delivered = true;
+    this.closeIfOver(stream);
+  }
+
+  closeIfOver(stream: Stream): void {
+    if (stream.delivered && stream.down.idle && (stream.clientEnded || stream.reset)) this.close(stream);
+  }
+
+  /** Removes a stream and drops everything that waits for it. */
+  close(stream: Stream): void {
+    if (!this.#open.delete(stream.id)) return;
+    const ports = this.#ports;
+    ports.options.shared.streams.closed(this.#open.size);
+    if (stream.delivered) this.#delivered -= 1;
+    if (stream.reserved > 0) ports.backend.flow.unreserve(stream.reserved);
+    ports.delayer.finish(stream);
+    if (stream.kind === 'amend') ports.amender.finish(stream);
+    if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
+    if (stream.kind === 'handle') {
+      stream.peer.discard(stream);
+      if (stream.admitted) ports.options.shared.calls.release(this.#handled, stream.compressed);
+    }
+    ports.flowControl.discard(stream.down);
+    const { observer, now } = ports.options;
+    this.lastUsed = now();
+    this.ended += 1;
+    observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, this.lastUsed - stream.openedAt);
+  }
+
+  /** Sends the server's RST_STREAM to the client, after what waits for the stream. */
+  resetByServer(stream: Stream, frame: Frame): void {
+    if (!stream.serverEnded) stream.outcome = 'reset';
+    stream.serverEnded = true;
+    stream.reset = true;
+    this.#ports.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
+  }
+
+  /** Resets a stream that no server will answer. */
+  refuse(stream: Stream, code: ErrorCode): void {
+    this.#ports.toClient.push(rstStream(stream.id, code));
+    stream.outcome = 'unavailable';
+    this.close(stream);
+  }
+
+  /** Resets a stream on both ends, after the client has broken its rules (RFC 9113 5.4.2). */
+  resetBoth(stream: Stream, code: ErrorCode): void {
+    const frame = rstStream(stream.id, code);
+    this.#ports.toClient.push(frame);
+    if (stream.kind === 'handle') stream.peer.cancel(stream, code);
+    else this.#ports.toBackend.push(frame);
+    stream.outcome = 'cancelled';
+    this.close(stream);
+  }
+
+  /** Cancels all handled streams: the client's connection ends. The backend's connection ends with it. */
+  cancelAll(): void {
+    for (const stream of this.#open.values()) {
+      if (stream.kind === 'handle') stream.peer.cancel(stream, ErrorCode.CANCEL);
+      if (!stream.delivered) stream.outcome = 'cancelled';
+      this.close(stream);
+    }
+  }
+
+  /** Ends the backend's unfinished streams with UNAVAILABLE: the backend is gone. */
+  backendLost(message: string): void {
+    for (const stream of this.#open.values())
+      if (stream.kind !== 'handle' && !stream.serverEnded) this.#endUnavailable(stream, message);
+  }
+
+  /** Ends the unfinished streams of a local connection with UNAVAILABLE: that connection is gone. */
+  localLost(peer: LocalPeer, message: string): void {
+    for (const stream of this.#open.values())
+      if (stream.kind === 'handle' && stream.peer === peer && !stream.serverEnded)
+        this.#endUnavailable(stream, message);
+  }
+
+  /**
+   * Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. Drops what waits for the client's
+   * windows: a client that does not read never opens them, and a watch that has ended behind such DATA never leaves. A message
+   * whose amendment is not known is sent first: that takes until the amendment's timeout at most.
+   */
+  endWatches(message: string): void {
+    const { flowControl, messageAmender } = this.#ports;
+    for (const stream of this.#open.values()) {
+      if (stream.delivered || !this.#isWatch(stream)) continue;
+      const isAmending = stream.kind === 'amend-each' && stream.amendment.waiting !== undefined;
+      if (isAmending && stream.serverEnded) continue;
+      if (!isAmending) {
+        if (stream.kind === 'amend-each') messageAmender.finish(stream);
+        flowControl.discard(stream.down);
+      }
+      this.#endUnavailable(stream, message);
+    }
+  }
+
+  #isWatch(stream: Stream): boolean {
+    return this.#ports.options.interception.isWatch?.(stream.path) ?? false;
+  }
+
+  /**
+   * Refuses the backend's streams after this one, which it does not serve.
+   * @returns the highest stream that is handled; 0 for none
+   */
+  backendStopsAfter(lastStreamId: number): number {
+    let highest = 0;
+    for (const stream of this.#open.values()) {
+      if (stream.kind === 'handle') highest = Math.max(highest, stream.id);
+      // The id may be below the last stream announced to the client. REFUSED_STREAM tells it that a retry is safe.
+      else if (stream.id > lastStreamId) this.refuse(stream, ErrorCode.REFUSED_STREAM);
+    }
+    return highest;
+  }
+
+  /**
+   * Applies a change of the client's SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113 6.9.2).
+   * @param granted what changes for the backend
+   */
+  shiftWindows(change: number, granted: number): void {
+    for (const stream of this.#open.values()) {
+      stream.down.shift(change);
+      if (stream.kind === 'pass') stream.ahead += granted - change;
+      else if (stream.kind !== 'handle') stream.amendment.allowance += granted;
+    }
+  }
+
+  /**
+   * The backend has lowered its initial window. Returns the difference to the client on streams the backend does not
+   * know.
+   */
+  restoreLocalWindows(bytes: number): void {
+    for (const stream of this.#open.values())
+      if (stream.kind === 'handle' && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, bytes));
+  }
+
+  /** Ends a stream with UNAVAILABLE for a server that is gone. */
+  #endUnavailable(stream: Stream, message: string): void {
+    stream.outcome = 'unavailable';
+    this.#endWith(stream, Code.UNAVAILABLE, message);
+  }
+
+  /** Ends a handled stream with RESOURCE_EXHAUSTED, and asks the client to send no more of it (RFC 9113 8.1). */
+  refuseCall(stream: LocalStream, message: string): void {
+    const stop = stream.clientEnded ? [] : [rstStream(stream.id, ErrorCode.NO_ERROR)];
+    this.#endWith(stream, Code.RESOURCE_EXHAUSTED, message, stop);
+  }
+
+  /** Ends a stream with a gRPC status. What the client still sends is dropped. */
+  #endWith(stream: Stream, code: number, message: string, behind: readonly Buffer[] = []): void {
+    const { amender, flowControl, messageAmender } = this.#ports;
+    stream.status = code;
+    stream.serverEnded = true;
+    stream.reset = true;
+    if (stream.kind === 'amend' && amender.finish(stream)) flowControl.discard(stream.down);
+    if (stream.kind === 'amend-each') messageAmender.responseEnds(stream);
+    const block = statusBlock(code, message, stream.answered);
+    const frames = Buffer.concat([headersFrames(stream.id, block, true, flowControl.maxFrameSize), ...behind]);
+    flowControl.frames(stream.down, frames, 0, frames.length, true);
+  }
+}

@@ -1,0 +1,68 @@
+import { describe, expect, test } from 'vitest';
+import { type Bytes, type Limit, bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { FakeMemory, writeRefused } from '../support/fake-memory.ts';
+import { reclaimTo } from '../support/lower-usage.ts';
+
+describe('memory.high', () => {
+  test('is reported before a change, and is not changed when the caller cannot record it', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    memory.high = bytes(300 * MiB);
+    const reported: unknown[] = [];
+    await reclaimTo(memory, 64 * MiB, {
+      onHigh: (previous) => Promise.resolve(void reported.push(previous, memory.high)),
+    });
+    expect(reported).toEqual([300 * MiB, 300 * MiB]);
+    const written = memory.highs.length;
+    memory.cache = 200 * MiB;
+    await expect(reclaimTo(memory, 64 * MiB, { onHigh: () => Promise.reject(new Error('disk full')) })).rejects.toThrow(
+      'disk full',
+    );
+    expect(memory.highs.length).toBe(written);
+    expect(memory.asked.length).toBeGreaterThan(0);
+  });
+
+  test('is restored when the limit cannot be set, and the error is that of the limit', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    await expect(reclaimTo(memory, 64 * MiB, { lower: () => Promise.reject(new Error('runc')) })).rejects.toThrow(
+      'runc',
+    );
+    expect(memory.high).toBe('max');
+  });
+
+  test('is not restored when another process has written it while the limit was set', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    await reclaimTo(memory, 64 * MiB, { lower: () => Promise.resolve(void (memory.high = bytes(50 * MiB))) });
+    expect(memory.high).toBe(50 * MiB);
+  });
+
+  test('is restored to the value that another process wrote during the reclaim, which is reported', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    const reported: Limit<Bytes>[] = [];
+    memory.meanwhile = () => {
+      if (memory.asked.length === 2) memory.high = bytes(500 * MiB);
+    };
+    await reclaimTo(memory, 64 * MiB, { onHigh: (previous) => Promise.resolve(void reported.push(previous)) });
+    expect(reported).toEqual(['max', 500 * MiB]);
+    expect(memory.high).toBe(500 * MiB);
+  });
+
+  test('that cannot be lowered leads to the error of the write', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    memory.beforeHigh = () => Promise.reject(writeRefused());
+    await expect(reclaimTo(memory, 64 * MiB)).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
+    expect(memory.high).toBe('max');
+  });
+
+  test('that cannot be restored leads to UNDO_FAILED with the value and both errors', async () => {
+    const memory = new FakeMemory(40 * MiB, 200 * MiB);
+    memory.beforeHigh = (value) => (value === 'max' ? Promise.reject(writeRefused()) : Promise.resolve());
+    await expect(reclaimTo(memory, 64 * MiB, { lower: () => Promise.reject(new Error('runc')) })).rejects.toMatchObject(
+      {
+        reason: 'UNDO_FAILED',
+        message: expect.stringMatching(/runc.*restored to max.*refused/) as unknown,
+        context: { asked: 'max' },
+      },
+    );
+  });
+});

@@ -1,0 +1,64 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { type Madvise, programMappings, unchangedMappings, unmap } from '../../src/core/memory-release.ts';
+
+const NODE = '/usr/bin/node';
+
+/** One mapping as in proc_pid_smaps(5). */
+const mapping = (range: string, permissions: string, path: string, anonymous = 0, swap = 0): string =>
+  `${range} ${permissions} 00000000 fe:00 5710112                            ${path}
+Size:               4280 kB
+Rss:                4280 kB
+Anonymous:     ${String(anonymous).padStart(9)} kB
+Swap:          ${String(swap).padStart(9)} kB
+SwapPss:               0 kB
+VmFlags: rd mr mw me sd
+`;
+
+test('mappings of a file are those that are read-only and unchanged', () => {
+  const smaps = [
+    mapping('00400000-00401000', 'r--p', NODE),
+    mapping('00401000-00404000', 'r-xp', NODE),
+    // Relocations, which are read-only once they are done.
+    mapping('00404000-00405000', 'r--p', NODE, 24),
+    // The same in swap, or where nothing tells that they were changed.
+    mapping('00405000-00406000', 'r--p', NODE, 0, 24),
+    mapping('00406000-00407000', 'r--p', NODE),
+    mapping('00407000-00408000', 'r-xp', NODE, 0, 4),
+    mapping('00409000-0040a000', 'rw-p', NODE),
+    mapping('0040a000-0040b000', 'r--s', NODE),
+    mapping('7f0000000000-7f0000001000', 'r-xp', '/usr/lib/libc.so.6'),
+    mapping('7f2be0040000-7f2be0255000', 'r-xp', NODE),
+    mapping('7f3000000000-7f3000001000', 'r-xp', `${NODE} (deleted)`),
+    mapping('7f4000000000-7f4000001000', 'rw-p', ''),
+  ].join('');
+  expect(unchangedMappings(smaps, NODE)).toEqual([
+    { start: 0x40_0000, length: 0x1000 },
+    { start: 0x40_1000, length: 0x3000 },
+    { start: 0x7f2b_e004_0000, length: 0x21_5000 },
+  ]);
+});
+
+test('the code of this process is found and can be unmapped while it runs', async () => {
+  const mappings = await programMappings();
+  const code = readFileSync('/proc/self/maps', 'utf8')
+    .split('\n')
+    .find((line) => line.includes(' r-xp ') && line.endsWith(process.execPath))!;
+  const [start, end] = code.split(/[- ]/).map((address) => Number.parseInt(address, 16));
+  expect(mappings).toContainEqual({ start, length: end! - start! });
+  const { default: koffi } = await import('koffi');
+  const madvise = koffi.load(null).func('int madvise(uintptr_t start, size_t length, int advice)') as Madvise;
+  const failures: number[] = [];
+  const before = residentFiles();
+  unmap(mappings, (...range) => {
+    const result = madvise(...range);
+    if (result !== 0) failures.push(result);
+    return result;
+  });
+  expect(residentFiles()).toBeLessThan(before / 2);
+  expect(failures).toEqual([]);
+});
+
+/** Resident pages of files, in KiB. */
+const residentFiles = (): number =>
+  Number(/^RssFile:\s+(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'utf8'))![1]);

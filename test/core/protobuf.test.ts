@@ -1,0 +1,66 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import {
+  contentsOf,
+  createWriter,
+  delimitedKey,
+  readFields,
+  readSubMessage,
+  textOf,
+  varintKey,
+  writeMapEntry,
+  writeString,
+} from '../../src/core/protobuf.ts';
+
+describe('reading fields', () => {
+  test('returns the written fields in order, and skips those that are not read', () => {
+    const inner = writeMapEntry(createWriter(), 3, 'key', 'välue').finish();
+    const message = writeString(createWriter().uint32(varintKey(1)).int64(-1), 2, 'text')
+      .uint32(delimitedKey(16))
+      .bytes(inner)
+      .finish();
+    const seen: unknown[] = [];
+    readFields(message, (key, reader, keyStart) => {
+      if (key === varintKey(1)) return false;
+      if (key === delimitedKey(2)) seen.push(keyStart, reader.string());
+      else readSubMessage(reader, (entry) => (seen.push(entry), false));
+      return true;
+    });
+    expect(seen).toEqual([11, 'text', delimitedKey(3)]);
+    const [entry = Buffer.alloc(0)] = contentsOf(inner, 3);
+    expect([1, 2, 3].map((field) => textOf(contentsOf(entry, field)[0]))).toEqual(['key', 'välue', '']);
+  });
+
+  test('returns each occurrence of a field', () => {
+    const message = writeString(writeString(writeString(createWriter(), 1, 'a'), 2, 'b'), 1, 'c').finish();
+    expect(contentsOf(message, 1).map(textOf)).toEqual(['a', 'c']);
+  });
+
+  test('rejects groups and sub-messages that end past their parent', () => {
+    expect(() => contentsOf(Buffer.from([(1 << 3) | 3, (1 << 3) | 4]), 1)).toThrow(/wire type 3 at byte 1/);
+    const nested = Buffer.from([delimitedKey(1), 2, delimitedKey(1), 3, 0, 0, 0]);
+    const read = (): void =>
+      readFields(nested, (_, reader) => {
+        readSubMessage(reader, () => false);
+        return true;
+      });
+    expect(read).toThrow(/a field ends at byte 7, past 4/);
+  });
+
+  test('rejects varints of more than ten bytes with RangeError', () => {
+    for (const head of [[], [delimitedKey(1)]])
+      expect(() => contentsOf(Buffer.from([...head, ...Array<number>(11).fill(0xff), 1]), 1)).toThrow(RangeError);
+  });
+
+  test('rejects any other bytes with RangeError, and never reads past their end', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
+        try {
+          contentsOf(bytes, 1);
+        } catch (error) {
+          expect(error).toBeInstanceOf(RangeError);
+        }
+      }),
+    );
+  });
+});

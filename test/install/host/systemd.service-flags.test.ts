@@ -1,0 +1,20 @@
+import { expect, test } from 'vitest';
+import { serviceFlags, flagsIn } from '../../../src/install/host/systemd.ts';
+
+test.each([
+  ['CRI_RESIZE_SHIM_FLAGS="--config /etc/a.yaml"\n', ['--config', '/etc/a.yaml']],
+  ["CRI_RESIZE_SHIM_FLAGS='--config /etc/a.yaml  --intercept=false'", ['--config', '/etc/a.yaml', '--intercept=false']],
+  ['CRI_RESIZE_SHIM_FLAGS=--log-level=debug\n', ['--log-level=debug']],
+  ['# CRI_RESIZE_SHIM_FLAGS="--a"\nOTHER=1\n', []],
+  ['CRI_RESIZE_SHIM_FLAGS="--a"\nCRI_RESIZE_SHIM_FLAGS="--b"\n', ['--b']],
+  ['CRI_RESIZE_SHIM_FLAGS="--a \\\n--b"\n', ['--a', '--b']],
+  ['CRI_RESIZE_SHIM_FLAGS=""\n', []],
+  ['', []],
+])('the flags in %j', (text, flags) => {
+  expect(flagsIn(text)).toEqual(flags);
+});
+
+test('without the file there are none', async () => {
+  expect(await serviceFlags('/no/such/file')).toEqual([]);
+  await expect(serviceFlags('/')).rejects.toThrow('EISDIR');
+});

@@ -1,0 +1,71 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { bytes } from '../../src/core/quantities/numbers.ts';
+import { memoryHighOf, throttlingFactorOf } from '../../src/kubelet/memory-formulas.ts';
+import { mi } from '../support/quantities/mebibytes.ts';
+
+const PAGE = bytes(4096);
+const amounts = (request: number, limit: number) => ({ request: mi(request), limit: mi(limit) });
+
+describe('memory.high by kubelet', () => {
+  // Computed with the expression of kubelet's source, in Go.
+  test.each([
+    [mi(64), mi(128), 0.9, 127_504_384],
+    [mi(64), mi(128), 0.75, 117_440_512],
+    [mi(48), mi(96), 0.9, 95_629_312],
+    [0, mi(100), 0.9, 94_371_840],
+    [100_000_000, 300_000_000, 0.9, 279_998_464],
+    [100_000_000, 300_000_000, 0.75, 249_999_360],
+    [1, 123_456_789, 0.9, 111_108_096],
+  ])('of a request of %i and a limit of %i, with the factor %f', (request, limit, factor, high) => {
+    expect(memoryHighOf({ request: bytes(request), limit: bytes(limit) }, factor, PAGE)).toBe(high);
+  });
+
+  test('is absent for a request equal to the limit, and where it would not be above the request', () => {
+    expect(memoryHighOf(amounts(64, 64), 0.9, PAGE)).toBeUndefined();
+    expect(memoryHighOf(amounts(0, 0), 0.9, PAGE)).toBeUndefined();
+    expect(memoryHighOf({ request: mi(64), limit: bytes(mi(64) + 4096) }, 0.9, PAGE)).toBeUndefined();
+  });
+
+  test('is a whole number of pages, of any size, between request and limit', () => {
+    const size = fc.integer({ min: 1, max: 2 ** 40 }).map(bytes);
+    const pages = fc.constantFrom(4096, 16_384, 65_536).map(bytes);
+    fc.assert(
+      fc.property(size, size, fc.integer({ min: 1, max: 100 }), pages, (request, more, percent, page) => {
+        const limit = bytes(request + more);
+        const high = memoryHighOf({ request, limit }, percent / 100, page);
+        if (high === undefined) return;
+        expect(high % page).toBe(0);
+        expect(high).toBeGreaterThan(request);
+        expect(high).toBeLessThanOrEqual(limit);
+        expect(request + (more * percent) / 100 - high).toBeLessThan(page + 1);
+      }),
+    );
+  });
+});
+
+describe('the factor of a memory.high', () => {
+  test('is the one with which kubelet has set it', () => {
+    const request = fc.integer({ min: 0, max: 1000 });
+    fc.assert(
+      fc.property(
+        request,
+        fc.integer({ min: 1, max: 1000 }),
+        fc.integer({ min: 1, max: 100 }),
+        (from, more, percent) => {
+          const all = amounts(from, from + more);
+          const high = memoryHighOf(all, percent / 100, PAGE);
+          if (high !== undefined) expect(throttlingFactorOf(high, all, PAGE)).toBe(percent / 100);
+        },
+      ),
+    );
+  });
+
+  test('does not exist for other values, and is not known where several give the same page', () => {
+    expect(throttlingFactorOf(bytes(mi(100) + 4096), amounts(64, 128), PAGE)).toBeUndefined();
+    expect(throttlingFactorOf(mi(63), amounts(64, 128), PAGE)).toBeUndefined();
+    const narrow = { request: mi(64), limit: bytes(mi(64) + 20 * 4096) };
+    expect(throttlingFactorOf(bytes(mi(64) + 4096), narrow, PAGE)).toBeUndefined();
+    expect(throttlingFactorOf(bytes(mi(64) + 18 * 4096), narrow, PAGE)).toBe(0.9);
+  });
+});

@@ -1,0 +1,30 @@
+import { expect, test } from 'vitest';
+import { followResizes } from '../../../src/kubernetes/annotations/annotations.ts';
+import { type Log, noLog } from '../../../src/observe/interfaces.ts';
+import type { Resize } from '../../../src/resize/queue/resize-table.ts';
+import { eventually } from '../../support/fake-clock.ts';
+import { ResizeQueue } from '../../support/resize/resize-queue.ts';
+
+test('the states of a resize are passed on after the event of a request that is in no queue', async () => {
+  const queue = new ResizeQueue();
+  const reached: Resize[] = [];
+  const warnings: string[] = [];
+  const log: Log = { ...noLog, warn: (_, message) => void warnings.push(message) };
+  const stop = new AbortController();
+  const { resizes, clock } = queue;
+  const ended = followResizes(
+    { resizes, clock, random: () => 0.5, log },
+    (resize) => reached.push(resize),
+    stop.signal,
+  );
+  // The history has it, and the queue does not.
+  await expect(queue.resize('plenty')).rejects.toThrow('plenty');
+  const answer = queue.resize('128Mi');
+  (await queue.core.next()).succeed();
+  const { id } = await answer;
+  await eventually(() => reached.some(({ state }) => state === 'Completed'));
+  expect(new Set(reached.map((resize) => resize.id))).toEqual(new Set([id]));
+  expect(warnings).toEqual([]);
+  stop.abort();
+  await ended;
+});

@@ -1,0 +1,107 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Places, siteToInstall, siteToRemove } from '../../../src/resizectl/commands/install.ts';
+
+let folder: string;
+let places: Places;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'site-'));
+  const [configFile, flagsFile, bypassFile] = ['config.yaml', 'flags', 'target'].map((name) => join(folder, name));
+  places = { configFile: configFile!, flagsFile: flagsFile!, bypassFile: bypassFile! };
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+const DEFAULT = '/run/containerd/containerd.sock';
+const { signal } = new AbortController();
+
+describe('a removal', () => {
+  /** Returns containerd's socket, and what the removal says. */
+  async function removed(config: string | undefined, flags?: string): Promise<readonly [string, readonly string[]]> {
+    if (config !== undefined) writeFileSync(places.configFile, config);
+    if (flags !== undefined) writeFileSync(places.flagsFile, `CRI_RESIZE_SHIM_FLAGS="${flags}"\n`);
+    const said: string[] = [];
+    const { node } = await siteToRemove({}, { signal, say: (line) => said.push(line) }, places);
+    return [node.containerd, said];
+  }
+
+  const other = 'containerRuntimeEndpoint: unix:///run/k3s/containerd.sock\n';
+
+  test('uses the settings of the service, and says nothing', async () => {
+    expect(await removed(undefined)).toEqual([DEFAULT, []]);
+    expect(await removed(other)).toEqual(['/run/k3s/containerd.sock', []]);
+    expect(await removed(other, '--container-runtime-endpoint /run/flag.sock')).toEqual(['/run/flag.sock', []]);
+  });
+
+  test('is possible with a configuration that is no YAML: containerd is what the shim has used last', async () => {
+    const said = [expect.stringMatching(/^the configuration is ignored where it is invalid: .*not valid YAML/)];
+    expect(await removed('a: b: c')).toEqual([DEFAULT, said]);
+    writeFileSync(places.bypassFile, 'CRI_RESIZE_SHIM_BYPASS_TO="/run/last \\$1.sock"\n');
+    expect(await removed('a: b: c')).toEqual(['/run/last $1.sock', said]);
+  });
+
+  test('uses what is valid of an invalid configuration', async () => {
+    writeFileSync(places.bypassFile, 'CRI_RESIZE_SHIM_BYPASS_TO="/run/last.sock"\n');
+    expect((await removed(`${other}logLevel: loud\n`))[0]).toBe('/run/k3s/containerd.sock');
+  });
+
+  test('is possible with invalid flags, and files that cannot be read', async () => {
+    expect(await removed(undefined, '--no-such-flag')).toEqual([DEFAULT, [expect.stringContaining('--no-such-flag')]]);
+    rmSync(places.flagsFile);
+    mkdirSync(places.flagsFile);
+    expect(await removed(undefined)).toEqual([DEFAULT, [expect.stringContaining('EISDIR')]]);
+  });
+});
+
+describe('an installation with a given configuration', () => {
+  /** Returns what the installation finds: the socket of the shim. */
+  async function listenWith(given: string, flags?: string): Promise<string> {
+    const file = join(folder, 'given.yaml');
+    writeFileSync(file, given);
+    if (flags !== undefined) writeFileSync(places.flagsFile, `CRI_RESIZE_SHIM_FLAGS="${flags}"\n`);
+    return (await siteToInstall({ config: file }, signal, places)).node.listen;
+  }
+
+  const off = 'intercept: false\n';
+
+  test('uses its settings, with those of the flags that it does not have', async () => {
+    expect(await listenWith('listen: unix:///run/a/a.sock\n')).toBe('/run/a/a.sock');
+    const flags = `--config ${places.configFile} --listen unix:///run/b/b.sock`;
+    expect(await listenWith(off, flags)).toBe('/run/b/b.sock');
+  });
+
+  test('replaces an invalid one', async () => {
+    writeFileSync(places.configFile, 'a: b: c');
+    expect(await listenWith(off, `--config=${places.configFile}`)).toBe('/run/cri-resize-shim/cri-resize-shim.sock');
+  });
+
+  test('is refused if a flag has another value, and not if it has the same', async () => {
+    const flags = (value: boolean): string => `--config ${places.configFile} --intercept=${value}`;
+    await expect(listenWith(off, flags(true))).rejects.toMatchObject({
+      name: 'Refusal',
+      message: `${places.flagsFile} has --intercept, which takes precedence over the given configuration`,
+    });
+    expect(await listenWith(off, flags(false))).toMatch(/\.sock$/);
+  });
+
+  test.each([
+    ['', 'has no --config'],
+    ['--config /etc/other.yaml', 'the service reads /etc/other.yaml'],
+    ['--no-such-flag', 'no-such-flag'],
+  ])('is refused with the flags "%s", because the service would not read it', async (flags, message) => {
+    await expect(listenWith(off, flags)).rejects.toMatchObject({
+      name: 'Refusal',
+      message: expect.stringContaining(message) as string,
+    });
+  });
+
+  test('is refused if it is invalid', async () => {
+    await expect(listenWith('intercept: x\n')).rejects.toThrow('nothing was changed: invalid configuration: ');
+  });
+});
+
+test('an installation without one uses the settings of the service', async () => {
+  writeFileSync(places.flagsFile, 'CRI_RESIZE_SHIM_FLAGS="--listen unix:///run/b/b.sock"\n');
+  expect((await siteToInstall({}, signal, places)).node.listen).toBe('/run/b/b.sock');
+});

@@ -1,0 +1,83 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer } from 'node:http2';
+import { createConnection } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { metadataOf } from '../../../src/runtime/channel/outcome.ts';
+import { HeaderField } from '../../../src/http2/hpack/field.ts';
+import { staticField } from '../../../src/http2/hpack/static-table.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'metadata-'));
+const path = join(folder, 's.sock');
+const server = createServer();
+beforeAll(() => once(server.listen(path), 'listening'));
+afterAll(async () => {
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(folder, { recursive: true });
+});
+
+const field = (name: string, value: string): HeaderField => new HeaderField(name, value, 0, 0, false);
+
+/** Returns the metadata of fields in the form of node:http2. */
+function headersOf(fields: readonly HeaderField[]): Record<string, string[]> {
+  const names = Map.groupBy(metadataOf(fields).fields(), ([name]) => name);
+  return Object.fromEntries([...names].map(([name, all]) => [name, all.map(([, text]) => text)]));
+}
+
+/** Sends fields as the trailers of a response by node:http2. Returns them as they arrive. */
+async function forwarded(fields: readonly HeaderField[]): Promise<object> {
+  const sent = headersOf(fields);
+  const failed = new Promise<never>((_, reject) => {
+    server.once('stream', (stream) => {
+      stream.respond({ ':status': 200 }, { waitForTrailers: true });
+      stream.once('wantTrailers', () => {
+        try {
+          stream.sendTrailers(sent);
+        } catch (error) {
+          stream.close();
+          reject(new Error('node:http2 does not send these trailers', { cause: error }));
+        }
+      });
+      stream.end();
+    });
+  });
+  const client = connect('http://localhost', { createConnection: () => createConnection(path) });
+  try {
+    const request = client.request({ ':path': '/' }).resume();
+    const [trailers] = (await Promise.race([once(request, 'trailers'), failed])) as [object];
+    return trailers;
+  } finally {
+    client.destroy();
+  }
+}
+
+const OTHERS = [
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'upgrade',
+  'http2-settings',
+  'te',
+  'dnt',
+  'tk',
+  'origin',
+];
+const MORE = ['content-md5', 'x-content-type-options', 'upgrade-insecure-requests', 'access-control-max-age', 'x-own'];
+const STATIC = Array.from({ length: 61 }, (_, index) => staticField(index + 1)?.name ?? '');
+const NAMES = [...new Set([...STATIC, ...OTHERS, ...MORE])].filter((name) => name !== '' && !name.startsWith(':'));
+
+test.each(NAMES)('%s twice in the trailers of a failed call can be forwarded', async (name) => {
+  const own = { 'x-last': 'c' };
+  expect(await forwarded([field(name, 'a'), field(name, 'b'), field('x-last', 'c')])).toMatchObject(own);
+});
+
+test('the first value of a field with one value stays, and so do all values of the others', () => {
+  const fields = [field('etag', 'a'), field('etag', 'b'), field('x-own', 'a'), field('x-own', 'b'), field('te', 'x')];
+  expect(metadataOf(fields).fields()).toEqual([
+    ['etag', 'a'],
+    ['x-own', 'a'],
+    ['x-own', 'b'],
+  ]);
+});

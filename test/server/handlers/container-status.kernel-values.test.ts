@@ -1,0 +1,224 @@
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
+import type { Interceptors } from '../../../src/server/handlers/interceptors.ts';
+import { createInterceptors } from '../../../src/server/handlers/table.ts';
+import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+
+const RUNNING = 1;
+const EXITED = 2;
+const events = runtimePath('GetContainerEvents');
+
+let runtime: FakeRuntime;
+let interceptors: Interceptors;
+
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  // The kernel's limits: 100 and 200 MiB.
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  interceptors = createInterceptors(runtime.context, runtime.backend, {
+    version: '0',
+    readiness: () => Promise.resolve({ ready: true, checks: [] }),
+    connections: () => 1,
+  });
+});
+afterEach(() => runtime.close());
+
+type Status = Partially<NonNullable<Messages['ContainerStatusResponse']['status']>>;
+
+/** A container's status with the values that the runtime has stored. */
+const stored = (index: number, mebibytes: number, state = RUNNING): Status => ({
+  id: containerId(index),
+  state,
+  resources: {
+    linux: {
+      memory_limit_in_bytes: BigInt(mebibytes * MiB),
+      cpu_quota: 10_000n,
+      cpu_period: 100_000n,
+      cpu_shares: 102n,
+    },
+  },
+});
+const eventOf = (...containers_statuses: Status[]): Buffer =>
+  encode('ContainerEventResponse', { container_id: containerId(0), containers_statuses });
+
+const amendEvent = (event: Uint8Array) => interceptors.streams.get(events)!(event);
+const amendCall = async (method: string, request: Buffer, response: Buffer): Promise<Uint8Array | undefined> => {
+  const { amendment } = interceptors.amendments.get(runtimePath(method))!;
+  return amendment({ path: runtimePath(method), request, response, backendMs: 0 }, { fields: {}, backendMs: 0 });
+};
+
+/** Memory limits in MiB. */
+const limitsIn = (name: 'ContainerEventResponse' | 'PodSandboxStatusResponse', bytes: Uint8Array): number[] =>
+  decode(name, bytes).containers_statuses.map(({ resources }) => {
+    return Number(resources?.linux?.memory_limit_in_bytes ?? 0n) / MiB;
+  });
+
+/** The pod of {@link FakeRuntime.makePod}, as its RunPodSandbox describes it. */
+const learned = (cgroupParent = '/kubepods/pod1'): PodDescription => ({
+  sandboxId: SANDBOX,
+  metadata: { uid: 'uid-1', name: 'pod', namespace: 'default' },
+  cgroupParent,
+  annotations: {},
+  cpuShares: undefined,
+  overhead: { memoryBytes: 0, cpuQuotaMicroseconds: 0, cpuPeriodMicroseconds: 0 },
+});
+
+describe('the first ContainerStatus of a container', () => {
+  const first = (): Promise<Uint8Array | undefined> =>
+    amendCall('ContainerStatus', Buffer.alloc(0), encode('ContainerStatusResponse', { status: stored(0, 64) }));
+  const memory = (response: Uint8Array | undefined): number =>
+    Number(decode('ContainerStatusResponse', response!).status?.resources?.linux?.memory_limit_in_bytes) / MiB;
+  const learn = (pod: PodDescription): void => {
+    const { registry } = runtime.context;
+    registry.learnPod(pod);
+    registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  };
+
+  test('needs no call to the backend if the calls that have created it passed the shim', async () => {
+    learn(learned());
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toEqual([]);
+    expect(runtime.context.cgroups.get(containerId(0))).toBe(`/kubepods/pod1/${containerId(0)}`);
+  });
+
+  test('asks the backend if the container is not known', async () => {
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toContain('ContainerStatus');
+  });
+
+  test('asks the backend if the runtime has named the cgroup otherwise', async () => {
+    learn(learned('/kubepods/other'));
+    // The process of the container is in the cgroup.
+    expect(memory(await first())).toBe(100);
+    expect(runtime.calls).toContain('ContainerStatus');
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('asks again after the container was removed', async () => {
+    learn(learned());
+    await first();
+    runtime.context.registry.forgetContainer(containerId(0));
+    expect(runtime.context.cgroups.size).toBe(0);
+    await first();
+    expect(runtime.calls).toContain('ContainerStatus');
+  });
+
+  test('is unchanged and counted if the name of the cgroup is invalid', async () => {
+    learn(learned('/kubepods/../pod1'));
+    expect(await first()).toBeUndefined();
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+});
+
+describe('A13: the events of GetContainerEvents', () => {
+  test("running containers have the kernel's values, and other containers the stored ones", async () => {
+    const amended = await amendEvent(eventOf(stored(0, 64), stored(0, 64, EXITED), stored(1, 200), stored(1, 32)));
+    expect(limitsIn('ContainerEventResponse', amended!)).toEqual([100, 64, 200, 200]);
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('the values of a container are those of its ContainerStatus', async () => {
+    const reported = stored(0, 64);
+    const response = encode('ContainerStatusResponse', { status: reported });
+    const single = await amendCall('ContainerStatus', Buffer.alloc(0), response);
+    const event = await amendEvent(eventOf(reported));
+    const [inEvent] = decode('ContainerEventResponse', event!).containers_statuses;
+    expect(inEvent).toEqual(decode('ContainerStatusResponse', single!).status);
+  });
+
+  test('an event without differences is unchanged', async () => {
+    expect(await amendEvent(eventOf(stored(0, 100), stored(1, 200)))).toBeUndefined();
+    expect(amendEvent(eventOf())).toBeUndefined();
+    expect(amendEvent(Buffer.alloc(0))).toBeUndefined();
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('an event of containers with known cgroups is amended without a call to the backend', async () => {
+    await amendEvent(eventOf(stored(0, 64)));
+    const { length } = runtime.calls;
+    const amended = amendEvent(eventOf(stored(0, 64)));
+    expect(amended).toBeInstanceOf(Uint8Array);
+    expect(runtime.calls).toHaveLength(length);
+  });
+
+  test('an undecodable event is unchanged and counted', () => {
+    expect(amendEvent(Buffer.from([0x2a, 0x7f, 1]))).toBeUndefined();
+    expect(amendEvent(Buffer.from([0x2a, 2, 0x0a, 5]))).toBeUndefined();
+    expect(runtime.failOpens).toEqual(['undecodable', 'undecodable']);
+  });
+
+  test('an unreadable cgroup is counted, and other containers are amended', async () => {
+    await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
+    runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', 'rubbish');
+    const amended = await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
+    expect(limitsIn('ContainerEventResponse', amended!)).toEqual([64, 200]);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+
+  test('a container that has ended since the event is not counted, and other containers are amended', async () => {
+    await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
+    runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
+    const amended = await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
+    expect(limitsIn('ContainerEventResponse', amended!)).toEqual([64, 200]);
+    expect(runtime.failOpens).toEqual([]);
+  });
+
+  test('a cgroup that the backend cannot be asked for is counted, and other containers are amended', async () => {
+    await amendEvent(eventOf(stored(1, 64)));
+    runtime.on('ContainerStatus', () => {
+      throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
+    });
+    const amended = await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
+    expect(limitsIn('ContainerEventResponse', amended!)).toEqual([64, 200]);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+});
+
+describe('A13: PodSandboxStatus', () => {
+  const response = (...containers_statuses: Status[]): Buffer =>
+    encode('PodSandboxStatusResponse', { status: { id: SANDBOX }, info: { own: '{}' }, containers_statuses });
+  const request = (verbose: boolean): Buffer => encode('PodSandboxStatusRequest', { pod_sandbox_id: SANDBOX, verbose });
+
+  test("container statuses have the kernel's values", async () => {
+    const before = response(stored(0, 64), stored(1, 200));
+    const amended = await amendCall('PodSandboxStatus', request(false), before);
+    expect(limitsIn('PodSandboxStatusResponse', amended!)).toEqual([100, 200]);
+    const others = { containers_statuses: [] };
+    expect({ ...decode('PodSandboxStatusResponse', amended!), ...others }).toEqual({
+      ...decode('PodSandboxStatusResponse', before),
+      ...others,
+    });
+  });
+
+  test('a response without container statuses is unchanged', async () => {
+    expect(await amendCall('PodSandboxStatus', request(false), response())).toBeUndefined();
+  });
+
+  test("a verbose response has the kernel's values and the pod's resizes", async () => {
+    const amended = await amendCall('PodSandboxStatus', request(true), response(stored(0, 64)));
+    expect(limitsIn('PodSandboxStatusResponse', amended!)).toEqual([100]);
+    expect(Object.keys(decode('PodSandboxStatusResponse', amended!).info)).toEqual(['own', 'cri-resize-shim']);
+  });
+
+  test("a verbose response has the kernel's values even if the pod's resizes cannot be read", async () => {
+    // Its cgroup is known then.
+    await amendEvent(eventOf(stored(0, 64)));
+    runtime.on('PodSandboxStatus', () => {
+      throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
+    });
+    const other = encode('PodSandboxStatusResponse', {
+      status: { id: 'b'.repeat(64) },
+      info: { own: '{}' },
+      containers_statuses: [stored(0, 64)],
+    });
+    const amended = await amendCall('PodSandboxStatus', request(true), other);
+    expect(limitsIn('PodSandboxStatusResponse', amended!)).toEqual([100]);
+    expect(Object.keys(decode('PodSandboxStatusResponse', amended!).info)).toEqual(['own']);
+    expect(runtime.failOpens).toEqual(['unreadable_state']);
+  });
+});

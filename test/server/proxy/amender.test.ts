@@ -1,0 +1,222 @@
+import { describe, expect, test } from 'vitest';
+import { ErrorCode } from '../../../src/http2/errors.ts';
+import {
+  DATA,
+  HEADERS,
+  OK,
+  PADDED,
+  RESPONSE,
+  RST_STREAM,
+  SETTINGS,
+  SETTINGS_ACK,
+  WINDOW_UPDATE,
+  data,
+  dataOf,
+  frame,
+  headers,
+  message,
+  openProxy,
+  request,
+  rst,
+  settled,
+  settings,
+  typesOf,
+  u32,
+  windowUpdate,
+} from '../../support/http2/wire.ts';
+import { APPENDED, PATH, amended, proxyWithCall, whole } from '../../support/http2/amended-call.ts';
+
+describe('an amended response', () => {
+  test('is sent with headers and trailers once its message is amended', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    expect(proxy.client.take()).toEqual([]);
+    expect(proxy.exchanges.map(({ path, request: sent, response }) => [path, String(sent), String(response)])).toEqual([
+      [PATH, 'the request', 'the response'],
+    ]);
+    await proxy.answer(APPENDED);
+    const seen = proxy.client.take();
+    expect(typesOf(seen)).toEqual([HEADERS, DATA, HEADERS]);
+    expect(dataOf(seen, 1)).toEqual(amended);
+    expect(seen.map(({ flags }) => flags & 1)).toEqual([0, 0, 1]);
+    expect(proxy.events).toEqual([`${PATH} amend answered 0`]);
+  });
+
+  test.each([1, 3, 5, 6, 11])(
+    'does not depend on the frames of the response: %i octets each, with padding',
+    async (step) => {
+      const proxy = proxyWithCall();
+      proxy.backend.send(headers(1, RESPONSE));
+      for (let at = 0; at < whole.length; at += step) {
+        const part = whole.subarray(at, at + step);
+        proxy.backend.send(frame(DATA, PADDED, 1, Buffer.concat([Buffer.of(2), part, Buffer.alloc(2)])));
+      }
+      proxy.backend.send(headers(1, OK, true));
+      await proxy.answer(APPENDED);
+      const seen = proxy.client.take();
+      expect(dataOf(seen, 1)).toEqual(amended);
+      expect(seen.at(-1)!.flags & 1).toBe(1);
+    },
+  );
+
+  test('does not depend on the frames of the request', async () => {
+    const proxy = proxyWithCall();
+    proxy.client.send(headers(3, request(PATH)));
+    const sent = message(Buffer.from('other request'));
+    for (const octet of sent) proxy.client.send(data(3, Buffer.of(octet)));
+    proxy.client.send(data(3, Buffer.alloc(0), true));
+    expect(dataOf(proxy.backend.take(), 3)).toEqual(sent);
+    proxy.backend.send(headers(3, RESPONSE), data(3, whole), headers(3, OK, true));
+    expect(String(proxy.exchanges[0]!.request)).toBe('other request');
+    await proxy.answer(APPENDED);
+    expect(dataOf(proxy.client.take(), 3)).toEqual(amended);
+  });
+
+  test('may end with DATA instead of trailers', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole, true));
+    await proxy.answer(APPENDED);
+    const seen = proxy.client.take();
+    expect(dataOf(seen, 1)).toEqual(amended);
+    expect(seen.at(-1)!.flags & 1).toBe(1);
+    expect(proxy.core.streams.running).toBe(0);
+  });
+
+  test('does not delay other responses that share its headers', async () => {
+    const proxy = proxyWithCall();
+    proxy.client.send(
+      headers(3, request('/pass/A'), true),
+      headers(5, request(PATH)),
+      data(5, message(Buffer.of()), true),
+    );
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    proxy.backend.send(headers(5, RESPONSE), data(5, whole), headers(5, OK, true));
+    proxy.backend.send(headers(3, RESPONSE), data(3, Buffer.from('passes')), headers(3, OK, true));
+    await settled();
+    expect(proxy.client.take().filter(({ id }) => id === 3)).toHaveLength(3);
+    expect(proxy.exchanges).toHaveLength(2);
+    await proxy.answer(APPENDED);
+    await proxy.answer(APPENDED);
+    const seen = proxy.client.take();
+    expect([dataOf(seen, 1), dataOf(seen, 5)]).toEqual([amended, amended]);
+  });
+
+  test("may be larger than the client's window: the backend does not stall, and the window is not exceeded", async () => {
+    const proxy = proxyWithCall({}, [4, 1000]);
+    const long = Buffer.alloc(300_000, 'r');
+    const sent = message(long);
+    proxy.backend.send(headers(1, RESPONSE));
+    let granted = 1000;
+    let connection = 65_535;
+    for (let at = 0; at < sent.length; ) {
+      const size = Math.min(granted, connection, 16_384, sent.length - at);
+      expect(size).toBeGreaterThan(0);
+      proxy.backend.send(data(1, sent.subarray(at, at + size)));
+      at += size;
+      granted -= size;
+      connection -= size;
+      for (const seen of proxy.backend.take()) {
+        expect(seen.type).toBe(WINDOW_UPDATE);
+        if (seen.id === 1) granted += seen.payload.readUInt32BE(0);
+        else connection += seen.payload.readUInt32BE(0);
+      }
+    }
+    proxy.backend.send(headers(1, OK, true));
+    await proxy.answer(APPENDED);
+    const seen = proxy.client.take();
+    expect(dataOf(seen, 1)).toHaveLength(1000);
+    while (seen.at(-1)!.type === DATA) {
+      proxy.client.send(windowUpdate(1, 50_000), windowUpdate(0, 50_000));
+      const more = proxy.client.take();
+      expect(dataOf(more, 1).length).toBeLessThanOrEqual(65_535);
+      for (const one of more) expect(one.payload.length).toBeLessThanOrEqual(16_384);
+      seen.push(...more);
+    }
+    expect(dataOf(seen, 1).equals(message(Buffer.concat([long, APPENDED])))).toBe(true);
+    expect(proxy.core.held.total).toBe(0);
+  });
+});
+
+describe('while a response is held', () => {
+  test('a client that cancels gets nothing more, and held bytes occupy no window', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole));
+    proxy.client.take();
+    proxy.client.send(rst(1, ErrorCode.CANCEL));
+    const seen = proxy.backend.take();
+    expect(typesOf(seen)).toEqual([WINDOW_UPDATE, RST_STREAM]);
+    expect([seen[0]!.id, seen[0]!.payload.readUInt32BE(0)]).toEqual([0, whole.length]);
+    await proxy.answer(APPENDED);
+    proxy.backend.send(headers(1, OK, true));
+    expect(proxy.client.take()).toEqual([]);
+    expect(proxy.events).toEqual([`${PATH} amend cancelled undefined`]);
+    expect(proxy.core.held.total).toBe(0);
+  });
+
+  test('a backend lost before the trailers causes UNAVAILABLE without a partial response', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole));
+    proxy.client.take();
+    proxy.backend.events.closed(undefined);
+    const seen = proxy.client.take();
+    expect(seen[0]!.type).toBe(HEADERS);
+    expect(String(seen[0]!.payload)).toMatch(/grpc-status.*14/s);
+    expect(seen[0]!.flags & 1).toBe(1);
+    expect(dataOf(seen, 1)).toHaveLength(0);
+    await proxy.answer(APPENDED);
+    expect(proxy.client.take()).toEqual([]);
+  });
+
+  test('a backend lost after the trailers does not affect the response', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    proxy.backend.events.closed(undefined);
+    proxy.client.take();
+    expect(proxy.client.ended).toBe(false);
+    await proxy.answer(APPENDED);
+    expect(dataOf(proxy.client.take(), 1)).toEqual(amended);
+    expect(proxy.client.ended).toBe(true);
+    expect(proxy.events.at(-1)).toBe(`${PATH} amend answered 0`);
+  });
+
+  test("a change of the client's windows applies to held data", async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    proxy.client.send(settings([4, 7]));
+    proxy.backend.send(SETTINGS_ACK);
+    proxy.client.take();
+    await proxy.answer(APPENDED);
+    expect(dataOf(proxy.client.take(), 1)).toHaveLength(7);
+    // Held bytes count against the backend's window of the stream until they are sent.
+    expect(proxy.backend.take().map(({ type, id }) => [type, id])).toEqual([
+      [WINDOW_UPDATE, 0],
+      [SETTINGS, 0],
+    ]);
+    proxy.client.send(windowUpdate(1, 1000));
+    const seen = proxy.client.take();
+    expect(dataOf(seen, 1)).toEqual(amended.subarray(7));
+    expect(seen.at(-1)!.type).toBe(HEADERS);
+  });
+});
+
+describe('an amended call', () => {
+  test('is handled by the local server if its request is compressed', () => {
+    const proxy = openProxy();
+    proxy.client.send(headers(1, request(PATH, [{ name: 'grpc-encoding', value: 'gzip' }])));
+    expect(proxy.backend.take()).toEqual([]);
+    expect(typesOf(proxy.locals[0]!.take())).toContain(HEADERS);
+    proxy.client.send(headers(3, request(PATH, [{ name: 'grpc-encoding', value: 'identity' }])));
+    expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
+  });
+
+  test('grants the backend no window for appended bytes', async () => {
+    const proxy = proxyWithCall();
+    proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
+    await proxy.answer(APPENDED);
+    proxy.backend.take();
+    proxy.client.send(windowUpdate(0, whole.length + 100));
+    expect(proxy.backend.take()).toEqual([
+      { type: WINDOW_UPDATE, flags: 0, id: 0, payload: u32(100 - APPENDED.length) },
+    ]);
+  });
+});
