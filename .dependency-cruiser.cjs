@@ -2,58 +2,56 @@
 // Any other import between two folders fails `npm run check`.
 const mayImport = {
   core: [],
-  observe: ['core'],
-  config: ['observe', 'core'],
-  systemd: ['observe', 'core'],
+  http2: [],
   bypass: ['core'],
   cgroups: ['core'],
   tmpfs: ['core'],
   runtime: ['http2', 'core'],
-  kubelet: ['cgroups', 'observe', 'core'],
-  endpoint: ['observe', 'core'],
-  sandbox: ['kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
-  resize: ['sandbox', 'kubelet', 'cgroups', 'tmpfs', 'runtime', 'observe', 'core'],
-  grpc: ['runtime', 'observe', 'core'],
-  server: ['grpc', 'resize', 'sandbox', 'kubelet', 'cgroups', 'runtime', 'http2', 'observe', 'core'],
-  http2: [],
-  api: ['grpc', 'resize', 'sandbox', 'runtime', 'observe', 'core'],
-  monitoring: ['resize', 'sandbox', 'observe', 'core'],
+  kubelet: ['cgroups', 'core'],
+  'kubelet/endpoint': ['core'],
+  sandbox: ['kubelet', 'cgroups', 'tmpfs', 'runtime', 'core'],
+  server: ['sandbox', 'kubelet', 'cgroups', 'runtime', 'http2', 'core'],
+  'server/unary': ['runtime', 'core'],
+  'server/api': ['server/unary', 'sandbox', 'runtime', 'core'],
+  monitoring: ['sandbox', 'core'],
   'kubernetes/client': ['core'],
-  'kubernetes/pods': ['kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
-  'kubernetes/annotations': ['kubernetes/pods', 'kubernetes/client', 'resize', 'sandbox', 'tmpfs', 'observe', 'core'],
+  'kubernetes/pods': ['kubernetes/client', 'sandbox', 'tmpfs', 'core'],
+  'kubernetes/annotations': ['kubernetes/pods', 'kubernetes/client', 'sandbox', 'tmpfs', 'core'],
   'install/host': ['runtime', 'core'],
-  'install/kubelet': ['install/host', 'endpoint', 'core'],
-  'install/node': ['install/host', 'install/kubelet', 'endpoint', 'cgroups', 'config', 'core'],
-  'install/rollout': ['install/host', 'install/node', 'endpoint', 'kubernetes', 'config', 'observe', 'core'],
-  resizectl: ['install', 'systemd', 'bypass', 'api/messages\\.ts', 'grpc', 'config', 'observe', 'core'],
+  'install/kubelet': ['install/host', 'kubelet', 'core'],
+  'install/node': ['install/host', 'install/kubelet', 'kubelet', 'cgroups', 'core'],
+  'install/rollout': ['install/host', 'install/node', 'kubelet', 'kubernetes', 'core'],
+  resizectl: ['install', 'bypass', 'server/api/messages\\.ts', 'server/unary/status\\.ts', 'core'],
 };
 
-// Inside src/resize: each folder imports only from the folders above it in this list.
-const resizeFloors = [
-  'model',
-  'plan',
-  'admission',
-  'journal',
-  'history',
-  'volumes',
-  'foresight',
-  'execute',
-  'values',
-  'operations',
-  'queue',
-  'report',
-];
+// Folders in floors: each imports only from the folders above it in the list.
+const floors = {
+  core: ['quantities', 'observe', 'config', 'systemd'],
+  sandbox: [
+    'pods',
+    'plan',
+    'admission',
+    'journal',
+    'history',
+    'volumes',
+    'foresight',
+    'transaction',
+    'values',
+    'operations',
+    'queue',
+    'report',
+  ],
+};
 
 const inside = (folders) => `^src/(${folders.join('|')})(/|$)`;
 
 /** Files that code outside their folder imports by name, and the code that does. All others are imported through their folder's index.ts. */
 const importedByName = [
   // Loaded on demand: an import of their folder's index.ts would load them at start.
-  { from: '^src/(api)/server\\.ts$', to: '^src/grpc/grpc-js/' },
-  { from: '^src/(server)/handlers/js-server\\.ts$', to: '^src/grpc/grpc-js/' },
-  { from: '^src/(daemon)/', to: '^src/kubernetes/(annotations|pods)/' },
-  // The resize API's messages, which resizectl shares. It has no use for the server.
-  { from: '^src/(resizectl)/', to: '^src/api/messages\\.ts$' },
+  { from: '^src/(daemon)/', to: '^src/(kubernetes/(annotations|pods)|kubelet/endpoint)/' },
+  { from: '^src/(install)/', to: '^src/kubelet/endpoint/' },
+  // What resizectl shares with the server. It has no use for the server.
+  { from: '^src/(resizectl)/', to: '^src/server/(api/messages|unary/status)\\.ts$' },
 ];
 
 /**
@@ -61,15 +59,15 @@ const importedByName = [
  * index.ts reaches its whole folder.
  */
 const pure = [
-  'resize/(model|plan)/',
+  'sandbox/plan/',
   'cgroups/values/',
   'core/(errors|grpc)\\.ts$',
   'core/quantities/',
+  'core/observe/interfaces\\.ts$',
   'http2/(errors|hpack/field)\\.ts$',
   'kubelet/(formulas|memory-formulas)\\.ts$',
-  'observe/interfaces\\.ts$',
   'runtime/(backend-errors|description|messages|channel/outcome)\\.ts$',
-  'sandbox/(declared-pod|names|pod-state)\\.ts$',
+  'sandbox/pods/(declared-pod|names|pod-state)\\.ts$',
   'tmpfs/sizes\\.ts$',
 ];
 const PURE = `^src/(${pure.join('|')})`;
@@ -83,12 +81,20 @@ module.exports = {
       from: { path: `^src/${folder}/` },
       to: { path: '^src/', pathNot: inside([folder, ...allowed]) },
     })),
-    ...resizeFloors.map((folder, floor) => ({
-      name: `resize-${folder}-imports-downwards`,
+    ...Object.entries(floors).flatMap(([folder, all]) =>
+      all.map((floor, number) => ({
+        name: `${folder}-${floor}-imports-downwards`,
+        severity: 'error',
+        from: { path: `^src/${folder}/${floor}/` },
+        to: { path: `^src/${folder}/(${all.slice(number + 1).join('|') || '-'}|index\\.ts$)/?` },
+      })),
+    ),
+    {
+      name: 'core-files-import-no-folder-but-quantities',
       severity: 'error',
-      from: { path: `^src/resize/${folder}/` },
-      to: { path: '^src/resize/', pathNot: `^src/resize/(${resizeFloors.slice(0, floor + 1).join('|')})/` },
-    })),
+      from: { path: '^src/core/[^/]+\\.ts$', pathNot: '/index\\.ts$' },
+      to: { path: `^src/core/(${floors.core.slice(1).join('|')})/` },
+    },
     {
       name: 'folders-are-imported-through-their-index',
       severity: 'error',
@@ -114,10 +120,11 @@ module.exports = {
       to: { path: '^src/.+/.+/index\\.ts$' },
     },
     {
-      name: 'kubernetes-index-is-the-client',
+      // esbuild loads all that an index.ts names as soon as one file of it is loaded.
+      name: 'an-index-has-nothing-that-is-loaded-on-demand',
       severity: 'error',
-      from: { path: '^src/kubernetes/index\\.ts$' },
-      to: { pathNot: '^src/kubernetes/client/' },
+      from: { path: '^src/[^/]+/index\\.ts$' },
+      to: { path: '^src/(kubernetes/(annotations|pods)|kubelet/endpoint|server/unary/grpc-js)/' },
     },
     {
       // page-size.ts reads a constant of the machine, once.
@@ -141,15 +148,15 @@ module.exports = {
     {
       name: 'grpc-js-servers-are-loaded-with-their-first-client',
       severity: 'error',
-      from: { path: '^src/', pathNot: '^src/(grpc/grpc-js/|api/server\\.ts$|server/handlers/js-server\\.ts$)' },
-      to: { path: '^src/grpc/grpc-js/', dependencyTypesNot: ['type-only'] },
+      from: { path: '^src/', pathNot: '^src/server/(unary/grpc-js/|api/server\\.ts$|handlers/js-server\\.ts$)' },
+      to: { path: '^src/server/unary/grpc-js/', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'grpc-js-is-used-by-resizectl-and-lazy-files-alone',
       severity: 'error',
       from: {
         path: '^src/',
-        pathNot: '^src/(grpc/grpc-js/|api/server\\.ts$|server/handlers/js-server\\.ts$|resizectl/)',
+        pathNot: '^src/(server/(unary/grpc-js/|api/server\\.ts$|handlers/js-server\\.ts$)|resizectl/)',
       },
       to: { path: '@grpc/grpc-js', dependencyTypesNot: ['type-only'] },
     },

@@ -1,8 +1,3 @@
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
-
-const planner = 'src/resize/plan';
-
 /**
  * The suite `mutation`: each mutant is a small mistake in the planner, the declared pod, admission, a conversion or a parser, and a test has
  * to see it. Fails under 90 %, of all and of each file (tools/mutation.mjs).
@@ -11,27 +6,30 @@ const planner = 'src/resize/plan';
  */
 export default {
   mutate: [
-    ...readdirSync(planner).map((file) => join(planner, file)),
-    'src/resize/model/amounts.ts',
-    'src/resize/admission/resizable-containers.ts',
-    'src/resize/admission/parse-limits.ts',
-    'src/resize/admission/memory-in-use.ts',
-    'src/resize/journal/record.ts',
+    'src/sandbox/plan/amounts.ts',
+    'src/sandbox/plan/declared-sum.ts',
+    'src/sandbox/plan/memory-qos-change.ts',
+    'src/sandbox/plan/pod-limits.ts',
+    'src/sandbox/plan/steps.ts',
+    'src/sandbox/admission/resizable-containers.ts',
+    'src/sandbox/admission/parse-limits.ts',
+    'src/sandbox/admission/swap-after.ts',
+    'src/sandbox/journal/record.ts',
     'src/kubelet/checkpoint.ts',
     'src/kubelet/memory-formulas.ts',
-    'src/sandbox/runtime-containers.ts',
-    'src/sandbox/declare-pod.ts',
-    'src/resize/foresight/pending-swap.ts',
-    'src/resize/queue/request.ts',
+    'src/sandbox/pods/runtime-containers.ts',
+    'src/sandbox/pods/declare-pod.ts',
+    'src/sandbox/foresight/pending-swap.ts',
+    'src/sandbox/queue/request.ts',
     'src/cgroups/values/conversions.ts',
     'src/cgroups/values/controller-files.ts',
     'src/cgroups/proc.ts',
-    'src/cgroups/values/settings.ts',
+    'src/cgroups/values/unified.ts',
     'src/cgroups/systemd-units.ts',
     'src/tmpfs/mountinfo.ts',
     'src/tmpfs/sizes.ts',
     'src/core/quantities/kubernetes.ts',
-    'src/config/duration.ts',
+    'src/core/config/duration.ts',
   ],
   testRunner: 'vitest',
   vitest: { configFile: 'vitest.mutation.config.ts', related: false },

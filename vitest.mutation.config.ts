@@ -4,20 +4,19 @@ import { configDefaults, defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/resize/plan/*.test.ts',
-      'test/resize/model/amounts*.test.ts',
-      'test/resize/queue/{request,resizes.order}.test.ts',
-      'test/resize/admission/*.test.ts',
-      'test/resize/values/*.test.ts',
-      'test/resize/journal/record*.test.ts',
+      'test/sandbox/plan/*.test.ts',
+      'test/sandbox/queue/{request,resizes.order}.test.ts',
+      'test/sandbox/admission/*.test.ts',
+      'test/sandbox/values/*.test.ts',
+      'test/sandbox/journal/record*.test.ts',
       'test/kubelet/{checkpoint,memory-formulas*,resource-managers}.test.ts',
-      'test/resize/foresight/pending-swap.test.ts',
-      'test/sandbox/*.test.ts',
+      'test/sandbox/foresight/pending-swap.test.ts',
+      'test/sandbox/pods/*.test.ts',
       'test/cgroups/{proc,systemd-units}.test.ts',
       'test/cgroups/values/*.test.ts',
       'test/tmpfs/{mountinfo,sizes}.test.ts',
       'test/core/quantities/kubernetes.test.ts',
-      'test/config/duration.test.ts',
+      'test/core/config/duration.test.ts',
       'test/mutation/loads.test.ts',
     ],
     // They measure time.

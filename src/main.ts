@@ -1,9 +1,14 @@
 #!/usr/bin/env node
-import { type Config, ConfigError, loadConfig, passThroughConfig } from './config/index.ts';
-import { messageOf } from './core/index.ts';
+import {
+  type Config,
+  ConfigError,
+  errorLines,
+  lastBypassTarget,
+  loadConfig,
+  messageOf,
+  passThroughConfig,
+} from './core/index.ts';
 import { type ProcessEnd, endProcess, failedWith, startDaemon } from './daemon/index.ts';
-import { errorLines } from './observe/index.ts';
-import { lastBypassTarget } from './systemd/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 

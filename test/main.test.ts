@@ -2,7 +2,7 @@ import { spawnSync } from 'node:child_process';
 import { closeSync, existsSync, openSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
-import { version } from '../src/config/version.ts';
+import { version } from '../src/core/config/version.ts';
 import { TestDaemon } from './support/daemon/test-daemon.ts';
 import { LONG_WAIT } from './support/long-wait.ts';
 

@@ -101,7 +101,7 @@ const nativePartFromAsset = {
   },
 };
 /**
- * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/observe), and Node's modules that
+ * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/core/observe), and Node's modules that
  * these load at once (worker_threads, assert) take memory in each process.
  */
 const withoutTransports = {

@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { configurationExample } from '../../src/config/documentation.ts';
+import { configurationExample } from '../../src/core/config/documentation.ts';
 import { NotifySocket } from '../../test/support/daemon/notify-socket.ts';
 import { prepareNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { apply, inPages, podState, volumeSizes, containerChanges } from '../../test/support/resize/pods.ts';
 import { type WorkResult, resultOf } from './result.ts';
-import type { PodState } from '../../src/sandbox/pod-state.ts';
-import type { Step, PodTarget } from '../../src/resize/model/step.ts';
-import { plan } from '../../src/resize/plan/steps.ts';
-import { podLimitsFor } from '../../src/resize/plan/pod-limits.ts';
+import type { PodState } from '../../src/sandbox/pods/pod-state.ts';
+import type { Step, PodTarget } from '../../src/sandbox/plan/step.ts';
+import { plan } from '../../src/sandbox/plan/steps.ts';
+import { podLimitsFor } from '../../src/sandbox/plan/pod-limits.ts';
 import type { WorkOptions } from './options.ts';
 
 const CONTAINERS = 10;

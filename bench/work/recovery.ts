@@ -7,8 +7,8 @@ import type { Children } from '../children.ts';
 import { LogReader } from '../log-reader.ts';
 import { spawnShim } from '../shim.ts';
 import { type WorkResult, resultOf } from './result.ts';
-import { Journal } from '../../src/resize/journal/store.ts';
-import type { PodRecord } from '../../src/resize/journal/record.ts';
+import { Journal } from '../../src/sandbox/journal/store.ts';
+import type { PodRecord } from '../../src/sandbox/journal/record.ts';
 import type { WorkOptions } from './options.ts';
 
 const PODS = 1000;

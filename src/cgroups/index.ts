@@ -29,11 +29,10 @@ export {
   MAX_CPU_QUOTA,
   MIN_CPU_QUOTA,
   MIN_MEMORY_LIMIT,
-  type MemoryUse,
   assertCpuMax,
-  usageText,
   wholePages,
 } from './values/controller-files.ts';
+export { type MemoryUse, usageText } from './memory-use.ts';
 export {
   MIN_CPU_SHARES,
   NO_HUGE_PAGE_LIMIT,
@@ -51,4 +50,5 @@ export {
   weightMatchesShares,
   weightOfShares,
 } from './values/conversions.ts';
-export { assertUnified, isSameUnified, isUnifiedKey, restoringSetting, sizeInBytes } from './values/settings.ts';
+export { restoringSetting } from './values/settings.ts';
+export { assertUnified, isSameUnified, isUnifiedKey, sizeInBytes } from './values/unified.ts';

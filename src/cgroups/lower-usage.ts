@@ -11,7 +11,7 @@ import {
   bytes,
   systemClock,
 } from '../core/index.ts';
-import { type MemorySample, type MemoryUse, usageText } from './values/controller-files.ts';
+import { type MemorySample, type MemoryUse, usageText } from './memory-use.ts';
 import type { SwapLimits } from './swap.ts';
 import type { CgroupTree, Reclaimed } from './tree.ts';
 import { type CgroupPath, isCgroupVanished } from './file.ts';

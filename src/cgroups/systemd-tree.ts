@@ -5,7 +5,8 @@ import type { CgroupDriverName } from './drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from './file.ts';
 import { type Systemd, isUnknownProperty, unitUnavailable } from './busctl.ts';
 import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from './systemd-units.ts';
-import { type CgroupWrite, parseCpuMax } from './values/controller-files.ts';
+import { parseCpuMax } from './values/controller-files.ts';
+import type { CgroupWrite } from './values/write.ts';
 
 export interface DriverTreeOptions {
   /** Mount point of cgroup v2, by default /sys/fs/cgroup. */

@@ -5,8 +5,10 @@
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/index.ts';
 import type { CgroupPath } from './file.ts';
-import { type CgroupWrite, DEFAULT_CPU_PERIOD } from './values/controller-files.ts';
-import { bitsOf, sizeInBytes } from './values/settings.ts';
+import { DEFAULT_CPU_PERIOD } from './values/controller-files.ts';
+import type { CgroupWrite } from './values/write.ts';
+import { bitsOf } from './values/settings.ts';
+import { sizeInBytes } from './values/unified.ts';
 
 /** A property of a unit: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes, as the bits of a number. */
 export interface UnitProperty {

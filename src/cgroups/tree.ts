@@ -15,11 +15,6 @@ import { type ReadWatch, watchReads } from './read-watch.ts';
 import { cgroupVersion } from './proc.ts';
 import {
   CPU_BURST,
-  type CgroupWrite,
-  type MemorySample,
-  type MemoryUse,
-  encodeWrite,
-  isQuickWrite,
   isSameCpuMax,
   isSameLimit,
   parseCpuMax,
@@ -30,6 +25,8 @@ import {
   parseSize,
   unreclaimableOf,
 } from './values/controller-files.ts';
+import { type CgroupWrite, encodeWrite, isQuickWrite } from './values/write.ts';
+import type { MemorySample, MemoryUse } from './memory-use.ts';
 import { type SwapLimits, swapUseOf } from './swap.ts';
 import { isRoundedInUnit } from './systemd-units.ts';
 import { holdsSetting } from './values/settings.ts';

@@ -1,5 +1,21 @@
-/** What all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes, and small tools. */
+/**
+ * What all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes, log and counters, the
+ * configuration, systemd.
+ */
 export { type Clock, TimeLimit, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
+export { configurationExample } from './config/documentation.ts';
+export { parseDuration } from './config/duration.ts';
+export { withSwitch } from './config/edit.ts';
+export { ConfigError } from './config/errors.ts';
+export {
+  type EffectiveSetting,
+  configFileIn,
+  effectiveSettings,
+  loadConfig,
+  passThroughConfig,
+} from './config/load.ts';
+export { type Config, type ConfigKey, defaultOf, flagOf } from './config/schema.ts';
+export { version } from './config/version.ts';
 export { crashPoint } from './crash-points.ts';
 export { nameOfErrno } from './errno.ts';
 export {
@@ -13,7 +29,6 @@ export {
   isRollbackFailure,
   loggableError,
   messageOf,
-  nearest,
   suggestion,
 } from './errors.ts';
 export { syncFile, syncFolder } from './fsync.ts';
@@ -31,6 +46,29 @@ export {
 export { type ConnectionLimits, limitConnections, oneRequestEach } from './http-connections.ts';
 export { KeyedLock } from './lock.ts';
 export { bufferUsed, releaseMemory } from './memory-release.ts';
+export { countersFields, createCounters } from './observe/counters.ts';
+export { FailureLog, oncePerKey } from './observe/failure-log.ts';
+export { families } from './observe/families.ts';
+export { type Description, type Family, Histogram, Reading, type Series, bounds } from './observe/family.ts';
+export {
+  type Budget,
+  type BypassTimes,
+  type Counters,
+  type EndpointState,
+  type FailOpenReason,
+  type IgnoredPodReason,
+  type Log,
+  type NodeReadings,
+  type ReadinessCheck,
+  type ReadinessReport,
+  type ReclaimOutcome,
+  type ResizeDirection,
+  endpointStates,
+  noCounters,
+  noLog,
+} from './observe/interfaces.ts';
+export { errorLines } from './observe/journal-priority.ts';
+export { createLog } from './observe/log.ts';
 export {
   type FieldReader,
   contentsOf,
@@ -64,4 +102,7 @@ export { KiB, MiB, exactSize, roundedDuration, roundedSize, roundedSizeWithUnit 
 export { Lazy, SharedCall, untilAborted } from './shared-call.ts';
 export { readShipped } from './shipped-files.ts';
 export { PacedStarts, Slots } from './slots.ts';
-export { SOCK_STREAM, SO_ACCEPTCON, SS_CONNECTED, SS_CONNECTING, unixSockets } from './unix-sockets.ts';
+export { BypassWatch, bypassTarget, lastBypassTarget, takeBypassFiles, writeBypassTarget } from './systemd/bypass.ts';
+export { type PassedSocket, takePassedSockets } from './systemd/descriptors.ts';
+export { type Supervisor, superviseBy, takeSupervisorVariables } from './systemd/supervisor.ts';
+export { SO_ACCEPTCON, SS_CONNECTED, SS_CONNECTING, unixSockets } from './unix-sockets.ts';

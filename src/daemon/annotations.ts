@@ -1,13 +1,10 @@
 import { hostname } from 'node:os';
-import type { Config } from '../config/index.ts';
-import { Reason, ShimError, systemClock } from '../core/index.ts';
+import { type Config, type Counters, type Log, Reason, ShimError, systemClock } from '../core/index.ts';
 import type { KubernetesParts, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
-import type { Counters, Log } from '../observe/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
-import { type Registry, isStaticPod } from '../sandbox/index.ts';
-import { type ResizeContext, setVolumeAnnotated } from '../resize/index.ts';
+import { type Registry, type ResizeContext, isStaticPod, setVolumeAnnotated } from '../sandbox/index.ts';
 
 export interface AnnotationsParts {
   readonly context: Pick<ResizeContext, 'registry' | 'policies' | 'decreaseReclaimer' | 'journal' | 'lock' | 'log'>;

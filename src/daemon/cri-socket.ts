@@ -1,8 +1,6 @@
 import type { Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
-import type { Config } from '../config/index.ts';
-import { tooManyConnections } from '../grpc/index.ts';
-import { type Counters, type Log, oncePerKey } from '../observe/index.ts';
+import { type Config, type Counters, type Log, type PassedSocket, oncePerKey } from '../core/index.ts';
 import {
   type ListenOptions,
   type Listener,
@@ -17,9 +15,9 @@ import {
   proxyReport,
   refuseConnection,
   serveConnection,
+  tooManyConnections,
   unknownPeer,
 } from '../server/index.ts';
-import type { PassedSocket } from '../systemd/index.ts';
 import type { Resizing } from './resizing.ts';
 
 export interface CriSocketOptions {

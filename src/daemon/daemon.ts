@@ -1,16 +1,23 @@
-import { crashPoint, loggableError, steadyNow } from '../core/index.ts';
-import { type Config, version } from '../config/index.ts';
-import type { MonitoringParts } from '../monitoring/index.ts';
-import { type Counters, type Log, countersFields, createCounters, createLog } from '../observe/index.ts';
 import {
   BypassWatch,
+  type Config,
+  type Counters,
+  type Log,
   type Supervisor,
+  countersFields,
+  crashPoint,
+  createCounters,
+  createLog,
+  loggableError,
+  steadyNow,
   superviseBy,
   takeBypassFiles,
   takePassedSockets,
   takeSupervisorVariables,
+  version,
   writeBypassTarget,
-} from '../systemd/index.ts';
+} from '../core/index.ts';
+import type { MonitoringParts } from '../monitoring/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
 import { EndpointDrift } from './endpoint-drift.ts';
 import { type StopSignal, endProcessNow, failedWith, stopSignal, useLittleMemory } from './process.ts';

@@ -1,8 +1,14 @@
-import type { Config } from '../config/index.ts';
-import { type Clock, messageOf, systemClock } from '../core/index.ts';
-import type { EndpointWatch } from '../endpoint/index.ts';
-import type { EndpointState, Log, ReadinessCheck } from '../observe/index.ts';
-import type { BypassWatch } from '../systemd/index.ts';
+import {
+  type BypassWatch,
+  type Clock,
+  type Config,
+  type EndpointState,
+  type Log,
+  type ReadinessCheck,
+  messageOf,
+  systemClock,
+} from '../core/index.ts';
+import type { EndpointWatch } from '../kubelet/endpoint/watch.ts';
 import type { CriSocket } from './cri-socket.ts';
 import type { Resizing } from './resizing.ts';
 
@@ -17,8 +23,8 @@ export interface EndpointDriftParts {
 const FIRST_LOOK_MS = 500;
 
 /**
- * Watches whether kubelet uses the shim. Loads src/endpoint and its YAML library after the start, because kubelet waits for our first
- * response.
+ * Watches whether kubelet uses the shim. Loads src/kubelet/endpoint and its YAML library after the start, because kubelet waits for our
+ * first response.
  */
 export class EndpointDrift {
   readonly #config: Pick<Config, 'stateFolder'>;
@@ -51,7 +57,7 @@ export class EndpointDrift {
   async #run(): Promise<void> {
     const { cri, bypass, resizing, log } = this.#parts;
     try {
-      const { EndpointWatch: Watch } = await import('../endpoint/index.ts');
+      const { EndpointWatch: Watch } = await import('../kubelet/endpoint/watch.ts');
       if (this.#isClosed) return;
       this.#watch = new Watch({
         procRoot: '/proc',

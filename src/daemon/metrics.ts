@@ -1,8 +1,6 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
-import type { Config } from '../config/index.ts';
-import { messageOf } from '../core/index.ts';
-import type { Log } from '../observe/index.ts';
+import { type Config, type Log, messageOf } from '../core/index.ts';
 import type { MonitoringParts } from '../monitoring/index.ts';
 import { listen } from '../server/index.ts';
 

@@ -1,27 +1,24 @@
-import type { Counters, Log } from '../observe/index.ts';
+import { type Counters, type Log, systemClock } from '../core/index.ts';
 import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
 import { type Backend, SandboxState } from '../runtime/index.ts';
 import {
   type NewestValues,
   type PodDirectory,
+  type PodIdentity,
   type PodRank,
+  type PodSpecs,
   type ReadPodView,
+  type Registry,
   type ResizeHistory,
   type ResizePod,
   type ResizeStore,
   Resizes,
-  podDirectory,
-} from '../resize/index.ts';
-import {
-  type PodIdentity,
-  type PodSpecs,
-  type Registry,
   identityOf,
   newestSandbox,
+  podDirectory,
   qosOfCgroup,
 } from '../sandbox/index.ts';
-import { systemClock } from '../core/index.ts';
 
 export interface PodResizesParts {
   readonly registry: Registry;

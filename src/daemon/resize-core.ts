@@ -1,31 +1,27 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
-import type { Config } from '../config/index.ts';
-import { TimeLimit, messageOf, steadyNow, systemClock } from '../core/index.ts';
+import { type Config, type Counters, type Log, TimeLimit, messageOf, steadyNow, systemClock } from '../core/index.ts';
 import { KubeletFiles, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
-import type { Counters, Log } from '../observe/index.ts';
 import {
+  type Amounts,
   Journal,
+  type NodeAllocatable,
+  type PodIdentity,
   PodJournal,
+  type PodSpec,
+  type PodSpecs,
   RecentResizes,
+  Registry,
   type ResizeContext,
   type ResizeStore,
   areRequestsFreed,
   createResizeContext,
-  readPodView,
-  resizePod,
-} from '../resize/index.ts';
-import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
-import {
-  type Amounts,
-  type NodeAllocatable,
-  type PodIdentity,
-  type PodSpec,
-  type PodSpecs,
-  Registry,
   idsInCgroup,
   noNodeAllocatable,
   noPodSpecs,
+  readPodView,
+  resizePod,
 } from '../sandbox/index.ts';
+import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 

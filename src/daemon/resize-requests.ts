@@ -1,13 +1,19 @@
-import type { Config } from '../config/index.ts';
-import { messageOf, steadyNow, systemClock } from '../core/index.ts';
+import {
+  type Config,
+  type Counters,
+  type Log,
+  type PassedSocket,
+  type ReadinessCheck,
+  type ReadinessReport,
+  messageOf,
+  steadyNow,
+  systemClock,
+} from '../core/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
-import type { Counters, Log, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
-import type { PassedSocket } from '../systemd/index.ts';
 import { type AnnotationsParts, watchKubernetes } from './annotations.ts';
 import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import { openResizeApi } from '../api/index.ts';
-import { listen, listenOnInherited, loadPeerOf } from '../server/index.ts';
+import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/index.ts';
 
 export interface ResizeRequestsOptions {
   readonly config: Config;

@@ -1,7 +1,17 @@
-import { type Config, version } from '../config/index.ts';
+import {
+  type Config,
+  type Counters,
+  type Log,
+  type NodeReadings,
+  type PassedSocket,
+  type ReadinessCheck,
+  type ReadinessReport,
+  SharedCall,
+  messageOf,
+  systemClock,
+  version,
+} from '../core/index.ts';
 import { CgroupTree } from '../cgroups/index.ts';
-import { SharedCall, messageOf, systemClock } from '../core/index.ts';
-import type { Counters, Log, NodeReadings, ReadinessCheck, ReadinessReport } from '../observe/index.ts';
 import {
   Journal,
   type Overview,
@@ -10,8 +20,8 @@ import {
   readinessOf,
   recover,
   restoreLeftHighs,
-} from '../resize/index.ts';
-import { volumeTotals } from '../sandbox/index.ts';
+  volumeTotals,
+} from '../sandbox/index.ts';
 import {
   type Interceptors,
   type Listener,
@@ -21,7 +31,6 @@ import {
   localHandlers,
   passThroughHandlers,
 } from '../server/index.ts';
-import type { PassedSocket } from '../systemd/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import { type ResizeCore, createResizeCore } from './resize-core.ts';
 import { ResizeRequests } from './resize-requests.ts';

@@ -1,6 +1,5 @@
 import { join } from 'node:path';
-import { type Clock, messageOf } from '../core/index.ts';
-import type { Counters, Log } from '../observe/index.ts';
+import { type Clock, type Counters, type Log, messageOf } from '../core/index.ts';
 import { type Checkpoint, type PodEntry, isSameEntry, readCheckpoint } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { FolderWatch } from './folder-watch.ts';

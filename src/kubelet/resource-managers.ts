@@ -1,7 +1,6 @@
 import { join } from 'node:path';
-import type { Counters, Log } from '../observe/index.ts';
+import { type Counters, type Log, messageOf } from '../core/index.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
-import { messageOf } from '../core/index.ts';
 import { type JsonObject, asObject } from './checkpoint.ts';
 
 /** What kubelet's static CPU and memory managers have assigned to containers. */

@@ -1,4 +1,4 @@
-import type { ReadinessCheck, ReadinessReport } from '../observe/index.ts';
+import type { ReadinessCheck, ReadinessReport } from '../core/index.ts';
 
 /** An HTTP response. */
 export interface Answer {

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import { type ConnectionLimits, ShimError, loggableError } from '../core/index.ts';
-import type { Budget, Log } from '../observe/index.ts';
+import { type Budget, type ConnectionLimits, type Log, ShimError, loggableError } from '../core/index.ts';
 import { type Answer, plain } from './answer.ts';
 import type { MonitoringLimits } from './limits.ts';
 import { type NodePage, type Sections, failureSection } from './page/page.ts';

@@ -13,7 +13,7 @@ import {
   bounds,
   endpointStates,
   families,
-} from '../observe/index.ts';
+} from '../core/index.ts';
 
 export interface Readings {
   readonly version: string;

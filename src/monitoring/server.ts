@@ -2,29 +2,27 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import { isIPv4 } from 'node:net';
 import { expositionOf, expositionType, measureEventLoop, processFamilies, readingFamilies } from './metrics.ts';
 import {
+  type Budget,
+  type BypassTimes,
   type ConnectionLimits,
+  type EndpointState,
+  type Family,
+  type Log,
+  type NodeReadings,
+  type ReadinessReport,
   ShimError,
   limitConnections,
   loggableError,
   oneRequestEach,
   wallTime,
 } from '../core/index.ts';
-import type {
-  Budget,
-  BypassTimes,
-  EndpointState,
-  Family,
-  Log,
-  NodeReadings,
-  ReadinessReport,
-} from '../observe/index.ts';
 import { type Answer, healthAnswer, livenessAnswer, plain } from './answer.ts';
 import { cached } from './cached.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
 import { TokenFile } from './token.ts';
 import { LivePages } from './live-pages.ts';
 import { NodePage } from './page/page.ts';
-import type { Overview } from '../resize/index.ts';
+import type { Overview } from '../sandbox/index.ts';
 
 export interface MonitoringParts {
   readonly version: string;

@@ -8,7 +8,7 @@ import {
 } from '@grpc/grpc-js';
 import { Metadata, MiB, wallTime } from '../core/index.ts';
 import { sayingWaits } from './waiting.ts';
-import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../api/messages.ts';
+import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../server/api/messages.ts';
 import { UsageError } from './output/failure.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';

@@ -1,5 +1,5 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from 'commander';
-import { version } from '../config/index.ts';
+import { version } from '../core/index.ts';
 import type { CommandOptions } from './commands/context.ts';
 import { UsageError } from './output/failure.ts';
 import {

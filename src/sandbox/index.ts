@@ -1,30 +1,38 @@
 /** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
+export { areRequestsFreed } from './admission/pod-requests.ts';
+export { type ResizeContext, createResizeContext } from './context.ts';
+export { type AwaitComparableParts, awaitComparable, measuredByRuntime } from './foresight/decrease-reclaimer.ts';
+export type { PendingPodLimits } from './foresight/pending-resize.ts';
 export {
-  type CgroupLookup,
-  containerCgroup,
-  findCgroup,
-  idsInCgroup,
-  knownCgroup,
-  locateCgroup,
-  runningCgroup,
-} from './container-cgroups.ts';
-export { type KnownContainer, LIST_MS, type ListedContainers } from './container-lists.ts';
-export { type DeclarePodParts, declarePod, qosOfCgroup } from './declare-pod.ts';
-export {
-  type Amounts,
-  type AppRestartPolicy,
-  type ContainerKind,
-  type DeclaredContainer,
-  type DeclaredPod,
-  type DeclaredVolume,
-  type QosClass,
-  type ResizePolicy,
-  withRunning,
-} from './declared-pod.ts';
-export { type FailOpen, failOpenReport, readOrFailOpen } from './fail-open.ts';
-export { kernelResources } from './kernel-resources.ts';
-export { type Subject, containerSubject, fullName, podName, podSubject } from './names.ts';
-export { type PodIdentity, identityOf, isReplaced, isStaticPod, lockKeyOf, newestSandbox } from './pod-identity.ts';
+  type HistoryEntry,
+  type Requester,
+  apiRequester,
+  criRequester,
+  requesterText,
+} from './history/history-entry.ts';
+export { ResizeHistory } from './history/history.ts';
+export { NewestValues } from './history/newest-values.ts';
+export { type RecentResize, RecentResizes } from './history/recent-resizes.ts';
+export { PodJournal } from './journal/pod-journal.ts';
+export { Journal } from './journal/store.ts';
+export { applyContainerShares, applyVolumeSizes } from './operations/pod-volumes.ts';
+export { type AdmitRestartParts, raisePodForRestart } from './operations/raise-pod-limit.ts';
+export { resizePod } from './operations/resize-pod.ts';
+export { type CallerOf, type UpdateContainerParts, updateContainer } from './operations/update-container.ts';
+export { type UpdatePodParts, updatePod } from './operations/update-pod.ts';
+export { amountTexts, formatCpuLimit, formatMemory, formatShares, invalid } from './plan/amounts.ts';
+export { policyText } from './plan/value-changes.ts';
+export type { Explanation } from './plan/failures.ts';
+export type { MemoryRequests, ResizePod, ResizeState } from './plan/resize-request.ts';
+export { type Step, type StepRecord, describeStep } from './plan/step.ts';
+export type { KnownValues, PodLimits } from './plan/value-changes.ts';
+export { findCgroup, idsInCgroup, knownCgroup } from './pods/container-cgroups.ts';
+export { qosOfCgroup } from './pods/declare-pod.ts';
+export type { Amounts, AppRestartPolicy, DeclaredPod, QosClass, ResizePolicy } from './pods/declared-pod.ts';
+export type { FailOpen } from './pods/fail-open.ts';
+export { kernelResources } from './pods/kernel-resources.ts';
+export { fullName } from './pods/names.ts';
+export { type PodIdentity, identityOf, isStaticPod, newestSandbox } from './pods/pod-identity.ts';
 export {
   type NodeAllocatable,
   type PodSpec,
@@ -32,39 +40,28 @@ export {
   type SpecContainer,
   noNodeAllocatable,
   noPodSpecs,
-} from './pod-spec.ts';
-export type {
-  ContainerLimits,
-  EffectiveLimits,
-  Limits,
-  LiveContainer,
-  MountedVolume,
-  PodState,
-  Settings,
-  VolumeState,
-} from './pod-state.ts';
+} from './pods/pod-spec.ts';
+export type { PodState } from './pods/pod-state.ts';
+export { Registry } from './pods/registry.ts';
+export { volumeTotals } from './pods/volumes.ts';
+export type { ResizeStore } from './queue/records.ts';
+export { type RequestedPod, type RequestedResources, readRequested } from './queue/request.ts';
+export type { Resize, ResizeEvent } from './queue/resize-table.ts';
+export { type DryRun, Resizes } from './queue/resizes.ts';
+export { type PodRank, retryDelay } from './queue/retries.ts';
+export { ResizeWatch } from './queue/watch.ts';
+export { type Overview, type PodSummary, overviewOf } from './report/overview.ts';
+export { type PodDirectory, type PodRef, podDirectory, viewsOf } from './report/pod-directory.ts';
+export { type PodInfoParts, podInfo } from './report/pod-info.ts';
 export {
-  NO_CPU_LIMIT,
-  hasPodCgroup,
-  namedCgroup,
-  overheadOf,
-  podCgroup,
-  podWeight,
-  readContainer,
-  readDeclaredPod,
-  readPod,
-  readVolumes,
-  withExactQuota,
-} from './read-pod.ts';
-export { type ContainersByPod, Registry } from './registry.ts';
-export { amountsOf } from './runtime-containers.ts';
-export {
-  SWAP_MAX,
-  type StoredValues,
-  readSettings,
-  settingsIn,
-  storedLimits,
-  storedValues,
-  swapIn,
-} from './stored-limits.ts';
-export { limitsByName, volumeTotals } from './volumes.ts';
+  type ActualValues,
+  type PendingKubeletResize,
+  type PodView,
+  type ReadPodView,
+  readPodView,
+} from './report/pod-view.ts';
+export { readinessOf } from './report/readiness.ts';
+export { recover, restoreLeftHighs } from './transaction/recover.ts';
+export { Recovery } from './transaction/recovery.ts';
+export { excessWarning } from './volumes/policies.ts';
+export { setVolumeAnnotated } from './volumes/volume-tracking.ts';

@@ -1,7 +1,7 @@
 import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { type Crowd, roomFor } from '../grpc/index.ts';
+import { type Crowd, roomFor } from './unary/connection-room.ts';
 import type { PeerOf } from './listener/peer.ts';
 import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
 import type { ServedConnection } from './proxy/serve.ts';

@@ -1,4 +1,5 @@
 /** The CRI server: its sockets, the HTTP/2 proxy, and the calls that the shim handles or amends. */
+export { openResizeApi } from './api/resize-api.ts';
 export { createClientConnections } from './client-connections.ts';
 export { type Interceptors, type LocalHandlers, interceptionOf } from './handlers/interceptors.ts';
 export { createLocalServer } from './handlers/local-server.ts';
@@ -9,3 +10,4 @@ export { loadPeerOf, unknownPeer } from './listener/peer.ts';
 export { proxyReport } from './proxy-report.ts';
 export { SHARED_LIMITS, refuseConnection, serveConnection } from './proxy/serve.ts';
 export { SharedBudget } from './proxy/shared-budget.ts';
+export { tooManyConnections } from './unary/connection-room.ts';

@@ -1,5 +1,4 @@
-import { Code, grpcCodeName, loggableError } from '../core/index.ts';
-import type { Counters, Log } from '../observe/index.ts';
+import { Code, type Counters, type Log, grpcCodeName, loggableError } from '../core/index.ts';
 import type { ProxyObserver } from './proxy/interception.ts';
 import { ErrorCode } from '../http2/index.ts';
 

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { isCgroupVanished } from '../../src/cgroups/file.ts';
-import { usageText } from '../../src/cgroups/values/controller-files.ts';
+import { usageText } from '../../src/cgroups/memory-use.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Busctl, type Systemd, type UnitState } from '../../src/cgroups/busctl.ts';
 import type { CgroupDriverName } from '../../src/cgroups/drivers.ts';
-import type { CgroupWrite } from '../../src/cgroups/values/controller-files.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import { DriverCgroupTree } from '../../src/cgroups/systemd-tree.ts';
 import type { UnitProperty } from '../../src/cgroups/systemd-units.ts';
 import { isCgroupVanished } from '../../src/cgroups/file.ts';

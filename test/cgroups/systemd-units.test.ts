@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../src/cgroups/values/controller-files.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import {
   UNSET,
   dbusInterfaceOf,

@@ -5,8 +5,8 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { removing, writing } from '../../src/install/host/files.ts';
 import { placing, removingProgram } from '../../src/install/node/program.ts';
 import { starting } from '../../src/install/node/service.ts';
-import { noLog } from '../../src/observe/interfaces.ts';
-import { writeBypassTarget } from '../../src/systemd/bypass.ts';
+import { noLog } from '../../src/core/observe/interfaces.ts';
+import { writeBypassTarget } from '../../src/core/systemd/bypass.ts';
 import { diskOrder } from '../support/journal/disk-order.ts';
 import { FakeInstallNode } from '../support/kubernetes/fake-install-node.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { chmodSync, chownSync, lstatSync } from 'node:fs';
 import { Metadata, status } from '@grpc/grpc-js';
 import { describe, expect, test, vi } from 'vitest';
-import { version } from '../../src/config/version.ts';
+import { version } from '../../src/core/config/version.ts';
 import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 

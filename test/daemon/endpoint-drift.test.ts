@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { EndpointDrift } from '../../src/daemon/endpoint-drift.ts';
-import { noLog } from '../../src/observe/interfaces.ts';
+import { noLog } from '../../src/core/observe/interfaces.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { podRank } from '../../src/daemon/pod-resizes.ts';
-import type { PodSpec } from '../../src/sandbox/pod-spec.ts';
-import type { Registry } from '../../src/sandbox/registry.ts';
+import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
+import type { Registry } from '../../src/sandbox/pods/registry.ts';
 
 const pod = { sandboxId: 's', uid: 'u', namespace: 'default', name: 'web' };
 const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type ValueSchema, configurationSchema } from '../../src/config/json-schema.ts';
-import { configKeys, schema } from '../../src/config/schema.ts';
+import { type ValueSchema, configurationSchema } from '../../src/core/config/json-schema.ts';
+import { configKeys, schema } from '../../src/core/config/schema.ts';
 
 const FILE = 'deploy/helm/cri-resize-shim/values.schema.json';
 interface ChartSchema {

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { version } from '../../src/config/version.ts';
+import { version } from '../../src/core/config/version.ts';
 import { readOptions } from '../../src/install/rollout/options.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import type { Call } from '../support/kubernetes/fake-cluster-api.ts';

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { metricsTable } from '../../src/observe/families.ts';
+import { metricsTable } from '../../src/core/observe/families.ts';
 
 test('docs/metrics.md has the current table of metrics', () => {
   const file = 'docs/metrics.md';

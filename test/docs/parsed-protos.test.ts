@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 // The program loads each .proto in parsed form. After a change, update it: `npx vitest run test/docs/parsed-protos.test.ts -u`.
 test.each([
   ['runtime/v1/cri.proto', 'runtime/cri.proto.json'],
-  ['criresize/v1alpha1/resize.proto', 'api/resize.proto.json'],
+  ['criresize/v1alpha1/resize.proto', 'server/api/resize.proto.json'],
 ])('%s matches its parsed form', async (source, parsed) => {
   const text = readFileSync(fileURLToPath(new URL(`../../proto/${source}`, import.meta.url)), 'utf8');
   const { root, imports = [] } = protobuf.parse(text, new protobuf.Root(), { keepCase: true });

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { firstChange } from '../../src/kubernetes/annotations/change.ts';
 import { podOf } from '../../src/kubernetes/pods/pod.ts';
-import { VolumePolicies } from '../../src/resize/volumes/policies.ts';
-import { readRequested } from '../../src/resize/queue/request.ts';
+import { VolumePolicies } from '../../src/sandbox/volumes/policies.ts';
+import { readRequested } from '../../src/sandbox/queue/request.ts';
 import { parseVolumeAnnotation, readVolumeAnnotations } from '../../src/tmpfs/sizes.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { PodClaims } from '../../src/kubernetes/pods/claims.ts';
 import { type ApiPod, specOf } from '../../src/kubernetes/pods/pod.ts';
 import { SpecStore } from '../../src/kubernetes/pods/spec-store.ts';
-import { noLog } from '../../src/observe/interfaces.ts';
+import { noLog } from '../../src/core/observe/interfaces.ts';
 
 const victim = { uid: 'uid-victim', namespace: 'shop', name: 'web' };
 const pod = (more: Partial<ApiPod>): ApiPod => {

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { decode, encode } from '../../src/runtime/codec.ts';
-import { declarePod } from '../../src/sandbox/declare-pod.ts';
-import { noPodSpecs } from '../../src/sandbox/pod-spec.ts';
+import { declarePod } from '../../src/sandbox/pods/declare-pod.ts';
+import { noPodSpecs } from '../../src/sandbox/pods/pod-spec.ts';
 import { FakeRuntime, SANDBOX } from '../support/fake-runtime.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { version } from '../../src/config/version.ts';
+import { version } from '../../src/core/config/version.ts';
 
 /** Runs the steps of the Dockerfile in a folder, because an image needs a builder and a registry. */
 

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { ExecaError, execa } from 'execa';
-import { version } from '../../src/config/version.ts';
+import { version } from '../../src/core/config/version.ts';
 import { image } from '../support/e2e/installer-pod.ts';
 import { NodeError } from '../support/node/index.ts';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
-import { type LogFields, noLog } from '../../src/observe/interfaces.ts';
+import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 
 let folder: string;

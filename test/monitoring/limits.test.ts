@@ -4,7 +4,7 @@ import { type AddressInfo, type Socket, createConnection } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
-import { noLog } from '../../src/observe/interfaces.ts';
+import { noLog } from '../../src/core/observe/interfaces.ts';
 
 let server: MonitoringServer;
 let asked: number;

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointFlagsOf } from '../../src/endpoint/process.ts';
-import { readEndpointChain } from '../../src/endpoint/chain.ts';
+import { endpointFlagsOf } from '../../src/kubelet/endpoint/process.ts';
+import { readEndpointChain } from '../../src/kubelet/endpoint/chain.ts';
 
 /**
  * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a client of the API
- * server it does not go on. src/endpoint has to read the same.
+ * server it does not go on. src/kubelet/endpoint has to read the same.
  */
 
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';
@@ -121,7 +121,7 @@ const cases: readonly Case[] = [
   { title: 'a configuration that is missing', files: {}, flags: CONFIG, endpoint: undefined },
 ];
 
-describe('src/endpoint reads what kubelet merges from', () => {
+describe('src/kubelet/endpoint reads what kubelet merges from', () => {
   test.each(cases)('$title', async ({ files, flags, endpoint }) => {
     for (const [file, text] of Object.entries(files)) put(file, text);
     expect(await kubeletsEndpoint(flags)).toBe(endpoint);

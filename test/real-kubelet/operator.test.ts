@@ -2,7 +2,7 @@ import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { version } from '../../src/config/version.ts';
+import { version } from '../../src/core/config/version.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import {

@@ -10,7 +10,7 @@ import {
   type ConnectionOptions,
   createClientConnections,
 } from '../../src/server/client-connections.ts';
-import { type Log, type LogFields, noCounters, noLog } from '../../src/observe/interfaces.ts';
+import { type Log, type LogFields, noCounters, noLog } from '../../src/core/observe/interfaces.ts';
 import {
   type AmendedCall,
   type Amendment,

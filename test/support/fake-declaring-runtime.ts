@@ -1,9 +1,9 @@
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 import { encode } from '../../src/runtime/codec.ts';
-import type { DeclaredPod } from '../../src/sandbox/declared-pod.ts';
-import { declarePod } from '../../src/sandbox/declare-pod.ts';
-import { noPodSpecs, type PodSpecs } from '../../src/sandbox/pod-spec.ts';
+import type { DeclaredPod } from '../../src/sandbox/pods/declared-pod.ts';
+import { declarePod } from '../../src/sandbox/pods/declare-pod.ts';
+import { noPodSpecs, type PodSpecs } from '../../src/sandbox/pods/pod-spec.ts';
 import { FakeRuntime, SANDBOX } from './fake-runtime.ts';
 
 export const CREATED = 0;

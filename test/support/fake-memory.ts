@@ -1,4 +1,5 @@
-import type { CgroupWrite, MemorySample, MemoryUse } from '../../src/cgroups/values/controller-files.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
+import type { MemorySample, MemoryUse } from '../../src/cgroups/memory-use.ts';
 import type { Reclaimed, Written } from '../../src/cgroups/tree.ts';
 import type { LowerUsageTree } from '../../src/cgroups/lower-usage.ts';
 import type { SwapLimits } from '../../src/cgroups/swap.ts';

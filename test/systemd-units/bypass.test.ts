@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { noLog } from '../../src/observe/interfaces.ts';
-import { bypassTarget, writeBypassTarget } from '../../src/systemd/bypass.ts';
+import { noLog } from '../../src/core/observe/interfaces.ts';
+import { bypassTarget, writeBypassTarget } from '../../src/core/systemd/bypass.ts';
 
 // Runs the script of cri-resize-shim-bypass.service with a proxy that only says its arguments. test/e2e/systemd/bypass.test.ts runs it
 // under systemd.

@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { execa } from 'execa';
-import { configurationExample } from '../../src/config/documentation.ts';
+import { configurationExample } from '../../src/core/config/documentation.ts';
 import { OWN_NODE } from '../../src/install/host/programs.ts';
 import type { Facts } from './facts.ts';
 import type { NodeBinary } from './node-binary.ts';

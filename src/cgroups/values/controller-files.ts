@@ -1,4 +1,4 @@
-/** The files of the CPU and memory controllers: their content, what it means, and what is written to them. */
+/** The files of the CPU and memory controllers: their content, and what it means. */
 import {
   type Bytes,
   type CpuMax,
@@ -11,7 +11,6 @@ import {
 import { Code } from '../../core/grpc.ts';
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
 import { Reason, ShimError } from '../../core/errors.ts';
-import { assertUnifiedKey } from './settings.ts';
 
 /** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
@@ -81,7 +80,7 @@ function invalid(file: string, asked: string, why: string): ShimError {
 export const MIN_MEMORY_LIMIT = PAGE_SIZE;
 
 /** The files of the memory controller that contain a size or `max`. */
-type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
+export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
 
 /** Memory usage of a cgroup and its descendants, in bytes, from memory.stat (kernel Documentation/admin-guide/cgroup-v2.rst). */
 export interface MemoryStat {
@@ -198,92 +197,6 @@ function parseKeyed(text: string, file: string): Map<string, number> {
     lines.set(line.slice(0, blank), Number(line.slice(blank)));
   }
   return lines;
-}
-
-/** What memory of a cgroup is in use, and what of it cannot be reclaimed. */
-
-/** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
-export interface MemoryUse {
-  readonly current: Bytes;
-  /** Memory that cannot be reclaimed: `unreclaimableOf` less `swappable`, and `swapExcess`. */
-  readonly unreclaimable: Bytes;
-  /** What the kernel can free by writing anonymous memory and tmpfs pages to swap; see `swapUseOf`. */
-  readonly swappable: Bytes;
-  /** Bytes in swap above memory.swap.max, which come back once they are used; see `swapUseOf`. */
-  readonly swapExcess: Bytes;
-  readonly anon: Bytes;
-  readonly shmem: Bytes;
-  readonly unevictable: Bytes;
-  readonly file: Bytes;
-  /** Kernel memory that does not shrink. Part of `unreclaimable`. */
-  readonly kernelUnreclaimable: Bytes;
-  /** Number of processes that the OOM killer has killed since the cgroup was created. */
-  readonly oomKills: number;
-}
-
-/** Describes what is behind the unreclaimable memory, for errors. */
-export function usageText({ anon, shmem, unevictable, swappable, swapExcess }: MemoryUse): string {
-  const less = swappable > 0 ? `, less ${swappable} that fit into swap` : '';
-  const plus = swapExcess > 0 ? `, and ${swapExcess} in swap above its limit` : '';
-  return `anon ${anon}, shmem ${shmem}, unevictable ${unevictable}${less}${plus}`;
-}
-
-/** The parts of {@link MemoryUse} that the kernel reads from counters. */
-export type MemorySample = Pick<MemoryUse, 'current' | 'oomKills'>;
-
-/** A write of one value to one cgroup file. */
-export type CgroupWrite =
-  | { readonly file: MemoryLimitFile; readonly value: Limit<Bytes> }
-  | { readonly file: 'cpu.max'; readonly value: CpuMax }
-  | { readonly file: 'cpu.weight'; readonly value: CpuWeight }
-  | { readonly file: 'unified'; readonly key: string; readonly value: string };
-
-/**
- * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without `reclaims` for one
- * that is lowered.
- * @param reclaims whether a write that lowers a memory limit reclaims before it returns; see CgroupFiles.write
- */
-export function isQuickWrite(step: CgroupWrite, before: string, reclaims: boolean): boolean {
-  if (step.file === 'cpu.weight') return true;
-  if (step.file !== 'memory.max' && step.file !== 'memory.high') return false;
-  const now = parseLimit(before, step.file);
-  return !reclaims || (now !== 'max' && (step.value === 'max' || step.value > now));
-}
-
-interface EncodedWrite {
-  readonly file: string;
-  readonly text: string;
-  readonly isThere: (found: string) => boolean;
-}
-
-/** Returns the text of a write, and how to tell that the file has its value. Throws INVALID_VALUE for an invalid value. */
-export function encodeWrite(step: CgroupWrite, pageSize: Bytes): EncodedWrite {
-  switch (step.file) {
-    case 'cpu.max':
-      assertCpuMax(step.value);
-      return {
-        file: step.file,
-        text: formatCpuMax(step.value),
-        isThere: (found) => isSameCpuMax(parseCpuMax(found), step.value),
-      };
-    case 'cpu.weight':
-      assertCpuWeight(step.value);
-      return { file: step.file, text: String(step.value), isThere: (found) => parseCpuWeight(found) === step.value };
-    case 'unified':
-      assertUnifiedKey(step.key, step.value);
-      // An empty write does not reach the kernel. An empty line clears a setting (cpuset.cpus).
-      return { file: step.key, text: step.value === '' ? '\n' : step.value, isThere: (found) => found === step.value };
-    case 'memory.max':
-    case 'memory.high':
-    case 'memory.low':
-    case 'memory.min':
-    case 'memory.swap.max':
-      return {
-        file: step.file,
-        text: formatLimit(step.value),
-        isThere: (found) => isSameLimit(step.value, parseLimit(found, step.file), pageSize),
-      };
-  }
 }
 
 /** The error for content of a file that the kernel does not document, with its beginning. */

@@ -1,5 +1,5 @@
 import { steadyNow } from '../../core/index.ts';
-import { isSameSocket } from '../../endpoint/index.ts';
+import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import { type Change, combineChanges } from '../host/change.ts';
 import { type Node, type Site, shimEndpoint } from '../host/site.ts';
 import { type Wait, systemctl, waitUntil } from '../host/systemd.ts';

@@ -1,17 +1,11 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
-import {
-  API_VERSION,
-  ENDPOINT_FLAG,
-  ENDPOINT_KEY,
-  type EndpointChain,
-  type FileForm,
-  KIND,
-  type Layer,
-  compareDropIns,
-  isSameSocket,
-} from '../../endpoint/index.ts';
+import { API_VERSION, ENDPOINT_KEY, type FileForm, KIND } from '../../kubelet/endpoint/configuration.ts';
+import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
+import type { EndpointChain, Layer } from '../../kubelet/endpoint/chain.ts';
+import { compareDropIns } from '../../kubelet/endpoint/files.ts';
+import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import { type Kubelet, environmentFilesOf } from './kubelet.ts';
 import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
 import type { Node } from '../host/site.ts';

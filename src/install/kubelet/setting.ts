@@ -1,5 +1,6 @@
 import { type Scalar, isMap, isPair, isScalar, parseDocument } from 'yaml';
-import { ENDPOINT_FLAG, ENDPOINT_KEY, type FileForm, writtenIn } from '../../endpoint/index.ts';
+import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
+import { ENDPOINT_KEY, type FileForm, writtenIn } from '../../kubelet/endpoint/configuration.ts';
 
 /** Edits the endpoint in the files of kubelet. Every other byte stays unchanged, including comments and order. */
 

@@ -1,6 +1,8 @@
 import { stat } from 'node:fs/promises';
 import { messageOf } from '../../core/index.ts';
-import { ENDPOINT_KEY, type EndpointChain, type Layer, isSameSocket, layerName } from '../../endpoint/index.ts';
+import { ENDPOINT_KEY } from '../../kubelet/endpoint/configuration.ts';
+import { type EndpointChain, type Layer, layerName } from '../../kubelet/endpoint/chain.ts';
+import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import type { Node } from '../host/site.ts';
 import {
   type EnvironmentProblem,

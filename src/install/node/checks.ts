@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
-import { MiB, errnoOf, messageOf } from '../../core/index.ts';
+import { ConfigError, MiB, effectiveSettings, errnoOf, messageOf } from '../../core/index.ts';
 import type { Node } from '../host/site.ts';
 import { answerOf } from '../host/query-runtime.ts';
 import { type Finding, findingsOf } from './finding.ts';
@@ -9,7 +9,6 @@ import { checkBypass, isBypassed } from './bypass.ts';
 import { checkKubelet } from './check-kubelet.ts';
 import { PACKAGE_FOLDER, checkInstallation, checkSpace, hasProgram, isThere } from './program.ts';
 import { checkKubeletRuntime } from './way-back.ts';
-import { ConfigError, effectiveSettings } from '../../config/index.ts';
 import { serviceFlags } from '../host/systemd.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */

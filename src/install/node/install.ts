@@ -1,7 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { version } from '../../config/index.ts';
-import { readShipped } from '../../core/index.ts';
+import { readShipped, version } from '../../core/index.ts';
 import { type Change, combineChanges } from '../host/change.ts';
 import { type Program, originOf, resizectlOf, resizectlStartOf, startOf, unitWord } from '../host/programs.ts';
 import { SERVICE, SOCKETS, type Site, UNITS, UNIT_FILES, shimEndpoint } from '../host/site.ts';
@@ -22,7 +21,7 @@ import { isBypassHeld } from './bypass.ts';
 import type { Kubelet } from '../kubelet/kubelet.ts';
 import { Refusal } from '../kubelet/setting.ts';
 import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet, stoppedAtShim } from '../kubelet/change.ts';
-import { USED_FILE, isSameSocket } from '../../endpoint/index.ts';
+import { USED_FILE, isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import { linesBack, nextStart } from './way-back.ts';
 import {
   type UnitsState,

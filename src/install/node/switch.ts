@@ -1,6 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { ConfigError, effectiveSettings, withSwitch } from '../../config/index.ts';
-import { messageOf } from '../../core/index.ts';
+import { ConfigError, effectiveSettings, messageOf, withSwitch } from '../../core/index.ts';
 import type { Change } from '../host/change.ts';
 import { type Node, SERVICE } from '../host/site.ts';
 import { type Wait, serviceFlags, systemctl, waitUntil } from '../host/systemd.ts';

@@ -1,7 +1,9 @@
 import { glob, readFile, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { MiB, SS_CONNECTED, unixSockets } from '../../core/index.ts';
-import { type EndpointChain, USED_FILE, isSameSocket, layerName, runsKubelet } from '../../endpoint/index.ts';
+import { type EndpointChain, layerName } from '../../kubelet/endpoint/chain.ts';
+import { USED_FILE, isSameSocket } from '../../kubelet/endpoint/paths.ts';
+import { runsKubelet } from '../../kubelet/endpoint/process.ts';
 import { type Node, UNITS } from '../host/site.ts';
 import { expandGlob } from '../host/systemd.ts';
 import { queryRuntime, queryShim } from '../host/query-runtime.ts';

@@ -1,6 +1,7 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { type Drift, type DriftPlaces, driftOf, socketPathOf } from '../../endpoint/index.ts';
+import { type Drift, type DriftPlaces, driftOf } from '../../kubelet/endpoint/drift.ts';
+import { socketPathOf } from '../../kubelet/endpoint/paths.ts';
 import { type PostEvent, type Reason, nodeEvent } from './events.ts';
 import { type Host, allowExecution, thisHost } from './host.ts';
 import { type ClusterNode, labelNode, readNode } from './node.ts';
@@ -9,8 +10,7 @@ import type { TurnContext } from './turns.ts';
 import type { Label, Options } from './options.ts';
 import { configIn, kubeconfigIn, programIn, stage, stagingOf, unstage } from './staging.ts';
 import { leaseStore } from './lease.ts';
-import { effectiveSettings } from '../../config/index.ts';
-import { type Clock, systemClock } from '../../core/index.ts';
+import { type Clock, effectiveSettings, systemClock } from '../../core/index.ts';
 import { type Api, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
 
 /** What the installer works with. */

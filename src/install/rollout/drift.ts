@@ -1,5 +1,5 @@
 import { messageOf } from '../../core/index.ts';
-import type { Drift } from '../../endpoint/index.ts';
+import type { Drift } from '../../kubelet/endpoint/drift.ts';
 import { type RolloutContext, posted } from './context.ts';
 import { loggingChanges, sleep } from './retry.ts';
 

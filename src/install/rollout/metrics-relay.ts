@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, type Server, type ServerResponse, createServer, request } from 'node:http';
 import { join } from 'node:path';
 import { MiB, limitConnections, oneRequestEach, steadyNow } from '../../core/index.ts';
-import { isShimEnabled } from '../../endpoint/index.ts';
+import { isShimEnabled } from '../../kubelet/endpoint/drift.ts';
 
 /**
  * Any pod of the cluster may connect. A scraper needs one connection; each takes memory of the pod. A new one ends the oldest if there are

@@ -1,5 +1,5 @@
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { parseDuration, version } from '../../config/index.ts';
+import { parseDuration, version } from '../../core/index.ts';
 import { IN_CLUSTER } from '../../kubernetes/index.ts';
 
 /** The flags that the DaemonSet sets. */

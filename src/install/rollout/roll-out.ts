@@ -1,4 +1,4 @@
-import { messageOf } from '../../core/index.ts';
+import { messageOf, version } from '../../core/index.ts';
 import { EVENT_MS, REMOVING, type RolloutContext, labelled, posted } from './context.ts';
 import type { Reason } from './events.ts';
 import { type CommandResult, NoSystemd, type Outcome, hasChanges, outcomeOf } from './host.ts';
@@ -7,7 +7,6 @@ import type { ClusterNode } from './node.ts';
 import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
 import { loggingChanges, pause, retry, sleep } from './retry.ts';
 import { passedAsCanary } from './canary.ts';
-import { version } from '../../config/index.ts';
 
 /**
  * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a

@@ -1,5 +1,13 @@
 /** Pod annotations in Kubernetes as resize requests. Loaded only with --kubeconfig: other folders import only its types. */
-import type { Counters, Log, ReadinessCheck } from '../../observe/index.ts';
+import {
+  type Clock,
+  type Counters,
+  type Log,
+  type ReadinessCheck,
+  Reason,
+  ShimError,
+  messageOf,
+} from '../../core/index.ts';
 import { EventPoster, type PodEvent } from './events.ts';
 import { AnnotationRequests, type NodePods } from './requests.ts';
 import { AllocatableStore, feedNode } from '../pods/node-feed.ts';
@@ -11,9 +19,7 @@ import { SpecStore } from '../pods/spec-store.ts';
 import { podWatch } from '../pods/pod-watch.ts';
 import { apiOf } from '../client/api.ts';
 import { openConnection } from '../client/connection.ts';
-import { type Clock, Reason, ShimError, messageOf } from '../../core/index.ts';
-import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
-import type { NodeAllocatable, PodSpecs } from '../../sandbox/index.ts';
+import { type NodeAllocatable, type PodSpecs, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
 
 export interface KubernetesParts {
   /** A file, or {@link IN_CLUSTER}. */

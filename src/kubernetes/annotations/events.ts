@@ -1,11 +1,9 @@
 import { eventOf } from '../client/event-body.ts';
-import type { PodIdentity } from '../../sandbox/index.ts';
-import { type Log, oncePerKey } from '../../observe/index.ts';
+import { type PodIdentity, retryDelay } from '../../sandbox/index.ts';
+import { type Clock, type Log, oncePerKey } from '../../core/index.ts';
 import { wait } from '../pods/feed.ts';
 import { type Api, readText } from '../client/api.ts';
 import { ApiRefusal, kindOf, wordsOf } from '../client/errors.ts';
-import type { Clock } from '../../core/index.ts';
-import { retryDelay } from '../../resize/index.ts';
 import { isDnsLabel } from '../../tmpfs/index.ts';
 
 /** Reasons of pod events. Documented in docs/volumes.md unless noted otherwise. */

@@ -1,8 +1,14 @@
 import { type Clock, Reason } from '../../core/index.ts';
 import type { EventReason, PodEvent } from './events.ts';
 import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
-import type { PodIdentity, PodState } from '../../sandbox/index.ts';
-import { type Explanation, type Resize, excessWarning, formatMemory } from '../../resize/index.ts';
+import {
+  type Explanation,
+  type PodIdentity,
+  type PodState,
+  type Resize,
+  excessWarning,
+  formatMemory,
+} from '../../sandbox/index.ts';
 
 /** What says nothing about the request itself: it is made again. */
 const PASSING: ReadonlySet<string> = new Set([

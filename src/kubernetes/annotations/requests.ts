@@ -1,12 +1,10 @@
-import { type Clock, Code, Reason, ShimError, loggableError } from '../../core/index.ts';
-import type { Log } from '../../observe/index.ts';
+import { type Clock, Code, type Log, Reason, ShimError, loggableError } from '../../core/index.ts';
 import { firstChange, isForVolumesOnly, requestFor, textOf } from './change.ts';
 import type { PodEvent } from './events.ts';
 import { Outcomes, isPassing } from './outcomes.ts';
 import { type ApiPod, type ApiPodIdentity, keyOf, volumeTexts, whyForeign } from '../pods/pod.ts';
 import type { PodAudience } from '../pods/audience.ts';
-import { type PodIdentity, isStaticPod } from '../../sandbox/index.ts';
-import { type Resize, type Resizes, retryDelay } from '../../resize/index.ts';
+import { type PodIdentity, type Resize, type Resizes, isStaticPod, retryDelay } from '../../sandbox/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
 /** The pods that run on this node. */

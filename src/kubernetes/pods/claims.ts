@@ -1,4 +1,4 @@
-import type { Counters, IgnoredPodReason, Log } from '../../observe/index.ts';
+import type { Counters, IgnoredPodReason, Log } from '../../core/index.ts';
 import type { PodAudience } from './audience.ts';
 import { type ApiPod, type ApiPodIdentity, keyOf, whyForeign } from './pod.ts';
 

@@ -2,9 +2,8 @@ import type { ApiPodIdentity } from './pod.ts';
 import type { PodChange, PodWatch } from './pod-watch.ts';
 import { type PodAudience, perObject } from './audience.ts';
 import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../client/errors.ts';
-import type { Clock } from '../../core/index.ts';
-import { retryDelay } from '../../resize/index.ts';
-import type { Log, ReadinessCheck } from '../../observe/index.ts';
+import type { Clock, Log, ReadinessCheck } from '../../core/index.ts';
+import { retryDelay } from '../../sandbox/index.ts';
 
 export interface FeedParts {
   readonly watch: PodWatch;

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { VOLUME_ANNOTATION, isPodUid } from '../../tmpfs/index.ts';
-import type { IgnoredPodReason } from '../../observe/index.ts';
+import { type IgnoredPodReason, bytes, parseMilli, parseQuantity } from '../../core/index.ts';
 import type {
   Amounts,
   AppRestartPolicy,
@@ -10,7 +10,6 @@ import type {
   ResizePolicy,
   SpecContainer,
 } from '../../sandbox/index.ts';
-import { bytes, parseMilli, parseQuantity } from '../../core/index.ts';
 
 /** A pod's names, as both kubelet and the API server know them. */
 export type ApiPodIdentity = Omit<PodIdentity, 'sandboxId'>;

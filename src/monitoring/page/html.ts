@@ -1,5 +1,5 @@
 import { type Bytes, type CpuMax, type Limit, roundedSizeWithUnit } from '../../core/index.ts';
-import { formatCpuLimit } from '../../resize/index.ts';
+import { formatCpuLimit } from '../../sandbox/index.ts';
 
 /** Markup with all inserted values escaped. */
 export class Html {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { ReadinessReport } from '../../observe/index.ts';
-import type { Overview } from '../../resize/index.ts';
+import type { ReadinessReport } from '../../core/index.ts';
+import type { Overview } from '../../sandbox/index.ts';
 import type { Answer } from '../answer.ts';
 import { Html, html } from './html.ts';
 import { type PodRow, podCard, podRows, podsTable } from './pods.ts';

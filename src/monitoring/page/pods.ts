@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Bytes, type Limit, fullestOf, podPressure, shareOf } from '../../core/index.ts';
-import { fullName } from '../../sandbox/index.ts';
-import type { ActualValues, PodSummary, PodView } from '../../resize/index.ts';
+import { type ActualValues, type PodSummary, type PodView, fullName } from '../../sandbox/index.ts';
 import { Html, cpuText, html, sizeText } from './html.ts';
 
 /** The table of pods, and the details of one. */

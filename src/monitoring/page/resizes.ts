@@ -1,6 +1,5 @@
 import { roundedDuration } from '../../core/index.ts';
-import { fullName } from '../../sandbox/index.ts';
-import { type HistoryEntry, type RecentResize, type Step, requesterText } from '../../resize/index.ts';
+import { type HistoryEntry, type RecentResize, type Step, fullName, requesterText } from '../../sandbox/index.ts';
 import { Html, cpuText, html, sizeText } from './html.ts';
 
 /** Resizes: who asked for what with which outcome, and how the steps of each went. */

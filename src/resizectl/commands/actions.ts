@@ -1,12 +1,11 @@
-import { version } from '../../config/index.ts';
-import { Exit, grpcErrorText, messageOf } from '../../core/index.ts';
+import { Exit, grpcErrorText, messageOf, version } from '../../core/index.ts';
 import type { CommandOptions, Context } from './context.ts';
 import type { CommandName } from '../command-texts.ts';
 import { events, watchPods } from './events.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';
 import { top } from './top.ts';
-import type { WirePod } from '../../api/messages.ts';
+import type { WirePod } from '../../server/api/messages.ts';
 import { UsageError } from '../output/failure.ts';
 import { completionScript, isShell } from '../output/completion.ts';
 import { manualPage } from '../output/manual.ts';

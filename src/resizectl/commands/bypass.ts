@@ -1,6 +1,5 @@
 import { type DrainResult, drain } from '../../bypass/index.ts';
-import { defaultOf } from '../../config/index.ts';
-import { Exit, messageOf } from '../../core/index.ts';
+import { Exit, defaultOf, messageOf } from '../../core/index.ts';
 import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/index.ts';
 import { UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';

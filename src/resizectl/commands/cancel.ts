@@ -1,5 +1,5 @@
 import { Exit, Reason, isServiceError } from '../../core/index.ts';
-import type { WirePodRef, WireResize } from '../../api/messages.ts';
+import type { WirePodRef, WireResize } from '../../server/api/messages.ts';
 import { UsageError, errorInfoOf } from '../output/failure.ts';
 import { endText } from '../output/views.ts';
 import { findNamed, findPod } from '../output/pods.ts';

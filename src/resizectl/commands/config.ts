@@ -1,6 +1,5 @@
-import { ConfigError, type EffectiveSetting, effectiveSettings } from '../../config/index.ts';
+import { ConfigError, type EffectiveSetting, Exit, effectiveSettings } from '../../core/index.ts';
 import { type Node, plannedFlags } from '../../install/index.ts';
-import { Exit } from '../../core/index.ts';
 import { objectText, printable, table } from '../output/text.ts';
 import type { Context } from './context.ts';
 import { CONFIG_FILE, FLAGS_FILE } from './this-node.ts';

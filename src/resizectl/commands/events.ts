@@ -1,6 +1,6 @@
 import { Reason, isServiceError, wallTime } from '../../core/index.ts';
 import type { Context } from './context.ts';
-import type { Responses, WirePod } from '../../api/messages.ts';
+import type { Responses, WirePod } from '../../server/api/messages.ts';
 import { durationText, fullName, objectText } from '../output/text.ts';
 import { errorInfoOf } from '../output/failure.ts';
 import { findPod } from '../output/pods.ts';

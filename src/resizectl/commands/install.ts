@@ -19,21 +19,23 @@ import {
   takeInstallLock,
   worstOf,
 } from '../../install/index.ts';
-import { Exit, errnoOf, messageOf } from '../../core/index.ts';
-import type { Context, InstallOptions } from './context.ts';
-import { doctorText } from './doctor.ts';
-import { CONFIG_FILE, FLAGS_FILE, configuredNode, serviceSettings, thisNode, thisProgram } from './this-node.ts';
 import {
   ConfigError,
+  Exit,
+  bypassTarget,
   configFileIn,
   configurationExample,
   effectiveSettings,
+  errnoOf,
   flagOf,
+  messageOf,
   parseDuration,
-} from '../../config/index.ts';
+} from '../../core/index.ts';
+import type { Context, InstallOptions } from './context.ts';
+import { doctorText } from './doctor.ts';
+import { CONFIG_FILE, FLAGS_FILE, configuredNode, serviceSettings, thisNode, thisProgram } from './this-node.ts';
 import { BusyError, UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
-import { bypassTarget } from '../../systemd/index.ts';
 
 type Print = Pick<Context, 'print' | 'say'>;
 

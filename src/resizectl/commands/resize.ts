@@ -1,10 +1,9 @@
-import { Exit, Reason, exactSize, isServiceError, parseMilli, parseQuantity } from '../../core/index.ts';
-import { parseDuration } from '../../config/index.ts';
+import { Exit, Reason, exactSize, isServiceError, parseDuration, parseMilli, parseQuantity } from '../../core/index.ts';
 import type { ResizeClient, Watch } from '../client.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
 import { type Amounts, type RequestedValues, parseChanges } from './changes.ts';
-import type { Responses, WirePod, WirePodRef, WireResize } from '../../api/messages.ts';
+import type { Responses, WirePod, WirePodRef, WireResize } from '../../server/api/messages.ts';
 import { UsageError, errorInfoOf } from '../output/failure.ts';
 import { changesTable, deferralText, endText, stepsTable } from '../output/views.ts';
 import { readPod } from '../output/pods.ts';

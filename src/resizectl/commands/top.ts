@@ -1,10 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { WirePod, WirePodIdentity, WirePodRef, WireSpan, WireValues } from '../../api/messages.ts';
-import { parseDuration } from '../../config/index.ts';
+import type { WirePod, WirePodIdentity, WirePodRef, WireSpan, WireValues } from '../../server/api/messages.ts';
 import {
   Reason,
   fullestOf,
   isServiceError,
+  parseDuration,
   podPressure,
   pressureOf,
   roundedSize,

@@ -8,7 +8,7 @@ import {
   isServiceError,
 } from '../../core/index.ts';
 import { messageText, printable } from './text.ts';
-import { type ErrorInfo, decodeStatusDetails } from '../../grpc/index.ts';
+import { type ErrorInfo, decodeStatusDetails } from '../../server/unary/status.ts';
 
 /** The command line is invalid. */
 export class UsageError extends Error {

@@ -1,4 +1,4 @@
-import { version } from '../../config/index.ts';
+import { version } from '../../core/index.ts';
 import {
   type CommandText,
   type OptionText,

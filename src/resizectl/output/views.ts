@@ -11,7 +11,7 @@ import type {
   WireStep,
   WireSummary,
   WireValues,
-} from '../../api/messages.ts';
+} from '../../server/api/messages.ts';
 
 /** Tables and lines about pods and resizes. */
 

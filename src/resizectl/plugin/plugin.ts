@@ -1,6 +1,5 @@
 import { Command, CommanderError, Option } from 'commander';
-import { version } from '../../config/index.ts';
-import { Exit } from '../../core/index.ts';
+import { Exit, version } from '../../core/index.ts';
 import { type Output, outputs } from '../command-texts.ts';
 import { UsageError, reportOf } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';

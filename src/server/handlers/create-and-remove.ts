@@ -3,13 +3,14 @@ import type { Amendment, Delay } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
 import {
   type AdmitRestartParts,
+  type FailOpen,
   type PendingPodLimits,
+  type Registry,
   type ResizeHistory,
   applyContainerShares,
   applyVolumeSizes,
   raisePodForRestart,
-} from '../../resize/index.ts';
-import type { FailOpen, Registry } from '../../sandbox/index.ts';
+} from '../../sandbox/index.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 
 export interface LearnParts extends AdmitRestartParts {

@@ -1,7 +1,7 @@
 import { Code, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import { type Backend, type Messages, decode } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
-import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend, onBehalfOf } from '../../grpc/index.ts';
+import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend, onBehalfOf } from '../unary/call.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
 
 /**

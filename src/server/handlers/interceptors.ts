@@ -1,6 +1,6 @@
-import { Code } from '../../core/index.ts';
-import type { Counters, Log } from '../../observe/index.ts';
-import { type CallTrace, type EndedCall, type RawUnaryHandler, callFields } from '../../grpc/index.ts';
+import { Code, type Counters, type Log } from '../../core/index.ts';
+import { type CallTrace, type RawUnaryHandler, callFields } from '../unary/call.ts';
+import type { EndedCall } from '../unary/serve.ts';
 import type { DelayedCall, Exchange, Interception, MaybePromise } from '../proxy/interception.ts';
 
 /**

@@ -1,9 +1,9 @@
 import type { Duplex } from 'node:stream';
 import { ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
-import { CRI_LIMITS, type ServerBudget } from '../../grpc/index.ts';
-import { SessionPeers } from '../../grpc/grpc-js/session-owner.ts';
-import { createRawServer, rawMessage } from '../../grpc/grpc-js/raw-server.ts';
-import { serveUnary } from '../../grpc/grpc-js/serve.ts';
+import { CRI_LIMITS, type ServerBudget } from '../unary/server-budget.ts';
+import { SessionPeers } from '../unary/grpc-js/session-owner.ts';
+import { createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
+import { serveUnary } from '../unary/grpc-js/serve.ts';
 import { type LocalHandlers, type LocalServerOptions, unaryEnded } from './interceptors.ts';
 
 /** The grpc-js server of the local server. */

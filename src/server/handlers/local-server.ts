@@ -1,7 +1,8 @@
 import type { Duplex } from 'node:stream';
-import { type ClientProcess, Code, Lazy, type Metadata } from '../../core/index.ts';
-import { FailureLog, type Log } from '../../observe/index.ts';
-import { CRI_LIMITS, type ReceivedCall, ServerBudget, metadataOf, processOf, serveReceived } from '../../grpc/index.ts';
+import { type ClientProcess, Code, FailureLog, Lazy, type Log, type Metadata } from '../../core/index.ts';
+import { CRI_LIMITS, ServerBudget } from '../unary/server-budget.ts';
+import { type ReceivedCall, serveReceived } from '../unary/serve.ts';
+import { metadataOf, processOf } from '../unary/call.ts';
 import type { HandledAnswer, HandledCall } from '../proxy/interception.ts';
 import { localPair } from '../proxy/pair-transport.ts';
 import type { JsServer } from './js-server.ts';

@@ -3,7 +3,7 @@ import type { MaybePromise } from '../proxy/interception.ts';
 import type { Amendment } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
 import { type KernelChangesParts, withKernelValues } from './container-status.ts';
-import { type PodInfoParts, podInfo } from '../../resize/index.ts';
+import { type PodInfoParts, podInfo } from '../../sandbox/index.ts';
 
 export interface PodSandboxStatusParts extends PodInfoParts, KernelChangesParts {}
 

@@ -1,5 +1,5 @@
 /** Calls about the runtime as a whole: Status, RuntimeConfig, and the shim's own status. */
-import type { ReadinessReport } from '../../observe/index.ts';
+import type { ReadinessReport } from '../../core/index.ts';
 import {
   type Backend,
   CgroupDriverName,
@@ -13,7 +13,7 @@ import { type Amendment, type Interceptors, type LocalHandlers, noInterceptors }
 import { decodeOrUndefined, forward } from './forward.ts';
 import { INFO_KEY } from './pod-sandbox-status.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
-import { type RawUnaryHandler, inBackend } from '../../grpc/index.ts';
+import { type RawUnaryHandler, inBackend } from '../unary/call.ts';
 
 export interface Program {
   readonly version: string;

@@ -1,8 +1,6 @@
-import { TimeLimit, steadyNow } from '../../core/index.ts';
-import type { Log } from '../../observe/index.ts';
-import { type AwaitComparableParts, awaitComparable, measuredByRuntime } from '../../resize/index.ts';
+import { type Log, TimeLimit, steadyNow } from '../../core/index.ts';
+import { type AwaitComparableParts, type FailOpen, awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
 import type { Messages } from '../../runtime/index.ts';
-import type { FailOpen } from '../../sandbox/index.ts';
 import type { DelayedCall } from '../proxy/interception.ts';
 import type { Amendment, Delay } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';

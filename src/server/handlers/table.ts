@@ -20,7 +20,7 @@ import {
   updateContainerResources,
   updatePodSandboxResources,
 } from './update-resources.ts';
-import type { RawUnaryHandler } from '../../grpc/index.ts';
+import type { RawUnaryHandler } from '../unary/call.ts';
 
 /** What the interceptors need. */
 export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts, UsageParts {}

@@ -1,6 +1,6 @@
 import type { Backend } from '../../runtime/index.ts';
 import { decodeUpdate, forwardToTheEnd } from './forward.ts';
-import type { HandlerCall, RawUnaryHandler } from '../../grpc/index.ts';
+import type { HandlerCall, RawUnaryHandler } from '../unary/call.ts';
 import {
   type CallerOf,
   type UpdateContainerParts,
@@ -8,7 +8,7 @@ import {
   criRequester,
   updateContainer,
   updatePod,
-} from '../../resize/index.ts';
+} from '../../sandbox/index.ts';
 
 export type UpdateContainerResourcesParts = UpdateContainerParts;
 

@@ -2,8 +2,7 @@ import { linkSync, lstatSync, unlinkSync } from 'node:fs';
 import { type Server, type Socket, createServer } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { errnoOf, messageOf } from '../../core/index.ts';
-import type { Log } from '../../observe/index.ts';
+import { type Log, errnoOf, messageOf } from '../../core/index.ts';
 import {
   type Folder,
   type Rights,

@@ -1,6 +1,5 @@
 import type { Socket } from 'node:net';
-import { messageOf } from '../../core/index.ts';
-import type { Log } from '../../observe/index.ts';
+import { type Log, messageOf } from '../../core/index.ts';
 
 /** Returns the id of the process that has connected a unix socket; undefined if it is not known. */
 export type PeerOf = (socket: Socket) => number | undefined;

@@ -35,7 +35,7 @@ import {
   states,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
-import { version } from '../../../src/config/version.ts';
+import { version } from '../../../src/core/config/version.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd

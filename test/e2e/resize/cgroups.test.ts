@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../../src/cgroups/values/controller-files.ts';
+import type { CgroupWrite } from '../../../src/cgroups/values/write.ts';
 import { CGROUP_ROOT, isCgroupVanished, isFileMissing } from '../../../src/cgroups/file.ts';
 import { CgroupTree } from '../../../src/cgroups/tree.ts';
 import { cgroupOfPid, cgroupVersion } from '../../../src/cgroups/proc.ts';

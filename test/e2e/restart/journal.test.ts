@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
-import { Journal } from '../../../src/resize/journal/store.ts';
+import { Journal } from '../../../src/sandbox/journal/store.ts';
 
 // Full and read-only disks: a tmpfs of a few pages, as root.
 const other = podUid.replace(/^./, 'f');

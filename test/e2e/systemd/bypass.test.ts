@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { markedHigh } from '../../../src/cgroups/memory-high.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { encodeRecord } from '../../../src/resize/journal/record.ts';
+import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {

@@ -13,9 +13,9 @@ import {
   withResources,
   withResourcesOfStatuses,
 } from '../../../src/runtime/container-status.ts';
-import { readRequest, readPodRef, readRequestedPod, readTerms } from '../../../src/api/requests.ts';
-import { readRequested } from '../../../src/resize/queue/request.ts';
-import { encodeRequest } from '../../../src/api/messages.ts';
+import { readRequest, readPodRef, readRequestedPod, readTerms } from '../../../src/server/api/requests.ts';
+import { readRequested } from '../../../src/sandbox/queue/request.ts';
+import { encodeRequest } from '../../../src/server/api/messages.ts';
 import { mutateJson } from '../mutations/json.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import type { Random } from '../random.ts';

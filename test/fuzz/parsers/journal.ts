@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ShimError } from '../../../src/core/errors.ts';
-import { Journal } from '../../../src/resize/journal/store.ts';
-import { decodeRecord, encodeRecord } from '../../../src/resize/journal/record.ts';
+import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { mutateBytes } from '../mutations/bytes.ts';

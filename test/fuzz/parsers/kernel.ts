@@ -1,12 +1,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  isSameList,
-  lastNumber,
-  isSameUnified,
-  holdsSetting,
-  restoringSetting,
-} from '../../../src/cgroups/values/settings.ts';
+import { isSameList, lastNumber, holdsSetting, restoringSetting } from '../../../src/cgroups/values/settings.ts';
+import { isSameUnified } from '../../../src/cgroups/values/unified.ts';
 import { CgroupTree } from '../../../src/cgroups/tree.ts';
 import { cgroupOfPid, parseProcCgroup } from '../../../src/cgroups/proc.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';

@@ -1,5 +1,5 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { encodeRequest } from '../../../src/api/messages.ts';
+import { encodeRequest } from '../../../src/server/api/messages.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { hostileText } from '../mutations/values.ts';

@@ -1,4 +1,4 @@
-import { encodeRecord } from '../../../src/resize/journal/record.ts';
+import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 
 const change = (from: unknown, to: unknown): object => ({ from, to });

@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readEndpointChain } from '../../../src/endpoint/chain.ts';
+import { readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
 import type { Change } from '../../../src/install/host/change.ts';
 import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet } from '../../../src/install/kubelet/change.ts';
 import type { Kubelet } from '../../../src/install/kubelet/kubelet.ts';

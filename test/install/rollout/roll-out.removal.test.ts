@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { NoSystemd } from '../../../src/install/rollout/host.ts';
-import { version } from '../../../src/config/version.ts';
+import { version } from '../../../src/core/config/version.ts';
 import { FAILED, HALTED } from '../../../src/install/rollout/lease.ts';
 import { type Behaviour, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type CommandResult, NoSystemd } from '../../../src/install/rollout/host.ts';
 import { HALTED } from '../../../src/install/rollout/lease.ts';
-import { version } from '../../../src/config/version.ts';
+import { version } from '../../../src/core/config/version.ts';
 import { type Behaviour, FakeCluster, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 import type { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { version } from '../../../src/config/version.ts';
+import { version } from '../../../src/core/config/version.ts';
 import { FAILED, HALTED, PAUSED, VOUCHED } from '../../../src/install/rollout/lease.ts';
 import type { CommandResult, ShimRun } from '../../../src/install/rollout/host.ts';
 import { type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';

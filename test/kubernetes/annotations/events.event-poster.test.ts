@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { EventPoster, type PodEvent } from '../../../src/kubernetes/annotations/events.ts';
-import { type LogFields, noLog } from '../../../src/observe/interfaces.ts';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 

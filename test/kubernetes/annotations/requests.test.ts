@@ -5,7 +5,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { outcome, web } from '../../support/resize/fake-resizes.ts';
 import { eventually } from '../../support/fake-clock.ts';
-import type { ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
+import type { ResizeOutcome } from '../../../src/sandbox/plan/resize-request.ts';
 import { noBackend } from '../../support/resize/resize-queue.ts';
 import { AnnotatedPod, runPending, size, unknownVolume, volumesOf } from '../../support/kubernetes/annotated-pod.ts';
 

@@ -8,7 +8,7 @@ import type { PodAudience } from '../../../src/kubernetes/pods/audience.ts';
 import { feedPods, Reach } from '../../../src/kubernetes/pods/feed.ts';
 import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
-import { type LogFields, noLog } from '../../../src/observe/interfaces.ts';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 import { FakeApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 

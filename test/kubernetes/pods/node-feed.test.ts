@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
-import { type LogFields, noLog } from '../../../src/observe/interfaces.ts';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';

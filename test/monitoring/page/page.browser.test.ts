@@ -4,14 +4,14 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { type Browser, type Page, chromium } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createCounters } from '../../../src/observe/counters.ts';
-import { type ReadinessReport, noLog } from '../../../src/observe/interfaces.ts';
+import { createCounters } from '../../../src/core/observe/counters.ts';
+import { type ReadinessReport, noLog } from '../../../src/core/observe/interfaces.ts';
 import { type MonitoringServer, createMonitoringServer } from '../../../src/monitoring/server.ts';
 import { prepareChromium } from '../../support/browser/chromium.ts';
 import { screenshot } from '../../support/browser/screenshot.ts';
 import { colourOf, lowContrast, firstRise, overflowing, strokesOf, widthOf } from '../../support/browser/in-page.ts';
 import { fakeOverview, fullNode, typicalOverview } from '../../support/fake-node-readings.ts';
-import type { Overview } from '../../../src/resize/report/overview.ts';
+import type { Overview } from '../../../src/sandbox/report/overview.ts';
 
 /** Screenshots of the page, from Debian's Chromium. */
 const SCREENSHOTS = 'reports/page';

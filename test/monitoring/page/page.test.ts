@@ -4,9 +4,9 @@ import { NodePage, type PageParts, type PageQuery } from '../../../src/monitorin
 import { script } from '../../../src/monitoring/page/assets.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { Overview } from '../../../src/resize/report/overview.ts';
-import type { HistoryEntry } from '../../../src/resize/history/history-entry.ts';
-import type { RecentResize } from '../../../src/resize/history/recent-resizes.ts';
+import type { Overview } from '../../../src/sandbox/report/overview.ts';
+import type { HistoryEntry } from '../../../src/sandbox/history/history-entry.ts';
+import type { RecentResize } from '../../../src/sandbox/history/recent-resizes.ts';
 
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
 const limits = (memory: number, used: number) => ({

@@ -1,6 +1,6 @@
 import { Metadata } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { encodeStatusDetails } from '../../../src/grpc/status.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 import { cancel } from '../../../src/resizectl/commands/cancel.ts';
 import type { Context } from '../../../src/resizectl/commands/context.ts';
 

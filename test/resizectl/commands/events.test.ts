@@ -1,7 +1,7 @@
 import { Metadata } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { encodeStatusDetails } from '../../../src/grpc/status.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 import { watchPods } from '../../../src/resizectl/commands/events.ts';
 import type { Context } from '../../../src/resizectl/commands/context.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseChanges } from '../../../src/resizectl/commands/changes.ts';
 import { kubeletNotes, roundingNotes } from '../../../src/resizectl/commands/resize.ts';
-import type { WireValues } from '../../../src/api/messages.ts';
+import type { WireValues } from '../../../src/server/api/messages.ts';
 
 const pod = (source: string, name = 'web') => ({
   identity: { sandbox_id: 'a', uid: 'u', namespace: 'default', name },

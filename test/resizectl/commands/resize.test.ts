@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from 'vitest';
-import { encodeStatusDetails } from '../../../src/grpc/status.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 import { resize } from '../../../src/resizectl/commands/resize.ts';
 import type { Context } from '../../../src/resizectl/commands/context.ts';
 

@@ -3,8 +3,8 @@ import { Metadata } from '../../../src/core/grpc.ts';
 import { describe, expect, test } from 'vitest';
 import { Reason } from '../../../src/core/errors.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { encodeStatusDetails } from '../../../src/grpc/status.ts';
-import type { WirePod, WireValues } from '../../../src/api/messages.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
+import type { WirePod, WireValues } from '../../../src/server/api/messages.ts';
 import { figuresOf, top, topTable } from '../../../src/resizectl/commands/top.ts';
 
 const values = (limit: number | 'max', unreclaimable: number, cpuMs: number, more: object = {}): WireValues => ({

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { WirePod } from '../../../src/api/messages.ts';
+import type { WirePod } from '../../../src/server/api/messages.ts';
 import { objectText } from '../../../src/resizectl/output/text.ts';
 import { podDescription } from '../../../src/resizectl/output/views.ts';
 

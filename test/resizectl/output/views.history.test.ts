@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { eventLine } from '../../../src/resizectl/commands/events.ts';
 import { historyTable, requesterText, podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
-import type { WirePod, WireRequester, WireSummary } from '../../../src/api/messages.ts';
+import type { WirePod, WireRequester, WireSummary } from '../../../src/server/api/messages.ts';
 
 const identity = { sandbox_id: 'aaaa1111bbbb2222', uid: 'u', namespace: 'default', name: 'web' };
 const kubelet: WireRequester = { kind: 'KUBELET', process: 'kubelet', pid: 812 };

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
-import type { WirePod, WireValues } from '../../../src/api/messages.ts';
+import type { WirePod, WireValues } from '../../../src/server/api/messages.ts';
 
 const values = (memory: number): WireValues => ({
   limits: { cpu: '', memory: String(memory * MiB) },

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { exitOf } from '../../../src/resizectl/commands/resize.ts';
 import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/api/messages.ts';
+import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/server/api/messages.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const span = { seconds: 0, nanos: 1_200_000 };

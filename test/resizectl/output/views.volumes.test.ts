@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { changesTable, podText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireValues } from '../../../src/api/messages.ts';
+import type { WirePodValues, WireValues } from '../../../src/server/api/messages.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const nothing = { cpu: '', memory: '' };

@@ -18,13 +18,13 @@ import protobuf from 'protobufjs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
-import { createCounters } from '../../../src/observe/counters.ts';
-import { createLog } from '../../../src/observe/log.ts';
+import { createCounters } from '../../../src/core/observe/counters.ts';
+import { createLog } from '../../../src/core/observe/log.ts';
 import { Backend } from '../../../src/runtime/backend.ts';
-import { type RawUnaryHandler, inBackend, onBehalfOf } from '../../../src/grpc/call.ts';
+import { type RawUnaryHandler, inBackend, onBehalfOf } from '../../../src/server/unary/call.ts';
 import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
 import { serveConnection } from '../../../src/server/proxy/serve.ts';
-import { codeFor } from '../../../src/grpc/grpc-js/serve.ts';
+import { codeFor } from '../../../src/server/unary/grpc-js/serve.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const identity = (bytes: Buffer): Buffer => bytes;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { noLog } from '../../../src/observe/interfaces.ts';
-import type { UsageSource } from '../../../src/resize/foresight/comparison.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
+import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { runtimePath } from '../../../src/runtime/backend.ts';
 import { createInterceptors } from '../../../src/server/handlers/table.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Client, Metadata, type ServiceError, credentials, status } from '@grpc/grpc-js';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { noCounters, noLog } from '../../../src/observe/interfaces.ts';
+import { noCounters, noLog } from '../../../src/core/observe/interfaces.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { runtimePath } from '../../../src/runtime/backend.ts';
 import { createInterceptors, localHandlers } from '../../../src/server/handlers/table.ts';

@@ -4,7 +4,7 @@ import { Socket, createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, test, vi } from 'vitest';
-import { noLog } from '../../../src/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { loadPeerOf } from '../../../src/server/listener/peer.ts';
 
 afterEach(() => {

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { chmodSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { describe, expect, test, vi } from 'vitest';
-import { noLog } from '../../../src/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
 
 import { ListenerFolder, isRoot, leaveStale, ownOwner, rightsOf } from '../../support/daemon/listener-folder.ts';

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { socketAddress } from '../../../src/systemd/datagram.ts';
+import { socketAddress } from '../../../src/core/systemd/datagram.ts';
 
 const libc = koffi.load(null);
 const socket = libc.func('int socket(int domain, int type, int protocol)') as (...all: number[]) => number;

@@ -4,7 +4,7 @@ import { type Server, type Socket, createConnection, createServer } from 'node:n
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach } from 'vitest';
-import { noLog } from '../../../src/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { type ListenOptions, type Listener, listen } from '../../../src/server/listener/listener.ts';
 
 export const isRoot = process.getuid?.() === 0;

@@ -1,6 +1,6 @@
 import { closeSync } from 'node:fs';
 import koffi from 'koffi';
-import { socketAddress } from '../../../src/systemd/datagram.ts';
+import { socketAddress } from '../../../src/core/systemd/datagram.ts';
 
 type Async<Arguments extends readonly unknown[]> = {
   async: (...all: [...Arguments, (error: Error | null, result: number) => void]) => void;

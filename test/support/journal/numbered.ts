@@ -1,5 +1,5 @@
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import type { PodRecord, VolumeRecord } from '../../../src/resize/journal/record.ts';
+import type { PodRecord, VolumeRecord } from '../../../src/sandbox/journal/record.ts';
 
 export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
 

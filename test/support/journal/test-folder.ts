@@ -1,10 +1,10 @@
 import { lstatSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createCounters } from '../../../src/observe/counters.ts';
-import type { LogFields } from '../../../src/observe/interfaces.ts';
-import type { PodRecord } from '../../../src/resize/journal/record.ts';
-import { Journal, type JournalOptions } from '../../../src/resize/journal/store.ts';
+import { createCounters } from '../../../src/core/observe/counters.ts';
+import type { LogFields } from '../../../src/core/observe/interfaces.ts';
+import type { PodRecord } from '../../../src/sandbox/journal/record.ts';
+import { Journal, type JournalOptions } from '../../../src/sandbox/journal/store.ts';
 import { timerlessClock } from '../fake-clock.ts';
 import { podUid } from './numbered.ts';
 

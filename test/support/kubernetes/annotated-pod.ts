@@ -5,13 +5,13 @@ import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { AnnotationRequests } from '../../../src/kubernetes/annotations/requests.ts';
 import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
-import { noLog } from '../../../src/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { FakeClock, FakeCore, FakeStore, createResizes, web } from '../resize/fake-resizes.ts';
 import { eventually } from '../fake-clock.ts';
-import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
-import type { Resizes } from '../../../src/resize/queue/resizes.ts';
+import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
+import type { Resizes } from '../../../src/sandbox/queue/resizes.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
 
 export const unknownVolume = new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, 'pod web has no volume none');

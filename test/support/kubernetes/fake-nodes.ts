@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { CommandResult, Host, ShimRun } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
 import { type Outside, contextOf, type RolloutContext } from '../../../src/install/rollout/context.ts';
-import type { Drift } from '../../../src/endpoint/drift.ts';
+import type { Drift } from '../../../src/kubelet/endpoint/drift.ts';
 import { keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
 import { FakeClusterApi } from './fake-cluster-api.ts';
 

@@ -1,6 +1,6 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { PodView } from '../../../src/resize/report/pod-view.ts';
+import type { PodView } from '../../../src/sandbox/report/pod-view.ts';
 import { app } from './resize-api.ts';
 
 /** A pod with a container, a volume, and values of each kind. */

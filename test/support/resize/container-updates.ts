@@ -1,4 +1,4 @@
-import { updateContainer } from '../../../src/resize/operations/update-container.ts';
+import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
 import { type FakeRuntime, containerId, containerUpdate } from '../fake-runtime.ts';
 
 /** The answer of the runtime to an update. */

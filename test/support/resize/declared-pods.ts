@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import type { Amounts, ContainerKind, DeclaredContainer, DeclaredPod } from '../../../src/sandbox/declared-pod.ts';
-import type { LiveContainer } from '../../../src/sandbox/pod-state.ts';
+import type { Amounts, ContainerKind, DeclaredContainer, DeclaredPod } from '../../../src/sandbox/pods/declared-pod.ts';
+import type { LiveContainer } from '../../../src/sandbox/pods/pod-state.ts';
 
 /** Random declarations of pods: what kind each container is of, which do not run, and limits of the pod level. */
 

@@ -1,20 +1,20 @@
 import { EventEmitter, once } from 'node:events';
-import { noLog } from '../../../src/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { ResizeHistory } from '../../../src/resize/history/history.ts';
-import type { NewestValues } from '../../../src/resize/history/newest-values.ts';
-import type { RequestedPod, RequestedResources } from '../../../src/resize/queue/request.ts';
-import type { KubeletRequests } from '../../../src/resize/queue/stored-pod-records.ts';
-import type { RankOf } from '../../../src/resize/queue/retries.ts';
+import type { ResizeHistory } from '../../../src/sandbox/history/history.ts';
+import type { NewestValues } from '../../../src/sandbox/history/newest-values.ts';
+import type { RequestedPod, RequestedResources } from '../../../src/sandbox/queue/request.ts';
+import type { KubeletRequests } from '../../../src/sandbox/queue/stored-pod-records.ts';
+import type { RankOf } from '../../../src/sandbox/queue/retries.ts';
 import type { Clock } from '../../../src/core/clock.ts';
 import { START } from '../fake-clock.ts';
-import type { PodIdentity } from '../../../src/sandbox/pod-identity.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
-import type { Resize } from '../../../src/resize/queue/resize-table.ts';
-import { type ResizeBounds, Resizes } from '../../../src/resize/queue/resizes.ts';
-import type { ResizeOutcome, ResizePod, ResizeState } from '../../../src/resize/model/resize-request.ts';
-import type { ResizeRecord, ResizeStore } from '../../../src/resize/queue/records.ts';
-import type { StepRecord } from '../../../src/resize/model/step.ts';
+import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
+import { type ResizeBounds, Resizes } from '../../../src/sandbox/queue/resizes.ts';
+import type { ResizeOutcome, ResizePod, ResizeState } from '../../../src/sandbox/plan/resize-request.ts';
+import type { ResizeRecord, ResizeStore } from '../../../src/sandbox/queue/records.ts';
+import type { StepRecord } from '../../../src/sandbox/plan/step.ts';
 
 /** Fakes of `resizePod`, of the store and of the clock, which tests control. */
 

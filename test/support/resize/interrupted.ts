@@ -1,8 +1,8 @@
 import { readdirSync } from 'node:fs';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
-import type { RequestedVolume } from '../../../src/resize/journal/record.ts';
-import type { Step } from '../../../src/resize/model/step.ts';
+import type { RequestedVolume } from '../../../src/sandbox/journal/record.ts';
+import type { Step } from '../../../src/sandbox/plan/step.ts';
 import { type FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
 
 /**

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import type { LiveContainer, Settings } from '../../../src/sandbox/pod-state.ts';
+import type { LiveContainer, Settings } from '../../../src/sandbox/pods/pod-state.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** What kubelet derives from requests and limits, by its configuration: its formulas line by line, with the integers of Go. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { markedHigh } from '../../../src/cgroups/memory-high.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { encodeRecord } from '../../../src/resize/journal/record.ts';
+import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 
 /** A value that the shim writes for a time only. */
 const LOWERED = markedHigh(bytes(40 * MiB));

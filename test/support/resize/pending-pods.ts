@@ -1,8 +1,8 @@
 import { type Bytes, type Limit, cpuWeight } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
-import { derivePendingResize } from '../../../src/resize/foresight/pending-resize.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import { derivePendingResize } from '../../../src/sandbox/foresight/pending-resize.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { NO_OVERHEAD, PERIOD } from './pods.ts';
 import { mi } from '../quantities/mebibytes.ts';
 

@@ -21,10 +21,10 @@ import {
   volumeSizes,
   containerChanges,
 } from './pods.ts';
-import type { PodState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerStep, Step, PodTarget } from '../../../src/resize/model/step.ts';
-import { plan, reversed } from '../../../src/resize/plan/steps.ts';
-import { podLimitsFor } from '../../../src/resize/plan/pod-limits.ts';
+import type { PodState, ContainerLimits } from '../../../src/sandbox/pods/pod-state.ts';
+import type { ContainerStep, Step, PodTarget } from '../../../src/sandbox/plan/step.ts';
+import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 
 /** Random resizes of random pods for the property tests: the request, the plan, and the result of each step. */
 

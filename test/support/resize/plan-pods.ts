@@ -1,7 +1,7 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import { type Step, describeStep } from '../../../src/resize/model/step.ts';
-import type { PodState } from '../../../src/sandbox/pod-state.ts';
+import { type Step, describeStep } from '../../../src/sandbox/plan/step.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { NO_OVERHEAD, PERIOD } from './pods.ts';
 
 /** Pods for tests of single plans. Memory is in MiB, CPU in microseconds of a period of 100 ms. */

@@ -1,9 +1,9 @@
 import type { CpuMax, Limit } from '../../../src/core/quantities/numbers.ts';
 import { kubeletLimit } from './declared-pods.ts';
 import { PAGE, countedIn } from './pods.ts';
-import type { Amounts } from '../../../src/sandbox/declared-pod.ts';
-import type { LiveContainer, PodState } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerStep, Step } from '../../../src/resize/model/step.ts';
+import type { Amounts } from '../../../src/sandbox/pods/declared-pod.ts';
+import type { LiveContainer, PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import type { ContainerStep, Step } from '../../../src/sandbox/plan/step.ts';
 
 /**
  * The rules of docs/resize.md, independent of the planner's own arithmetic: all values are whole numbers, and a missing

@@ -1,8 +1,8 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CpuMax } from '../../../src/core/quantities/numbers.ts';
-import type { Amounts, DeclaredContainer } from '../../../src/sandbox/declared-pod.ts';
-import type { LiveContainer, PodState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
-import { type Step, describeStep, type PodTarget } from '../../../src/resize/model/step.ts';
+import type { Amounts, DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
+import type { LiveContainer, PodState, ContainerLimits } from '../../../src/sandbox/pods/pod-state.ts';
+import { type Step, describeStep, type PodTarget } from '../../../src/sandbox/plan/step.ts';
 
 /** Formats a pod, its requested changes and its plan for the message of a failed property. */
 export function describeCase(state: PodState, target: PodTarget, steps: readonly Step[]): string {

@@ -9,11 +9,11 @@ import {
   cpuWeight,
   microseconds,
 } from '../../../src/core/quantities/numbers.ts';
-import type { Amounts } from '../../../src/sandbox/declared-pod.ts';
+import type { Amounts } from '../../../src/sandbox/pods/declared-pod.ts';
 import { type Counted, declaration, declaredPod, kubeletLimit } from './declared-pods.ts';
 import { setUp, setup } from './kubelet-pods.ts';
-import type { LiveContainer, PodState, VolumeState, ContainerLimits } from '../../../src/sandbox/pod-state.ts';
-import type { ContainerStep, Step, PodTarget } from '../../../src/resize/model/step.ts';
+import type { LiveContainer, PodState, VolumeState, ContainerLimits } from '../../../src/sandbox/pods/pod-state.ts';
+import type { ContainerStep, Step, PodTarget } from '../../../src/sandbox/plan/step.ts';
 
 /** Random pods for the property tests, and a model of a pod that applies steps as the kernel would. */
 

@@ -1,6 +1,6 @@
 import { microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { DesiredPod, ResizeOutcome } from '../../../src/resize/model/resize-request.ts';
-import { resizePod } from '../../../src/resize/operations/resize-pod.ts';
+import type { DesiredPod, ResizeOutcome } from '../../../src/sandbox/plan/resize-request.ts';
+import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
 
 export const cpu = (quota: number) => ({ quota: microseconds(quota), period: microseconds(100_000) });

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { microseconds } from '../../../src/core/quantities/numbers.ts';
 import { encode } from '../../../src/runtime/codec.ts';
-import type { Step } from '../../../src/resize/model/step.ts';
+import type { Step } from '../../../src/sandbox/plan/step.ts';
 import { FakeRuntime, SANDBOX, containerId, podConfig } from '../fake-runtime.ts';
 
 export const POD_SLICE = '/kubepods.slice/kubepods-pod1.slice';

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { version } from '../../../src/config/version.ts';
+import { version } from '../../../src/core/config/version.ts';
 import { errnoOf } from '../../../tools/download/errors.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeBackend, RawClient } from '../../support/daemon/fake-backend.ts';

@@ -1,0 +1,92 @@
+import { type Dirent, constants } from 'node:fs';
+import { lstat, open, readdir } from 'node:fs/promises';
+import { MiB, errnoOf, messageOf } from '../../core/index.ts';
+
+/** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
+export const LONGEST_FILE = MiB;
+/** Files and folders below `--config-dir`. */
+export const MOST_ENTRIES = 4096;
+
+/** Why a file cannot be read. */
+export interface Problem {
+  readonly problem: string;
+  /** We have no permission. It says nothing about the file: kubelet and systemd run as root. */
+  readonly isDenied?: true;
+}
+
+/** Describes why a file cannot be read. @param file its name for users, which is not always where it was read */
+export function problemOf(error: unknown, file: string): Problem {
+  const code = errnoOf(error);
+  if (code === 'ENOENT') return { problem: `${file} does not exist` };
+  if (code === 'EACCES' || code === 'EPERM')
+    return { problem: `${file} cannot be read: permission denied`, isDenied: true };
+  return { problem: messageOf(error) };
+}
+
+/** Reads the text of a small regular file. Rejects as {@link readBytes}. @param path where to read it @param file for errors */
+export const readSmall = async (path: string, file: string): Promise<string> =>
+  (await readBytes(path, file)).toString('utf8');
+
+/** `/dev/null`: major 1, minor 3 (Documentation/admin-guide/devices.txt of Linux). A link to it makes a file empty. */
+const NULL_DEVICE = 0x103;
+
+/**
+ * Reads a small regular file, or nothing from `/dev/null`. Rejects for anything else: a FIFO would never end.
+ * @param path where to read it @param file for errors
+ */
+export async function readBytes(path: string, file: string): Promise<Buffer> {
+  const opened = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stat = await opened.stat();
+    if (stat.isCharacterDevice() && stat.rdev === NULL_DEVICE) return Buffer.alloc(0);
+    if (!stat.isFile()) throw new Error(`${file} is not a regular file`);
+    if (stat.size > LONGEST_FILE) throw new Error(`${file} is longer than ${LONGEST_FILE} bytes`);
+    return await opened.readFile();
+  } finally {
+    await opened.close();
+  }
+}
+
+/**
+ * Lists the drop-ins of `--config-dir` in the order in which kubelet merges them, relative to the folder. kubelet walks the folder with
+ * filepath.WalkDir: entries in the order of the bytes of their names, subfolders in their place, symbolic links not followed to folders.
+ * It takes every entry that is no folder and whose name ends with `.conf` (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
+ * A folder that is itself a symbolic link is walked only with a slash at its end: WalkDir begins with Lstat. Returns undefined for what is
+ * not walked.
+ * @param folder where to read it
+ */
+export async function dropInsIn(folder: string): Promise<readonly string[] | undefined> {
+  if (!(await lstat(folder)).isDirectory()) return undefined;
+  const found: string[] = [];
+  let seen = 0;
+  const walk = async (inside: string): Promise<void> => {
+    for (const entry of await entriesOf(`${folder}/${inside}`)) {
+      seen += 1;
+      if (seen > MOST_ENTRIES) throw new Error(`${folder} has more than ${MOST_ENTRIES} entries`);
+      const path = `${inside}${entry.name}`;
+      if (entry.isDirectory()) await walk(`${path}/`);
+      else if (isDropInName(entry.name)) found.push(path);
+    }
+  };
+  await walk('');
+  return found;
+}
+
+async function entriesOf(folder: string): Promise<readonly Dirent[]> {
+  return (await readdir(folder, { withFileTypes: true })).toSorted((one, other) => compareNames(one.name, other.name));
+}
+
+/** As filepath.Ext in Go: `.conf` alone is a drop-in too. */
+const isDropInName = (name: string): boolean => name.endsWith('.conf');
+
+const compareNames = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
+
+/** Compares two drop-ins, relative to their folder, in the order in which kubelet merges them. The later one is greater. */
+export function compareDropIns(one: string, other: string): number {
+  const [names, others] = [one.split('/'), other.split('/')];
+  for (const [index, name] of names.entries()) {
+    const order = compareNames(name, others[index] ?? '');
+    if (order !== 0) return order;
+  }
+  return names.length - others.length;
+}

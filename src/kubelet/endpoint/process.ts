@@ -1,0 +1,194 @@
+import { readFile, readdir, readlink } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { errnoOf } from '../../core/index.ts';
+import type { ProcessView } from './paths.ts';
+
+/** A kubelet that runs. */
+export interface KubeletProcess {
+  readonly pid: number;
+  /** Differs between two processes that have the same pid one after the other. */
+  readonly startTime: string;
+  readonly flags: EndpointFlags;
+  readonly view: ProcessView;
+}
+
+/**
+ * The folder of drop-ins of k3s, which has its kubelet inside its own process and overwrites its own command line (proctitle.SetProcTitle
+ * in pkg/cli/server). It starts kubelet with `--config-dir` alone (kubeletArgsAndConfig in pkg/daemons/agent/agent_linux.go, since 1.32).
+ */
+export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
+
+const K3S = /^k3s(?:-server|-agent)?$/;
+/** The names of the processes that are, or have inside, a kubelet whose flags we can see. */
+const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
+/** The process of MicroK8s that has kubelet inside. Its flags are in the file of `--kubelet-args-file`, so its endpoint is unknown. */
+const KUBELITE = 'kubelite';
+
+/** The name of a main process that systemd has not made the program of the unit yet (exec_spawn in src/core/execute.c). */
+const BEFORE_EXEC = /^(?:\(.*\)|systemd|systemd-executo)$/;
+
+/** The process does not have the command line of kubelet yet, or has ended and is not removed yet: that takes moments. */
+export class NotStartedYet extends Error {
+  override readonly name = 'NotStartedYet';
+}
+
+/**
+ * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet themselves, below
+ * their own unit. Rejects if the process has ended, or hides the flags of kubelet, and with NotStartedYet.
+ * @param procRoot mount point of procfs
+ */
+export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
+  const name = await nameOf(procRoot, mainPid);
+  if (name === KUBELITE) throw new Error(`${KUBELITE} has the flags of kubelet in its --kubelet-args-file`);
+  if (BEFORE_EXEC.test(name)) throw new NotStartedYet(`process ${mainPid} has not started its program yet`);
+  if (KUBELET.test(name)) return processOf(procRoot, mainPid);
+  const child = await childCalledKubelet(procRoot, mainPid);
+  return processOf(procRoot, child ?? mainPid);
+}
+
+/**
+ * Finds the kubelet of this node among all processes; undefined if there is none. Processes of other PID namespaces, such as those of a
+ * kubelet in a container, do not count.
+ * @param procRoot mount point of procfs
+ */
+export const findKubeletProcess = (procRoot: string): Promise<KubeletProcess | undefined> =>
+  firstOf(procRoot, async (pid) =>
+    KUBELET.test(await nameOf(procRoot, pid)) && (await isOfOurNamespace(procRoot, pid))
+      ? processOf(procRoot, pid)
+      : undefined,
+  );
+
+/** Whether a process of this node is a kubelet or has one inside, also if its flags cannot be seen. */
+export async function runsKubelet(procRoot: string): Promise<boolean> {
+  const found = await firstOf(procRoot, async (pid) => {
+    const name = await nameOf(procRoot, pid);
+    return (KUBELET.test(name) || name === KUBELITE) && (await isOfOurNamespace(procRoot, pid)) ? pid : undefined;
+  });
+  return found !== undefined;
+}
+
+/** Returns the first result for a process. Processes that have ended, or do not have their program yet, have none. */
+async function firstOf<Result>(
+  procRoot: string,
+  look: (pid: number) => Promise<Result | undefined>,
+): Promise<Result | undefined> {
+  for (const pid of await pidsIn(procRoot)) {
+    try {
+      const result = await look(pid);
+      if (result !== undefined) return result;
+    } catch (error) {
+      if (!hasEnded(error) && !(error instanceof NotStartedYet)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** Whether a process that was found before still runs. */
+export async function stillRuns(procRoot: string, { pid, startTime }: KubeletProcess): Promise<boolean> {
+  try {
+    return (await startTimeOf(procRoot, pid)) === startTime;
+  } catch (error) {
+    if (hasEnded(error)) return false;
+    throw error;
+  }
+}
+
+async function processOf(procRoot: string, pid: number): Promise<KubeletProcess> {
+  const startTime = await startTimeOf(procRoot, pid);
+  const words = (await readFile(`${procRoot}/${pid}/cmdline`, 'utf8')).split('\0').slice(0, -1);
+  // Empty for a moment during exec, and once the process has ended.
+  if (words.length === 0) throw new NotStartedYet(`process ${pid} has no command line`);
+  const flags = endpointFlagsOf(words);
+  const isEmbedded = K3S.test(basename(words[0]?.split(' ', 1)[0] ?? '')) && flags.configDir === undefined;
+  return {
+    pid,
+    startTime,
+    flags: isEmbedded ? { ...flags, configDir: K3S_DROP_INS } : flags,
+    view: { root: await rootOf(procRoot, pid), cwd: `${procRoot}/${pid}/cwd` },
+  };
+}
+
+/**
+ * The path of a process's root, or our own root where the kernel does not let us look (ptrace(2), access mode
+ * checking): the shim's unit lacks CAP_SYS_PTRACE.
+ */
+async function rootOf(procRoot: string, pid: number): Promise<string> {
+  const root = `${procRoot}/${pid}/root`;
+  try {
+    await readlink(root);
+    return root;
+  } catch (error) {
+    if (['EACCES', 'EPERM'].includes(errnoOf(error) ?? '')) return '';
+    // A folder, in tests.
+    if (errnoOf(error) === 'EINVAL') return root;
+    throw error;
+  }
+}
+
+const nameOf = async (procRoot: string, pid: number): Promise<string> =>
+  (await readFile(`${procRoot}/${pid}/comm`, 'utf8')).trimEnd();
+
+/** The fields of proc_pid_stat(5) after the name, which may have spaces and parentheses. */
+async function statOf(procRoot: string, pid: number): Promise<readonly string[]> {
+  const text = await readFile(`${procRoot}/${pid}/stat`, 'utf8');
+  return text.slice(text.lastIndexOf(')') + 2).split(' ');
+}
+
+/** Fields 4 and 22 of proc_pid_stat(5): the parent, and the start in ticks since the boot. */
+const PARENT = 1;
+const START_TIME = 19;
+
+const startTimeOf = async (procRoot: string, pid: number): Promise<string> =>
+  (await statOf(procRoot, pid))[START_TIME] ?? '';
+
+const childCalledKubelet = (procRoot: string, parent: number): Promise<number | undefined> =>
+  firstOf(procRoot, async (pid) => {
+    if ((await nameOf(procRoot, pid)) !== 'kubelet') return undefined;
+    return Number((await statOf(procRoot, pid))[PARENT]) === parent ? pid : undefined;
+  });
+
+/** NSpid has one number for each PID namespace from that of procfs to that of the process (proc_pid_status(5)). */
+async function isOfOurNamespace(procRoot: string, pid: number): Promise<boolean> {
+  const status = await readFile(`${procRoot}/${pid}/status`, 'utf8');
+  const [, pids = ''] = /^NSpid:\s*(.*)$/m.exec(status) ?? [];
+  return pids.trim().split(/\s+/).length === 1;
+}
+
+const pidsIn = async (procRoot: string): Promise<readonly number[]> =>
+  (await readdir(procRoot)).filter((name) => /^\d+$/.test(name)).map(Number);
+
+const hasEnded = (error: unknown): boolean => ['ENOENT', 'ESRCH'].includes(errnoOf(error) ?? '');
+
+/** The flags of kubelet that decide its runtime endpoint; undefined: not given. */
+export interface EndpointFlags {
+  readonly endpoint: string | undefined;
+  readonly config: string | undefined;
+  readonly configDir: string | undefined;
+}
+
+/** The flag that sets the endpoint. It overrides every file. */
+export const ENDPOINT_FLAG = '--container-runtime-endpoint';
+
+/** Reads the flags from the words of kubelet's command line. An empty value counts as not given: kubelet does not start with it. */
+export function endpointFlagsOf(commandLine: readonly string[]): EndpointFlags {
+  const given = (flag: string): string | undefined => {
+    const value = flagOf(commandLine, flag);
+    return value === '' ? undefined : value;
+  };
+  return { endpoint: given(ENDPOINT_FLAG), config: given('--config'), configDir: given('--config-dir') };
+}
+
+/**
+ * Returns the value of a flag, given as `--flag value` or `--flag=value`; undefined if it is missing. As in kubelet, the last one wins,
+ * `_` and `-` are the same (WordSepNormalizeFunc in k8s.io/component-base/cli/flag), and `--` ends the flags (pflag, parseArgs).
+ */
+export function flagOf(commandLine: readonly string[], flag: string): string | undefined {
+  let found: string | undefined;
+  for (const [index, word] of commandLine.entries()) {
+    if (word === '--') break;
+    if (!word.startsWith('--')) continue;
+    const [, name = '', value] = /^([^=]*)(?:=(.*))?$/s.exec(word) ?? [];
+    if (name.replaceAll('_', '-') === flag) found = value ?? commandLine[index + 1];
+  }
+  return found;
+}

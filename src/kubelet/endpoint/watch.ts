@@ -1,0 +1,179 @@
+import { access, mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Clock, type EndpointState, type Log, type ReadinessCheck, errnoOf, messageOf } from '../../core/index.ts';
+import { type EndpointChain, layerName, readEndpointChain } from './chain.ts';
+import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
+import { USED_FILE, isSameSocket } from './paths.ts';
+
+export interface EndpointWatchParts {
+  /** Mount point of procfs. */
+  readonly procRoot: string;
+  /** The CRI socket of the shim. */
+  readonly listen: string;
+  /** Has a file while kubelet is expected to use the shim. */
+  readonly stateFolder: string;
+  /** The processes that have a connection to the CRI socket; undefined if the shim cannot see them. */
+  readonly peers: () => ReadonlySet<number> | undefined;
+  /** Whether the bypass serves clients: then kubelet has no connection to the shim. */
+  readonly isBypassed: () => boolean;
+  /** Called once when a drift begins, and once when it ends. `note`: what kubelet uses, and what says so. */
+  readonly onDrift: (isDrift: boolean, note: string) => void;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** What one look at kubelet found. */
+interface Look {
+  readonly state: EndpointState;
+  readonly process: KubeletProcess | undefined;
+  readonly says: string;
+}
+
+const INTERVAL_MS = 15_000;
+const nothing: Look = { state: 'unknown', process: undefined, says: 'no kubelet is visible' };
+
+/**
+ * Compares the endpoint that kubelet uses with the shim's own socket, every 15 s. An upgrade of a node may rewrite kubelet's
+ * configuration, and nothing reports that to the shim. A drift counts once two looks in a row have found the same process with it, so a
+ * kubelet that starts is no drift, and a drift is known within 45 s.
+ */
+export class EndpointWatch {
+  readonly #parts: EndpointWatchParts;
+  #look = nothing;
+  /** The last look that counted. */
+  #known = nothing;
+  #isUsed = false;
+  #isDrift = false;
+  #failure = '';
+  #stop: () => void = () => undefined;
+  #isClosed = false;
+
+  constructor(parts: EndpointWatchParts) {
+    this.#parts = parts;
+  }
+
+  get state(): EndpointState {
+    return this.#known.state;
+  }
+
+  /** Optional, because resizes that other clients ask for work without kubelet. Undefined while nothing is known about kubelet. */
+  check(): ReadinessCheck | undefined {
+    const { state, says } = this.#known;
+    if (state === 'unknown' || state === 'unused') return undefined;
+    return { name: 'kubelet', ready: state === 'shim', says, isOptional: true };
+  }
+
+  /** Looks once, and then every 15 s until closed. Never rejects. */
+  async run(): Promise<void> {
+    await this.look();
+    if (!this.#isClosed) this.#stop = this.#parts.clock.after(INTERVAL_MS, () => void this.run());
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stop();
+  }
+
+  /** Looks once. Never rejects. */
+  async look(): Promise<void> {
+    const { log } = this.#parts;
+    let look = nothing;
+    try {
+      look = await this.#found();
+      this.#failure = '';
+    } catch (error) {
+      const failure = messageOf(error);
+      if (failure !== this.#failure) log.warn({ error: failure }, 'runtime endpoint of kubelet unknown');
+      this.#failure = failure;
+    }
+    const isSame = look.state === this.#look.state && isSameProcess(look.process, this.#look.process);
+    this.#look = look;
+    if (look.state === 'shim' || isSame) this.#enter(look);
+  }
+
+  async #found(): Promise<Look> {
+    const { procRoot, isBypassed, peers } = this.#parts;
+    if (isBypassed()) return { ...nothing, says: 'the bypass serves kubelet' };
+    const earlier = this.#look.process;
+    const process =
+      earlier !== undefined && (await stillRuns(procRoot, earlier)) ? earlier : await findKubeletProcess(procRoot);
+    if (process === undefined) return nothing;
+    const chain = await readEndpointChain(process.flags, process.view);
+    const isConnected = peers()?.has(process.pid);
+    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#parts.listen));
+    const state = await this.#stateOf(isConnected, isOurs, chain);
+    return { state, process, says: saysOf(state, chain) };
+  }
+
+  async #stateOf(isConnected: boolean | undefined, isOurs: boolean, chain: EndpointChain): Promise<EndpointState> {
+    if (isConnected === true || (isConnected === undefined && isOurs)) {
+      await this.#markUsed();
+      // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no drift.
+      return isOurs || chain.endpoint === undefined ? 'shim' : 'next_start';
+    }
+    // A kubelet that waits for its certificate is not connected yet. Without the peers, a configuration that cannot be read says nothing.
+    if (isOurs || (isConnected === undefined && chain.endpoint === undefined)) return 'unknown';
+    return (await this.#wasUsed()) ? 'past' : 'unused';
+  }
+
+  #enter(look: Look): void {
+    const { log, onDrift } = this.#parts;
+    const { state, says } = look;
+    this.#known = look;
+    if (isDriftState(state) && !this.#isDrift) {
+      this.#isDrift = true;
+      log.warn({ state, says }, 'kubelet does not use the shim');
+      onDrift(true, says);
+    } else if (state === 'shim' && this.#isDrift) {
+      this.#isDrift = false;
+      log.info({ says }, 'kubelet uses the shim again');
+      onDrift(false, says);
+    }
+  }
+
+  async #markUsed(): Promise<void> {
+    if (await this.#wasUsed()) return;
+    await mkdir(this.#parts.stateFolder, { recursive: true, mode: 0o700 });
+    await writeFile(this.#marker, '', { mode: 0o600 });
+    this.#isUsed = true;
+  }
+
+  async #wasUsed(): Promise<boolean> {
+    if (this.#isUsed) return true;
+    try {
+      await access(this.#marker);
+      this.#isUsed = true;
+    } catch (error) {
+      if (errnoOf(error) !== 'ENOENT') throw error;
+    }
+    return this.#isUsed;
+  }
+
+  get #marker(): string {
+    return join(this.#parts.stateFolder, USED_FILE);
+  }
+}
+
+const isDriftState = (state: EndpointState): boolean => state === 'past' || state === 'next_start';
+
+const isSameProcess = (one: KubeletProcess | undefined, other: KubeletProcess | undefined): boolean =>
+  one?.pid === other?.pid && one?.startTime === other?.startTime;
+
+function saysOf(state: EndpointState, { endpoint, winner, layers }: EndpointChain): string {
+  const problem = layers.find(({ problem: why }) => why !== undefined)?.problem;
+  const written =
+    endpoint === undefined
+      ? `its configuration cannot be read: ${problem ?? ''}`
+      : `${endpoint}, set by ${layerName(winner)}`;
+  switch (state) {
+    case 'shim':
+      return endpoint === undefined ? `uses the shim; ${written}` : `uses the shim, set by ${layerName(winner)}`;
+    case 'next_start':
+      return `uses the shim until its next start: then ${written}; run resizectl install`;
+    case 'past':
+    case 'unused':
+      return `does not use the shim: ${written}; run resizectl install`;
+    case 'unknown':
+      return 'unknown';
+  }
+}

@@ -1,0 +1,217 @@
+import { type Bytes, type CpuShares, PAGE_SIZE, bytes, cpuShares } from '../../core/index.ts';
+import { type MilliCpu, type PodEntry, quotaToMilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
+import type { Amounts, ContainerKind, DeclaredContainer } from '../pods/declared-pod.ts';
+import type { LiveContainer, PodState } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
+import type { SpecContainer } from '../pods/pod-spec.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
+import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
+
+/** The requests of a pod or of several, as the scheduler and kubelet add them up. */
+export interface TotalRequests {
+  readonly memory: Bytes;
+  readonly milliCpu: MilliCpu;
+}
+
+export const RESOURCES = ['memory', 'milliCpu'] as const;
+export type Resource = (typeof RESOURCES)[number];
+
+export interface RequestedPodParts {
+  /** Init containers and sidecars in the order of their start. */
+  readonly containers: readonly { readonly kind: ContainerKind; readonly requests?: Amounts }[];
+  /** The pod-level requests: they replace the sum, each resource by itself. */
+  readonly level?: Amounts | undefined;
+  readonly overhead?: PodState['overhead'] | undefined;
+}
+
+/**
+ * Returns the requests of a pod (k8s.io/component-helpers resource/helpers.go, PodRequests): the sum of app containers and sidecars,
+ * or an init container with the sidecars before it if that is more, plus the overhead. Ephemeral containers request nothing.
+ */
+export function podRequests({ containers, level, overhead }: RequestedPodParts): TotalRequests {
+  const total = (resource: Resource): number => {
+    const own = level?.[resource] ?? sumOf(containers, resource);
+    return own + (overhead === undefined ? 0 : overheadRequests(overhead)[resource]);
+  };
+  return { memory: bytes(total('memory')), milliCpu: total('milliCpu') };
+}
+
+function sumOf(containers: RequestedPodParts['containers'], resource: Resource): number {
+  let [sum, sidecars, highest] = [0, 0, 0];
+  for (const { kind, requests = {} } of containers) {
+    const requested = requests[resource] ?? 0;
+    if (kind === 'ephemeral') continue;
+    if (kind === 'init') {
+      highest = Math.max(highest, sidecars + requested);
+      continue;
+    }
+    sum += requested;
+    if (kind === 'sidecar') sidecars += requested;
+  }
+  return Math.max(sum, highest);
+}
+
+/** Returns what the overhead adds to the requests of a pod. */
+export const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['overhead']): TotalRequests => ({
+  memory,
+  milliCpu: quota === 'max' ? 0 : quotaToMilliCpu(quota, period),
+});
+
+/**
+ * Returns what kubelet has admitted for a pod. Without the spec, the kinds of the containers are not known, and the init containers
+ * that kubelet lists since 1.36 count as app containers.
+ */
+export function admittedRequests(
+  { requests }: PodEntry,
+  spec: readonly SpecContainer[] | undefined,
+  overhead: PodState['overhead'] | undefined,
+): TotalRequests {
+  const listed = [...(requests?.containers ?? [])].map(([name, amounts]) => ({
+    name,
+    kind: 'app' as const,
+    requests: amounts,
+  }));
+  const declared = spec?.map(({ name, kind, requests: asked }) => ({
+    kind,
+    requests: requests?.containers.get(name) ?? asked,
+  }));
+  return podRequests({ containers: declared ?? listed, level: requests?.pod, overhead });
+}
+
+/** Returns the sum of the requests of all pods. */
+export const addRequests = (all: readonly TotalRequests[]): TotalRequests => ({
+  memory: bytes(all.reduce((sum, { memory }) => sum + memory, 0)),
+  milliCpu: all.reduce((sum, { milliCpu }) => sum + milliCpu, 0),
+});
+
+/** A declared container with its limits and requests. */
+export interface ContainerAmounts extends Pick<DeclaredContainer, 'name' | 'kind'> {
+  readonly limits: Amounts;
+  /** The requests that are known. */
+  readonly requests: Amounts;
+  /** Whether each request is known: one that is known and absent is not declared. */
+  readonly knows: { readonly memory: boolean; readonly milliCpu: boolean };
+}
+
+/**
+ * Returns the limits and requests that a pod's declared containers have after a resize. Limits of running containers are the kernel's.
+ * A CPU request is what the runtime has as shares; a memory request is what an earlier resize has set, kubelet has admitted, or the
+ * spec says. Containers that have no part in the pod limit are left out.
+ */
+export function amountsAfter({ declared, containers }: PodState, desired: DesiredPod): ContainerAmounts[] {
+  const live = new Map(containers.map((container) => [container.id, container]));
+  return (declared?.containers ?? [])
+    .filter(({ isUncounted }) => isUncounted !== true)
+    .map((container) =>
+      amountsOfOne(container, container.id === undefined ? undefined : live.get(container.id), desired),
+    );
+}
+
+/** Returns the limits and requests that the containers have now. `desired` has the requests of earlier resizes. */
+export const amountsNow = (state: PodState, desired: DesiredPod): ContainerAmounts[] =>
+  amountsAfter(state, unchanged(desired));
+
+/** Returns a request without its changes. */
+const unchanged = (desired: DesiredPod): DesiredPod => ({
+  ...desired,
+  pod: {},
+  containers: new Map(),
+  volumes: new Map(),
+  memoryRequests: { containers: {} },
+});
+
+/** The largest request that leads to the minimum of shares. */
+const LEAST_REQUEST = sharesToMilliCpu(cpuShares(MIN_CPU_SHARES));
+
+function amountsOfOne(
+  { name, kind, limits = {}, requests }: DeclaredContainer,
+  live: LiveContainer | undefined,
+  desired: DesiredPod,
+): ContainerAmounts {
+  const wanted = desired.containers.get(name) ?? {};
+  const now = live === undefined ? limits : amountsOf(live);
+  const memory =
+    memoryRequestIn(desired.memoryRequests, name) ??
+    memoryRequestIn(desired.earlierMemoryRequests, name) ??
+    requests?.memory;
+  const milliCpu = requestOfShares(wanted.shares ?? live?.shares, requests?.milliCpu);
+  const changed = amountsOf({ memory: wanted.memory ?? 'max', cpu: wanted.cpu ?? NO_CPU_LIMIT });
+  return {
+    name,
+    kind,
+    limits: pick(
+      wanted.memory === undefined ? now.memory : changed.memory,
+      wanted.cpu === undefined ? now.milliCpu : changed.milliCpu,
+    ),
+    requests: pick(memory, milliCpu),
+    knows: {
+      memory: memory !== undefined || requests !== undefined,
+      milliCpu: wanted.shares !== undefined || live?.shares !== undefined || requests !== undefined,
+    },
+  };
+}
+
+/**
+ * Returns the CPU request that shares stand for, of a container or a pod. The minimum stands for no request, as kubelet writes it
+ * (MilliCPUToShares), and for one of up to two thousandths of a CPU: the request declared so far tells which. Without shares (undefined or
+ * 0) the declared request counts.
+ */
+export function requestOfShares(
+  shares: CpuShares | 0 | undefined = 0,
+  declared: MilliCpu | undefined,
+): MilliCpu | undefined {
+  if (shares > MIN_CPU_SHARES) return sharesToMilliCpu(cpuShares(shares));
+  if (shares < MIN_CPU_SHARES || declared === undefined) return declared;
+  return Math.min(declared, LEAST_REQUEST);
+}
+
+/**
+ * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down and a request is
+ * stored as asked.
+ */
+export const comparable = (resource: Resource, amount: number): number =>
+  resource === 'memory' ? wholePages(amount, PAGE_SIZE) : amount;
+
+/** Returns the amounts that are known. A CPU amount of 0 counts as none. */
+export const pick = (memory: Amounts['memory'], milliCpu: MilliCpu | undefined): Amounts => ({
+  ...(memory !== undefined && { memory }),
+  ...(milliCpu !== undefined && milliCpu > 0 && { milliCpu }),
+});
+
+/** Returns the requests of a pod after a resize. */
+export function requestsAfter(state: PodState, desired: DesiredPod): TotalRequests {
+  const level = { ...state.declared?.requests, ...requestedLevel(state, desired) };
+  return podRequests({ containers: amountsAfter(state, desired), level, overhead: state.overhead });
+}
+
+/** Returns the pod-level requests that resizes set, without the overhead that they hold, as the pod's cgroup does. */
+function requestedLevel({ declared, overhead }: PodState, desired: DesiredPod): Amounts {
+  const { pod, memoryRequests, earlierMemoryRequests } = desired;
+  const memory = memoryRequests?.pod ?? earlierMemoryRequests?.pod;
+  const milliCpu = pod.shares === undefined ? undefined : requestOfShares(pod.shares, declared?.requests?.milliCpu);
+  const more = overheadRequests(overhead);
+  return {
+    ...(memory !== undefined && { memory: bytes(Math.max(memory - more.memory, 0)) }),
+    ...(milliCpu !== undefined && { milliCpu: Math.max(milliCpu - more.milliCpu, 0) }),
+  };
+}
+
+/** Returns the present requests of a pod. `desired` has the requests of earlier resizes. */
+export const requestsNow = (state: PodState, desired: DesiredPod): TotalRequests =>
+  requestsAfter(state, unchanged(desired));
+
+type Entries = ReadonlyMap<string, PodEntry>;
+
+/** Whether kubelet has dropped a pod or admitted lower requests of one: others may fit now. */
+export const areRequestsFreed = (before: Entries, after: Entries): boolean =>
+  [...before].some(([uid, entry]) => {
+    const now = after.get(uid);
+    if (now === undefined) return true;
+    // An equal entry stays the same object, and kubelet changes a few at a time.
+    if (now === entry) return false;
+    const [then, left] = [requested(entry), requested(now)];
+    return RESOURCES.some((resource) => left[resource] < then[resource]);
+  });
+
+const requested = (entry: PodEntry): TotalRequests => admittedRequests(entry, undefined, undefined);

@@ -1,0 +1,102 @@
+import { Code, Reason, ShimError } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { Amounts, QosClass } from '../pods/declared-pod.ts';
+import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
+import { podName } from '../pods/names.ts';
+import type { DesiredPod } from '../plan/resize-request.ts';
+import {
+  type ContainerAmounts,
+  RESOURCES,
+  type Resource,
+  amountsAfter,
+  amountsNow,
+  comparable,
+  pick,
+  requestOfShares,
+} from './pod-requests.ts';
+
+/**
+ * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's status or of its
+ * cgroup. It is not compared where the present values do not have that class, because then they are not completely known. A container
+ * of unknown values may be what keeps a pod Burstable.
+ */
+export function assertQosClassStays(pod: PodDescription, state: PodState, desired: DesiredPod): void {
+  const qosClass = state.declared?.qosClass;
+  if (qosClass === undefined || classOf(qosClass, state, amountsNow(state, desired)) !== qosClass) return;
+  const after = classOf(qosClass, state, amountsAfter(state, desired), desired);
+  if (after === qosClass || (qosClass === 'Burstable' && hasUncounted(state))) return;
+  const message = `pod ${podName(pod)}: the resize would change the QoS class from ${qosClass} to ${after}: ${RULES[qosClass]}`;
+  const context = { pod: pod.metadata.uid, asked: after, found: qosClass };
+  throw new ShimError(Code.FAILED_PRECONDITION, Reason.QOS_CLASS_CHANGES, message, context);
+}
+
+/** An ended container may be an init container, whose values count for the class and not for the pod limit. */
+const hasUncounted = ({ declared }: PodState): boolean =>
+  declared?.containers.some(({ isUncounted }) => isUncounted === true) ?? false;
+
+const RULES: Readonly<Record<QosClass, string>> = {
+  Guaranteed: 'each container keeps limits of CPU and memory that are equal to its requests',
+  Burstable: 'its containers keep a request or a limit, and not all limits may be equal to their requests',
+  BestEffort: 'its containers get no requests and no limits',
+};
+
+function classOf(
+  assumed: QosClass,
+  { declared }: PodState,
+  containers: readonly ContainerAmounts[],
+  desired?: DesiredPod,
+): QosClass {
+  const level = levelOf(declared, desired);
+  if (level !== undefined) return computeQosClass([level]);
+  const counted = containers.filter(({ kind }) => kind !== 'ephemeral');
+  return computeQosClass(counted.map((container) => withAssumedRequests(container, assumed)));
+}
+
+/** A request that nothing tells is equal to the limit in a Guaranteed pod, and taken as absent in any other. */
+function withAssumedRequests({ limits, requests, knows }: ContainerAmounts, assumed: QosClass): QosAmounts {
+  if (assumed !== 'Guaranteed') return { limits, requests };
+  const { memory = knows.memory ? undefined : limits.memory, milliCpu = knows.milliCpu ? undefined : limits.milliCpu } =
+    requests;
+  return { limits, requests: pick(memory, milliCpu) };
+}
+
+/** Returns the pod-level limits and requests after a resize. Undefined when the pod declares none. */
+function levelOf(declared: PodState['declared'], desired?: DesiredPod): QosAmounts | undefined {
+  const { limits = {}, requests = {} } = declared ?? {};
+  if (RESOURCES.every((resource) => limits[resource] === undefined && requests[resource] === undefined))
+    return undefined;
+  const { memory, cpu, shares } = desired?.pod ?? {};
+  const wanted = amountsOf({ memory: memory ?? 'max', cpu: cpu ?? NO_CPU_LIMIT });
+  return {
+    limits: pick(
+      memory === undefined ? limits.memory : wanted.memory,
+      cpu === undefined ? limits.milliCpu : wanted.milliCpu,
+    ),
+    requests: pick(desired?.memoryRequests?.pod ?? requests.memory, requestOfShares(shares, requests.milliCpu)),
+  };
+}
+
+/** The limits and requests of a container, or of a pod that declares its own. */
+export interface QosAmounts {
+  readonly limits: Amounts;
+  readonly requests: Amounts;
+}
+
+/**
+ * Returns the QoS class (kubelet pkg/apis/core/v1/helper/qos, ComputePodQOS): BestEffort without any limit and request, Guaranteed if all
+ * have limits of CPU and memory and the sums of the requests are those of the limits, otherwise Burstable.
+ */
+export function computeQosClass(all: readonly QosAmounts[]): QosClass {
+  const sum = (field: keyof QosAmounts, resource: Resource): number =>
+    all.reduce((total, amounts) => total + comparable(resource, amounts[field][resource] ?? 0), 0);
+  const isNothing = RESOURCES.every((resource) => sum('limits', resource) === 0 && sum('requests', resource) === 0);
+  if (isNothing) return 'BestEffort';
+  const isGuaranteed = RESOURCES.every(
+    (resource) =>
+      all.every(({ limits }) => limits[resource] !== undefined) &&
+      sum('limits', resource) === sum('requests', resource),
+  );
+  return isGuaranteed ? 'Guaranteed' : 'Burstable';
+}

@@ -1,0 +1,160 @@
+import { weightMatchesShares } from '../../cgroups/index.ts';
+import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { type Bytes, type CpuMax, type Limit, bytes, reportedShares } from '../../core/index.ts';
+import { type MilliCpu, exactMilliCpu, milliCpuToShares, sharesToMilliCpu } from '../../kubelet/index.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
+import {
+  compareCpu,
+  compareLimits,
+  formatCpuLimit,
+  formatMemory,
+  formatMilli,
+  formatShares,
+  invalid,
+} from '../plan/amounts.ts';
+import type { Amounts } from '../pods/declared-pod.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import { amountsNow, overheadRequests, pick, requestOfShares } from './pod-requests.ts';
+
+/**
+ * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a request above a limit
+ * that the resize does not set. Where the resize sets both, readRequested has compared them already.
+ *
+ * @param after the pod after the resize: its own limit may be derived from its containers' limits
+ */
+export function assertRequestsFit(
+  { pod, containers, memoryRequests }: DesiredPod,
+  after: PodState,
+  described: ReadonlyMap<string, ContainerDescription>,
+): void {
+  assertFits('resources', pod, memoryRequests?.pod, after);
+  for (const [name, desired] of containers) {
+    const container = described.get(name);
+    const running = after.containers.find(({ id }) => id === container?.containerId);
+    const limits = running ?? storedLimits(container?.resources);
+    const memory = memoryRequestIn(memoryRequests, name);
+    if (limits !== undefined) assertFits(`containers[${JSON.stringify(name)}]`, desired, memory, limits);
+  }
+}
+
+function assertFits(
+  field: string,
+  desired: Limits,
+  memory: Bytes | undefined,
+  now: { readonly memory: Limit<Bytes>; readonly cpu: CpuMax },
+): void {
+  if (desired.memory === undefined && memory !== undefined && now.memory !== 'max' && memory > now.memory)
+    throw above(`${field}.requests.memory`, formatMemory(memory), formatMemory(now.memory));
+  const { shares } = desired;
+  const { quota, period } = now.cpu;
+  if (desired.cpu !== undefined || shares === undefined || quota === 'max') return;
+  if (sharesToMilliCpu(shares) > exactMilliCpu(quota, period))
+    throw above(`${field}.requests.cpu`, formatShares(shares), formatCpuLimit(now.cpu));
+}
+
+/**
+ * KEP-1287: a request is at most its limit. Throws INVALID_VALUE, with the field and both figures, for a lower limit that is below the
+ * present request: the one of an earlier resize, of kubelet's state, of the spec, or of the shares that the runtime stores. Shares
+ * that {@link hasSharesOfPod kubelet has derived from the pod's limit} are no request. A limit that is not lowered is not compared:
+ * another program may have set both. Where the resize sets both, readRequested has compared them.
+ *
+ * @param state the pod before the resize
+ */
+export function assertLimitsFit(
+  pod: Pick<PodDescription, 'cpuShares'>,
+  state: PodState,
+  desired: DesiredPod,
+  described: ReadonlyMap<string, ContainerDescription>,
+): void {
+  const { declared } = state;
+  assertNotBelow('resources', desired.pod, desired.memoryRequests?.pod, {
+    limits: state,
+    requests: requestsOfPod(pod, state, desired),
+  });
+  const now = amountsNow(state, desired);
+  for (const [name, wanted] of desired.containers) {
+    const container = described.get(name);
+    const running = state.containers.find(({ id }) => id === container?.containerId);
+    const { memory, milliCpu } = now.find((one) => one.name === name)?.requests ?? {};
+    const stored = reportedShares(container?.resources?.cpu_shares ?? 0n);
+    const ofShares = hasSharesOfPod(declared, name) ? undefined : (milliCpu ?? requestOfShares(stored, undefined));
+    assertNotBelow(`containers[${JSON.stringify(name)}]`, wanted, memoryRequestIn(desired.memoryRequests, name), {
+      limits: running ?? storedLimits(container?.resources),
+      requests: pick(memory, ofShares),
+    });
+  }
+}
+
+/**
+ * Whether a container has the shares of the pod-level CPU limit: kubelet sets that limit, and the shares for it, for a container without
+ * CPU resources (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateLinuxContainerResources). They stay when the
+ * limit changes.
+ */
+function hasSharesOfPod(declared: PodState['declared'], name: string): boolean {
+  const { limits, requests } = declared?.containers.find((one) => one.name === name) ?? {};
+  const hasLevel = declared?.limits?.milliCpu !== undefined;
+  return hasLevel && limits !== undefined && limits.milliCpu === undefined && requests?.milliCpu === undefined;
+}
+
+/**
+ * Returns the present requests of a pod that declares its own, in terms of its cgroup, which holds the overhead too. Memory: what an
+ * earlier resize has set counts before the declared one.
+ */
+function requestsOfPod(
+  pod: Pick<PodDescription, 'cpuShares'>,
+  state: PodState,
+  { earlierMemoryRequests }: DesiredPod,
+): Amounts {
+  const { memory, milliCpu } = state.declared?.requests ?? {};
+  const more = overheadRequests(state.overhead);
+  const declaredMemory = memory === undefined ? undefined : bytes(memory + more.memory);
+  return pick(
+    earlierMemoryRequests?.pod ?? declaredMemory,
+    milliCpu === undefined ? undefined : cpuRequestOfPod(pod, state, milliCpu + more.milliCpu),
+  );
+}
+
+/**
+ * Returns which of the requests that are known has led to the pod's weight: the one of its shares, as its creation or the last resize has
+ * set them, or the declared one. The lower one if both may have. Undefined if neither has: the request is not known.
+ */
+function cpuRequestOfPod(
+  { cpuShares: stored }: Pick<PodDescription, 'cpuShares'>,
+  { weight }: PodState,
+  declared: MilliCpu,
+): MilliCpu | undefined {
+  if (weight === undefined) return declared;
+  const known = stored === undefined ? [declared] : [sharesToMilliCpu(stored), declared];
+  const found = known.filter((request) => weightMatchesShares(weight, milliCpuToShares(request)));
+  return found.length === 0 ? undefined : Math.min(...found);
+}
+
+/** The values before a resize. */
+interface Present {
+  /** Undefined: not known. */
+  readonly limits: { readonly memory: Limit<Bytes>; readonly cpu: CpuMax } | undefined;
+  readonly requests: Amounts;
+}
+
+function assertNotBelow(
+  field: string,
+  { memory, cpu, shares }: Limits,
+  memoryRequest: Bytes | undefined,
+  { limits, requests }: Present,
+): void {
+  const isLowered = memory !== undefined && (limits === undefined || compareLimits(memory, limits.memory) < 0);
+  if (isLowered && memory !== 'max' && memoryRequest === undefined && memory < (requests.memory ?? 0))
+    throw below(`${field}.limits.memory`, formatMemory(memory), formatMemory(requests.memory ?? 'max'));
+  if (cpu === undefined || cpu.quota === 'max' || shares !== undefined) return;
+  if (limits !== undefined && compareCpu(cpu, limits.cpu) >= 0) return;
+  const { milliCpu = 0 } = requests;
+  if (exactMilliCpu(cpu.quota, cpu.period) < milliCpu)
+    throw below(`${field}.limits.cpu`, formatCpuLimit(cpu), formatMilli(milliCpu));
+}
+
+const below = (field: string, asked: string, request: string): Error =>
+  invalid(field, asked, `the limit is below the request, ${request}`);
+
+const above = (field: string, asked: string, limit: string): Error =>
+  invalid(field, asked, `the request is above the limit, ${limit}`);

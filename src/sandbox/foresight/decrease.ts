@@ -1,0 +1,238 @@
+import {
+  type CgroupPath,
+  type CgroupTree,
+  type LowerUsageTree,
+  type MemoryUse,
+  type PreviousHigh,
+  type SwapLimits,
+  usageText,
+} from '../../cgroups/index.ts';
+import {
+  type Bytes,
+  type Clock,
+  type Counters,
+  type Limit,
+  type Log,
+  Reason,
+  ShimError,
+  messageOf,
+} from '../../core/index.ts';
+import { compareLimits, sameMemory } from '../plan/amounts.ts';
+import { MAX_REFUSALS, stuckFrom } from './decrease-policy.ts';
+
+/** A memory limit that kubelet has admitted, below the present limit in the kernel. */
+export interface Decrease {
+  /** Readable name of the cgroup's owner: `container web of pod default/shop`. */
+  readonly text: string;
+  readonly cgroup: CgroupPath;
+  readonly from: Limit<Bytes>;
+  readonly to: Bytes;
+  /** Present for the pod's own limit. */
+  readonly isPod?: true;
+}
+
+/** The pending decreases of one pod. */
+export interface PendingDecreases {
+  /** Identifies what kubelet has admitted: equal as long as kubelet admits nothing else. */
+  readonly admitted: string;
+  /** The decreases that are not applied yet. */
+  readonly list: readonly Decrease[];
+  /** The memory limits that the pod and its containers have now, by {@link Decrease.text}. One that does not run has none. */
+  readonly limits: ReadonlyMap<string, Limit<Bytes>>;
+  /** The limits on swap that kubelet lowers with them. */
+  readonly swapAfter: SwapLimits;
+  /** Whether a limit of the pod itself is admitted. kubelet applies such a limit alone without a comparison: it asks for no usage. */
+  readonly isPodLevel: boolean;
+}
+
+/** The state of a pod's pending decreases. */
+export interface DecreaseReport {
+  /** Deferred: the memory in use blocks the decrease and cannot be reclaimed. */
+  readonly state: 'InProgress' | 'Deferred';
+  /** A reason code, or the gRPC code of the runtime's error. */
+  readonly reason: string | undefined;
+  readonly message: string;
+  /** When the shim first saw the decrease admitted, in milliseconds since the epoch. */
+  readonly since: number;
+  /** Bytes reclaimed for this decrease so far. */
+  readonly reclaimed: Bytes;
+}
+
+/** The error of a request that was to apply a decrease. */
+interface Refusal {
+  readonly reason: string;
+  readonly message: string;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
+}
+
+/** The journal of holds: what restores memory.high after a crash. */
+export interface HoldJournal {
+  /**
+   * Restores what an earlier hold has left, and records memory.high of these cgroups of a pod. Returns false, and does nothing, while
+   * a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and with the errors of reading and writing.
+   */
+  begin(podUid: string, cgroups: readonly CgroupPath[]): Promise<boolean>;
+  /** Records a value to restore, unless it is recorded already. Rejects with JOURNAL_UNAVAILABLE. */
+  lowers(podUid: string, high: PreviousHigh): Promise<void>;
+  /** Removes the record. Rejects with JOURNAL_UNAVAILABLE. */
+  end(podUid: string): Promise<void>;
+  /** Reports that a hold has ended and its record stays: memory.high or the record has to be recovered. */
+  left(podUid: string): void;
+}
+
+export interface DecreaseReclaimerParts {
+  readonly tree: LowerUsageTree & Pick<CgroupTree, 'watchMeasuring'>;
+  readonly holds: HoldJournal;
+  /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */
+  readonly pods: () => readonly string[];
+  /** Whether a pod is one of {@link pods}. */
+  readonly isPending: (podUid: string) => boolean;
+  /** Returns kubelet's entries for a pod. An entry is the same object as long as its content is the same. */
+  readonly entries: (podUid: string) => readonly unknown[];
+  /** Returns undefined when there is no such pod. */
+  readonly decreases: (podUid: string) => Promise<PendingDecreases | undefined>;
+  /** Returns the error of the last request of a pod, if it has failed and one of these limits has been asked for. */
+  readonly refusalOf: (podUid: string, list: readonly Decrease[]) => Refusal | undefined;
+  /** Whether a resize of the pod is in progress. */
+  readonly isBusy: (podUid: string) => boolean;
+  /** Resolves once no resize of the pod is in progress. */
+  readonly idle: (podUid: string) => Promise<void>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+/**
+ * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when it is given up; also
+ * when the listener is added, for what is deferred then. Must not throw.
+ */
+export type DeferredListener = (podUid: string, report: DecreaseReport) => void;
+
+/** The state of one admitted set of decreases. */
+export interface DecreaseProgress {
+  readonly admitted: string;
+  /** Whether kubelet has asked for the pod's usage, to compare it with the limits, or applies them without a comparison. */
+  isAsked: boolean;
+  /** When the shim began to help, by the clock. */
+  since: number;
+  /** When the shim first saw it, in the system's time. */
+  readonly seenAt: number;
+  reclaimed: number;
+  /** Number of attempts, successful or not. */
+  times: number;
+  /** Earliest time of the next attempt. */
+  notBefore: number;
+  isStuck: boolean;
+  /** Whether the pod's usage was above its limit before kubelet has asked, and was not held since: cAdvisor may have measured it then. */
+  wasBlocked: boolean;
+  /** Whether usage has been held below all limits at some time. */
+  wasHeld: boolean;
+  /** Whether a hold was interrupted: it goes on, before usage has climbed back. */
+  isInterrupted: boolean;
+  /** Number of holds in a row during which another program has raised memory.high. */
+  losses: number;
+  /** When the hold has begun that a request has ended, in the system's time, until it is known how the request has ended. */
+  releasedSince: number | undefined;
+  /** How often in a row kubelet's updates have failed, and the last error. */
+  refusals: number;
+  refusal: Refusal | undefined;
+  isOver: boolean;
+  /** The limits that were pending at some time, by owner: a container that restarts has another cgroup. */
+  readonly asked: Map<string, Bytes>;
+  /** When each reason was last reported. */
+  readonly reported: Map<string, number>;
+}
+
+/** Returns the error with which kubelet's updates fail again and again: reclaim does not help then. */
+export const refusalOf = ({ refusals, refusal }: DecreaseProgress): Refusal | undefined =>
+  refusals >= MAX_REFUSALS ? refusal : undefined;
+
+/** Whether the kernel has all limits that were pending. A container that does not run, as in an evicted pod, has none. */
+export const isApplied = ({ asked }: DecreaseProgress, limits: ReadonlyMap<string, Limit<Bytes>>): boolean =>
+  [...asked].every(([owner, to]) => {
+    const now = limits.get(owner);
+    return now !== undefined && (compareLimits(now, to) <= 0 || sameMemory(now, to));
+  });
+
+/** Returns the state of a set of decreases that was just admitted. */
+export const newProgress = (admitted: string, since: number, seenAt: number): DecreaseProgress => ({
+  admitted,
+  isAsked: false,
+  since,
+  seenAt,
+  reclaimed: 0,
+  times: 0,
+  notBefore: 0,
+  isStuck: false,
+  wasBlocked: false,
+  wasHeld: false,
+  isInterrupted: false,
+  losses: 0,
+  releasedSince: undefined,
+  refusals: 0,
+  refusal: undefined,
+  isOver: false,
+  asked: new Map(),
+  reported: new Map(),
+});
+
+/** The texts that say why a decrease is deferred: for the report, the log and the event. */
+
+/** A decrease with the usage that blocks it. */
+export type Blocked = Decrease & { readonly use: MemoryUse };
+
+const toLower = ({ text, from, to }: Decrease): string =>
+  `${text}: kubelet is to lower memory.max from ${from} to ${to}`;
+
+const figures = (use: MemoryUse): string =>
+  `${use.current} bytes are in use, ${use.unreclaimable} of which cannot be reclaimed ` + `(${usageText(use)})`;
+
+/** Too much memory cannot be reclaimed. */
+export function stuckMessage(blocked: Blocked): string {
+  const { to, use } = blocked;
+  const most = stuckFrom(to);
+  const { unreclaimable, current } = use;
+  return (
+    `${toLower(blocked)}, but ${unreclaimable} bytes are in use that cannot be reclaimed ` +
+    `(${usageText(use)}; memory.current ${current}): ` +
+    (most > 0 ? `expected less than ${most}` : 'usage cannot be held below so small a limit')
+  );
+}
+
+/** Usage is not below the limit yet, and does not fall. */
+export const stalledMessage = (blocked: Blocked): string =>
+  `${toLower(blocked)}, but usage does not fall below it while memory is reclaimed: ${figures(blocked.use)}`;
+
+/** Usage has climbed back to the limit while it was held. */
+export const climbedMessage = (blocked: Blocked): string =>
+  `${toLower(blocked)}, but usage climbs back as fast as memory is reclaimed: ${figures(blocked.use)}`;
+
+/** Other programs have raised memory.high again and again. */
+export const lostMessage = (blocked: Blocked): string =>
+  `${toLower(blocked)}, but another program raises memory.high, and usage climbs back: ${figures(blocked.use)}`;
+
+/** kubelet has not tried while usage was below the limit. */
+export const expiredMessage = (blocked: Blocked, heldMs: number): string =>
+  `${toLower(blocked)}, but has not done so while usage was held below it for ${Math.round(heldMs / 1000)} s: ${figures(blocked.use)}`;
+
+/** Usage could not be brought below the limit, or not be held there. */
+export function failedMessage(blocked: Blocked, error: unknown): string {
+  const { current, unreclaimable } = blocked.use;
+  if (error instanceof ShimError && error.reason === Reason.RECLAIM_TIMEOUT)
+    return (
+      `${toLower(blocked)}, but ${current} bytes are in use: ` +
+      `reclaim frees no more of the ${Math.max(0, current - unreclaimable)} reclaimable bytes`
+    );
+  return `${toLower(blocked)}, but usage cannot be held below it: ${messageOf(error)}`;
+}
+
+/** Says why a decrease is deferred after a hold. */
+export function afterHoldMessage(
+  blocked: Blocked,
+  end: 'lost' | 'expired' | { readonly error: unknown },
+  heldMs: number,
+): string {
+  if (end === 'lost') return lostMessage(blocked);
+  return end === 'expired' ? expiredMessage(blocked, heldMs) : failedMessage(blocked, end.error);
+}

@@ -1,0 +1,160 @@
+import type { PodDescription } from '../../runtime/index.ts';
+import type { Bytes, Limit } from '../../core/index.ts';
+import {
+  type PendingPodLimits,
+  type PendingResize,
+  boundDecrease,
+  boundIncrease,
+  derivePendingResize,
+  isMemoryComplete,
+  matchesContainerUpdate,
+  matchesPodUpdate,
+  stateAfterPending,
+  writtenLimits,
+} from './pending-resize.ts';
+import type { ContainerLimits, Limits, PodState } from '../pods/pod-state.ts';
+import type { Registry } from '../pods/registry.ts';
+import { limitsByName } from '../pods/volumes.ts';
+import { type VolumePolicies, onlyShrinking } from '../volumes/policies.ts';
+import type { KubeletState } from '../../kubelet/index.ts';
+import { isMemoryTight } from '../plan/pod-limits.ts';
+
+interface PendingResizeParts {
+  readonly registry: Registry;
+  readonly kubelet: KubeletState;
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
+}
+
+/** Returns the resize of a pod that kubelet has admitted and not actuated; undefined if none is known. */
+export function pendingResizeOf(
+  context: PendingResizeParts,
+  pod: PodDescription,
+  state: PodState,
+): PendingResize | undefined {
+  const { sandboxId, metadata } = pod;
+  const { registry } = context;
+  context.kubelet.refresh();
+  const allocated = context.kubelet.allocated(metadata.uid);
+  if (allocated === undefined) return undefined;
+  const actuated = context.kubelet.actuated(metadata.uid);
+  const names = containerNames(registry, metadata.uid);
+  const pending = derivePendingResize(state, {
+    allocated,
+    actuated,
+    names,
+    before: context.pendingPodLimits.get(sandboxId),
+  });
+  if (pending === undefined) context.pendingPodLimits.delete(sandboxId);
+  else context.pendingPodLimits.set(sandboxId, { allocated, limits: pending.pod });
+  return pending;
+}
+
+/** Returns names by id, from all sandboxes of the pod: containers of an ended sandbox may still run. */
+const containerNames = (registry: Registry, uid: string): ReadonlyMap<string, string> =>
+  new Map(
+    registry.pods
+      .filter((other) => other.metadata.uid === uid)
+      .flatMap((other) => registry.containersOf(other.sandboxId))
+      .map(({ containerId, name }) => [containerId, name]),
+  );
+
+/**
+ * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so before it starts a
+ * container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also have written for the previous resize
+ * is raised: a container without room in its pod would be worse.
+ */
+export function withoutWritten(
+  context: Pick<PendingResizeParts, 'registry' | 'kubelet'>,
+  { metadata }: PodDescription,
+  state: PodState,
+  raised: Limits,
+): Limits {
+  const allocated = context.kubelet.allocated(metadata.uid);
+  const actuated = context.kubelet.actuated(metadata.uid);
+  if (allocated === undefined || actuated === undefined) return raised;
+  const entries = { state, names: containerNames(context.registry, metadata.uid) };
+  const [wanted, done] = [writtenLimits(entries, allocated), writtenLimits(entries, actuated)];
+  const { memory, cpu } = raised;
+  return {
+    ...(memory !== undefined && (!wanted.memory || done.memory) && { memory }),
+    ...(cpu !== undefined && (!wanted.cpu || done.cpu) && { cpu }),
+  };
+}
+
+/** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
+export function pendingResizeForContainer(
+  context: PendingResizeParts,
+  pod: PodDescription,
+  state: PodState,
+  desired: ContainerLimits,
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
+  const now = state.containers.find(({ id }) => id === desired.id)?.memory;
+  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, desired, now)
+    ? pending
+    : undefined;
+}
+
+/** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
+export function pendingResizeForPod(
+  context: PendingResizeParts,
+  pod: PodDescription,
+  state: PodState,
+  memory: Limit<Bytes> | undefined,
+): PendingResize | undefined {
+  const pending = pendingResizeOf(context, pod, state);
+  return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
+}
+
+interface BoundOptions {
+  /** The limits of the container's update that the pod limits go with. */
+  readonly asked: ContainerLimits;
+  /** Whether earlier updates without an answer may need more than kubelet knows of. */
+  readonly needsRoom: boolean;
+}
+
+/**
+ * Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits, and for the limits that
+ * kubelet has admitted not raised above them or above what kubelet has written.
+ */
+export function boundByPending(
+  pending: PendingResize | undefined,
+  state: PodState,
+  limits: Limits,
+  { asked, needsRoom }: BoundOptions,
+): Limits {
+  if (pending === undefined) return limits;
+  const bounded = boundDecrease(limits, state, pending);
+  return needsRoom ? bounded : boundIncrease(bounded, state, pending, asked);
+}
+
+/** The volume sizes to set with one call. */
+export interface VolumeChanges {
+  readonly volumes: ReadonlyMap<string, Bytes>;
+  /** Whether no more calls that affect the volumes are expected. */
+  readonly isFinal: boolean;
+}
+
+/**
+ * Returns the volume sizes to set with a call that brings the pod from `state` to `after`. kubelet makes one call per container
+ * and none for volumes. With a known pending resize, volumes shrink once, at its first call, and grow at its last call.
+ * Otherwise the sizes follow from `after`, and volumes grow only once the pod's limit is tight: while it is looser than its
+ * containers need, more calls are expected. The order is that of KEP-6030: shrink before memory is lowered, grow after memory
+ * is raised.
+ */
+export function volumeChanges(
+  context: { readonly registry: Registry; readonly policies: VolumePolicies },
+  pod: PodDescription,
+  {
+    state,
+    after,
+    pending,
+  }: { readonly state: PodState; readonly after: PodState; readonly pending: PendingResize | undefined },
+): VolumeChanges {
+  const end = pending === undefined ? after : stateAfterPending(after, pending);
+  const limits = limitsByName(context, pod, end);
+  const sizes = context.policies.targets(pod.sandboxId, state.volumes, end.memory, limits);
+  const isDone = pending === undefined ? undefined : isMemoryComplete(after, pending);
+  const isFinal = isDone ?? isMemoryTight(after);
+  return { volumes: isFinal ? sizes : onlyShrinking(state, sizes), isFinal };
+}

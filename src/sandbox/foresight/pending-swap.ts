@@ -1,0 +1,50 @@
+import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/index.ts';
+import { type PodEntry, type SwapAmounts, swapAfterResize } from '../../kubelet/index.ts';
+import { compareLimits } from '../plan/amounts.ts';
+
+/**
+ * Returns the limits on swap that kubelet lowers with the resize that it has admitted: it derives them from requests and limits. Without
+ * those that stay or rise.
+ *
+ * @param places the cgroups of the running containers, by name
+ */
+export function pendingSwapOf(
+  tree: Pick<CgroupTree, 'readSwapMax'>,
+  places: ReadonlyMap<string, CgroupPath>,
+  { allocated, actuated }: { readonly allocated: PodEntry; readonly actuated: PodEntry | undefined },
+): SwapLimits {
+  const limits = new Map<CgroupPath, Limit<Bytes>>();
+  for (const [name, cgroup] of places) {
+    const [before, after] = [amountsIn(actuated, name), amountsIn(allocated, name)];
+    // kubelet updates a container only if something differs.
+    if (after === undefined || (before !== undefined && isSame(before, after))) continue;
+    const now = swapMaxOf(tree, cgroup);
+    if (now === undefined) continue;
+    const then = swapAfterResize(now, before?.request, after);
+    if (compareLimits(then, now) < 0) limits.set(cgroup, then);
+  }
+  return limits;
+}
+
+const isSame = (one: SwapAmounts, other: SwapAmounts): boolean =>
+  one.request === other.request && one.limit === other.limit;
+
+/** Returns undefined if the entry does not have the container. */
+function amountsIn(entry: PodEntry | undefined, name: string): SwapAmounts | undefined {
+  if (entry === undefined) return undefined;
+  const limits = entry.containers.get(name);
+  if (limits === undefined) return undefined;
+  const requests = entry.requests?.containers.get(name);
+  return { request: requests && (requests.memory ?? bytes(0)), limit: limits.memory };
+}
+
+/** Returns undefined for a container that has ended, and without swap accounting. */
+function swapMaxOf(tree: Pick<CgroupTree, 'readSwapMax'>, cgroup: CgroupPath): Limit<Bytes> | undefined {
+  try {
+    return tree.readSwapMax(cgroup);
+  } catch (error) {
+    if (isCgroupVanished(error)) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,55 @@
+import type { PodIdentity } from '../pods/pod-identity.ts';
+import type { ResizeState } from '../plan/resize-request.ts';
+import type { ValueChange } from '../plan/value-changes.ts';
+import type { ClientProcess } from '../../core/index.ts';
+
+/** One resize in its present state, from any source. Times are in milliseconds since the epoch. */
+export interface HistoryEntry {
+  readonly id: string;
+  readonly pod: PodIdentity;
+  readonly requester: Requester;
+  readonly state: ResizeState;
+  /** A Reason of errors, or why the resize was canceled. */
+  readonly reason: string | undefined;
+  readonly message: string | undefined;
+  readonly changes: readonly ValueChange[];
+  /** Whether steps had been applied and were rolled back. */
+  readonly isRolledBack: boolean;
+  readonly createdAt: number;
+  readonly changedAt: number;
+  /** How often the requester has asked for it with this result. */
+  readonly count: number;
+}
+
+/**
+ * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its name. No decision
+ * depends on it.
+ */
+export interface Requester {
+  /** `shim`: a volume that follows an earlier resize of its pod, or a pod limit that rises for a container that starts. */
+  readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
+  /** The client, as far as it is known. */
+  readonly process?: ClientProcess | undefined;
+}
+
+/** The names of programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */
+const KUBELETS = /^(?:kubelet|kubelite|hyperkube|k3s(?:-.*)?)$/;
+
+/** Returns the client of a CRI call. One whose process is not known is a CRI client. */
+export const criRequester = (process: ClientProcess | undefined): Requester => ({
+  kind: KUBELETS.test(process?.name ?? '') ? 'kubelet' : 'cri-client',
+  process,
+});
+
+/** Returns the client of a call of the resize API. */
+export const apiRequester = (process: ClientProcess | undefined): Requester => ({ kind: 'api', process });
+
+/** Formats a requester: `kubelet (812)`, `crictl (4711)`, `API (resizectl, 4712)`, `annotation`, `shim`. */
+export function requesterText({ kind, process }: Requester): string {
+  const { pid, name } = process ?? {};
+  const known = [name, pid === undefined ? undefined : String(pid)].filter((text) => text !== undefined);
+  if (kind === 'annotation' || kind === 'shim') return kind;
+  const label = kind === 'api' ? 'API' : kind === 'kubelet' ? 'kubelet' : (name ?? 'CRI client');
+  const rest = known.filter((text) => text !== label);
+  return rest.length === 0 ? label : `${label} (${rest.join(', ')})`;
+}

@@ -1,0 +1,185 @@
+import { type Log, noLog, wallTime } from '../../core/index.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
+import type { ContainerName, ValueChange } from '../plan/value-changes.ts';
+import type { StepRecord } from '../plan/step.ts';
+import { ChangeRecorder, RequestRecorder } from './request-recorder.ts';
+import { type HistoryEntry, type Requester, requesterText } from './history-entry.ts';
+
+/** How much the history stores. docs/limits.md lists it. */
+export interface HistoryBounds {
+  /** Ended resizes of all pods. */
+  readonly node: number;
+  /** Ended resizes of each pod of the node: many resizes of one pod do not drop those of another. */
+  readonly pod: number;
+  /** Changed values of one resize. */
+  readonly changes: number;
+  /** Characters of a message. */
+  readonly text: number;
+}
+
+export const historyBounds: HistoryBounds = { node: 256, pod: 10, changes: 64, text: 1024 };
+
+export interface HistoryParts {
+  readonly log?: Log;
+  /** Whether a sandbox is on the node: nothing is stored for one that is gone. */
+  readonly isKnown?: (sandboxId: string) => boolean;
+  /** Returns the name of a container. */
+  readonly nameOf?: ContainerName;
+  readonly bounds?: Partial<HistoryBounds>;
+}
+
+/** Called with each new state, and each step. Must not throw. */
+export type HistoryListener = (entry: HistoryEntry, step?: StepRecord) => void;
+
+/**
+ * The last resizes of this node, from any requester: kubelet and other CRI clients, the resize API, and annotations. In memory: it
+ * begins with the process.
+ */
+export class ResizeHistory {
+  readonly #bounds: HistoryBounds;
+  readonly #log: Log;
+  readonly #isKnown: (sandboxId: string) => boolean;
+  readonly #nameOf: ContainerName;
+  readonly #listeners: HistoryListener[] = [];
+  /** Resizes that have not ended, by id. Their number is limited by those who run them. */
+  readonly #open = new Map<string, HistoryEntry>();
+  /** Ended ones of all pods, the newest last. */
+  readonly #node: HistoryEntry[] = [];
+  /** Ended ones by sandbox id, the newest last. */
+  readonly #pods = new Map<string, HistoryEntry[]>();
+  /** The order in which entries were stored: the system's time may be set back. */
+  readonly #places = new WeakMap<HistoryEntry, number>();
+  #stored = 0;
+
+  constructor({ log = noLog, isKnown = () => true, nameOf = (id) => id, bounds }: HistoryParts = {}) {
+    this.#log = log;
+    this.#isKnown = isKnown;
+    this.#nameOf = nameOf;
+    this.#bounds = { ...historyBounds, ...bounds };
+  }
+
+  /** Reports CRI requests to `listener`. Resizes of the API and of annotations are reported by their own queue. */
+  onRequest(listener: HistoryListener): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Starts the record of a request that is not in the queue of resizes. It is stored once it changes something, or fails. */
+  request(pod: PodIdentity, requester: Requester): RequestRecorder {
+    const [id, createdAt] = [crypto.randomUUID(), wallTime()];
+    return new RequestRecorder(this.changes(), requester, {
+      put: (given) => {
+        const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
+        // A failure that repeats another one is stored with that one. Its own id has begun for the listeners, and so has to end.
+        for (const listener of this.#listeners) listener({ ...entry, id });
+      },
+      step: (record) => {
+        const entry = this.#open.get(id);
+        if (entry !== undefined) for (const listener of this.#listeners) listener(entry, record);
+      },
+    });
+  }
+
+  /** Returns a record of what one request changes, and of whether it leaves something to roll back. */
+  changes(onChange?: (changes: readonly ValueChange[]) => void, onLeftUnfinished?: () => void): ChangeRecorder {
+    return new ChangeRecorder(this.#nameOf, this.#bounds.changes, onChange, onLeftUnfinished);
+  }
+
+  /** Stores a resize in its present state. Returns what is stored: a repeated failure counts up the entry that has it already. */
+  put(given: HistoryEntry): HistoryEntry {
+    const entry = { ...given, message: given.message?.slice(0, this.#bounds.text) };
+    const hasEnded = isEnded(entry);
+    const stored = hasEnded ? this.#end(entry) : entry;
+    this.#places.set(stored, (this.#stored += 1));
+    if (hasEnded) log(this.#log, stored);
+    else this.#open.set(entry.id, entry);
+    return stored;
+  }
+
+  /** Returns a resize by its id or the beginning of it. Undefined if there is none, or several. */
+  find(id: string): HistoryEntry | undefined {
+    const found = id === '' ? [] : this.all.filter((entry) => entry.id.startsWith(id));
+    return found.length === 1 ? found[0] : found.find((entry) => entry.id === id);
+  }
+
+  /** All stored resizes, the newest last. */
+  get all(): readonly HistoryEntry[] {
+    const ended = new Set([...this.#node, ...[...this.#pods.values()].flat()]);
+    return this.#inOrder([...ended, ...this.#open.values()]);
+  }
+
+  /** The stored resizes of a pod, the newest first. */
+  ofPod(sandboxId: string): readonly HistoryEntry[] {
+    const open = [...this.#open.values()].filter(({ pod }) => pod.sandboxId === sandboxId);
+    return this.#inOrder([...(this.#pods.get(sandboxId) ?? []), ...open]).toReversed();
+  }
+
+  /** Returns entries in the order in which they were stored. */
+  #inOrder(entries: readonly HistoryEntry[]): readonly HistoryEntry[] {
+    const place = (entry: HistoryEntry): number => this.#places.get(entry) ?? 0;
+    return entries.toSorted((one, other) => place(one) - place(other));
+  }
+
+  /** Removes a pod that is gone. Its resizes stay among those of the node. */
+  forget(sandboxId: string): void {
+    this.#pods.delete(sandboxId);
+  }
+
+  #end(entry: HistoryEntry): HistoryEntry {
+    this.#open.delete(entry.id);
+    const { sandboxId } = entry.pod;
+    const ofPod = this.#pods.get(sandboxId) ?? [];
+    const last = ofPod.at(-1);
+    const repeated = last !== undefined && repeats(entry, last);
+    const stored = repeated ? { ...entry, id: last.id, createdAt: last.createdAt, count: last.count + 1 } : entry;
+    if (repeated) {
+      ofPod.pop();
+      const place = this.#node.indexOf(last);
+      if (place >= 0) this.#node.splice(place, 1);
+    }
+    this.#node.push(stored);
+    this.#node.splice(0, Math.max(0, this.#node.length - this.#bounds.node));
+    if (!this.#isKnown(sandboxId)) return stored;
+    ofPod.push(stored);
+    ofPod.splice(0, Math.max(0, ofPod.length - this.#bounds.pod));
+    this.#pods.set(sandboxId, ofPod);
+    return stored;
+  }
+}
+
+/** A deferred resize of kubelet has ended: kubelet tries again, not the shim. */
+const isEnded = ({ state, requester: { kind } }: HistoryEntry): boolean =>
+  state === 'Completed' ||
+  state === 'Infeasible' ||
+  state === 'Canceled' ||
+  (state === 'Deferred' && kind === 'kubelet');
+
+/** Whether a CRI request failed like the one before it: kubelet retries every few seconds. Resizes of the API have an id that is theirs. */
+const repeats = (entry: HistoryEntry, last: HistoryEntry): boolean =>
+  entry.state !== 'Completed' && isOfCri(entry) && signature(entry) === signature(last);
+
+const isOfCri = ({ requester: { kind } }: HistoryEntry): boolean => kind === 'kubelet' || kind === 'cri-client';
+
+const signature = ({ state, reason, requester, changes, isRolledBack }: HistoryEntry): string =>
+  JSON.stringify([state, reason, isRolledBack, requester.kind, requester.process?.name, changes]);
+
+/** Values only, no annotations: `from` and `to` are amounts and contents of cgroup files. */
+function log(
+  to: Log,
+  { id, pod, requester, state, reason, message, changes, count, isRolledBack }: HistoryEntry,
+): void {
+  const fields = {
+    resize: id,
+    pod: pod.sandboxId,
+    uid: pod.uid,
+    namespace: pod.namespace,
+    name: pod.name,
+    by: requesterText(requester),
+    state,
+    ...(reason !== undefined && { reason, error: message }),
+    ...(isRolledBack && { rolledBack: true }),
+    changes: changes.map(({ value, from, to: then }) => `${value} ${from === '' ? '?' : from} -> ${then}`),
+    ...(count > 1 && { count }),
+  };
+  // What needs attention has a line of its own: a failed rollback, a runtime that has failed midway.
+  to.info(fields, 'resize ended');
+}

@@ -1,0 +1,253 @@
+import {
+  type Bytes,
+  type Counters,
+  Reason,
+  type ResizeDirection,
+  ShimError,
+  noCounters,
+  wallTime,
+} from '../../core/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import { type KnownValues, absolute, directionOf } from '../plan/value-changes.ts';
+import type { ResizeState } from '../plan/resize-request.ts';
+import type { Step, StepRecord } from '../plan/step.ts';
+import { explained, failureOf, fitsLater } from '../plan/failures.ts';
+import type { RequestReport } from './request-recorder.ts';
+
+/** The result of all requests for one pod since the start of the shim. */
+export interface PodOutcome {
+  /** The values requested last, admitted or not. */
+  readonly desired: KnownValues<VolumePolicy>;
+  /** The values admitted last. */
+  readonly allocated: KnownValues<Bytes>;
+  /** The values written last. */
+  readonly actuated: KnownValues<Bytes>;
+  /** The state of the last request; undefined before the first one. */
+  readonly state: ResizeState | undefined;
+  /** Why the last request failed; undefined when it succeeded. */
+  readonly lastError: RequestError | undefined;
+  /**
+   * By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. If the failed
+   * request did not name the volume, which follows a limit, the next success of the pod removes it.
+   */
+  readonly volumeErrors: ReadonlyMap<string, RequestError>;
+  /** The invalid annotations among those that the pod was created with. */
+  readonly annotationErrors: readonly string[];
+}
+
+/** Why a request failed. `at` is in milliseconds since the epoch. */
+export interface RequestError {
+  readonly reason: string;
+  readonly message: string;
+  readonly at: number;
+  /** Whether the request did not name the volume that it failed for. */
+  readonly isDerived?: boolean;
+}
+
+const nothing: PodOutcome = {
+  desired: {},
+  allocated: {},
+  actuated: {},
+  state: undefined,
+  lastError: undefined,
+  volumeErrors: new Map(),
+  annotationErrors: [],
+};
+
+/**
+ * The outcomes of requests per pod, which the pod's status reports. They are in memory only: actual values come from the
+ * kernel, and open transactions from the journal. A pod has one outcome, because its requests run one at a time.
+ */
+export class PodOutcomes {
+  readonly #pods = new Map<string, PodOutcome>();
+  readonly #counters: Pick<Counters, 'resize'>;
+  /** The directions of the requests in progress, by sandbox id. */
+  readonly #directions = new Map<string, ResizeDirection>();
+  /** The volumes that the requests in progress name, by sandbox id. */
+  readonly #named = new Map<string, ReadonlySet<string>>();
+  /** What the requests in progress report to, by sandbox id. */
+  readonly #reports = new Map<string, Partial<RequestReport>>();
+
+  constructor(counters: Pick<Counters, 'resize'> = noCounters) {
+    this.#counters = counters;
+  }
+
+  of(sandboxId: string): PodOutcome {
+    return this.#pods.get(sandboxId) ?? nothing;
+  }
+
+  forget(sandboxId: string): void {
+    this.#pods.delete(sandboxId);
+    this.#directions.delete(sandboxId);
+    this.#named.delete(sandboxId);
+  }
+
+  forgetContainer(containerId: string): void {
+    for (const [sandboxId, { desired, allocated, actuated }] of this.#pods) {
+      this.#set(sandboxId, {
+        desired: withoutContainer(desired, containerId),
+        allocated: withoutContainer(allocated, containerId),
+        actuated: withoutContainer(actuated, containerId),
+      });
+    }
+  }
+
+  /** Adds a pod. Outcomes of unknown pods are dropped, because a request may end after its pod. */
+  addPod(sandboxId: string, annotationErrors: readonly string[]): void {
+    this.#pods.set(sandboxId, { ...nothing, annotationErrors });
+  }
+
+  /**
+   * Runs one request of a pod and records its outcome. Returns and throws what the request does. One that was superseded while it
+   * waited has no outcome: that of the pod stays the one of the request that has replaced it.
+   * @param report what the request changes, and how it ends, is reported to it
+   */
+  async track<Result>(
+    sandboxId: string,
+    request: () => Promise<Result>,
+    report: Partial<RequestReport> = {},
+  ): Promise<Result> {
+    this.#directions.delete(sandboxId);
+    this.#reports.set(sandboxId, report);
+    try {
+      const result = await request();
+      this.#set(sandboxId, { state: 'Completed', lastError: undefined, ...this.#withoutDerivedErrors(sandboxId) });
+      this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
+      report.completed?.();
+      return result;
+    } catch (error) {
+      if (!isSuperseded(error)) {
+        this.#failed(sandboxId, error);
+        this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+      }
+      report.failed?.(error);
+      throw error;
+    } finally {
+      this.#directions.delete(sandboxId);
+      this.#named.delete(sandboxId);
+      this.#reports.delete(sandboxId);
+    }
+  }
+
+  /**
+   * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless another
+   * request is in progress.
+   */
+  check(sandboxId: string, check: () => void, report: Partial<RequestReport> = {}): void {
+    try {
+      check();
+    } catch (error) {
+      if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
+      this.#counters.resize(endOf(error), 'unknown');
+      report.failed?.(error);
+      throw error;
+    }
+  }
+
+  #failed(sandboxId: string, error: unknown): void {
+    const lastError = { ...explained(failureOf(error)), at: wallTime() };
+    this.#set(sandboxId, { state: endOf(error), lastError });
+    const volume = error instanceof ShimError ? error.context.volume : undefined;
+    if (volume === undefined) return;
+    const isDerived = this.#named.get(sandboxId)?.has(volume) !== true;
+    const volumeErrors = new Map([...this.of(sandboxId).volumeErrors, [volume, { ...lastError, isDerived }]]);
+    this.#set(sandboxId, { volumeErrors });
+  }
+
+  #withoutDerivedErrors(sandboxId: string): Pick<PodOutcome, 'volumeErrors'> {
+    const errors = [...this.of(sandboxId).volumeErrors];
+    return { volumeErrors: new Map(errors.filter(([, { isDerived }]) => isDerived !== true)) };
+  }
+
+  #withoutErrors(sandboxId: string, volumes: Iterable<string> = []): Pick<PodOutcome, 'volumeErrors'> {
+    const volumeErrors = new Map(this.of(sandboxId).volumeErrors);
+    for (const volume of volumes) volumeErrors.delete(volume);
+    return { volumeErrors };
+  }
+
+  /** Records what the request in progress asks for, and what the pod has: {@link track} counts the direction. */
+  asks(sandboxId: string, desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    const { volumes = new Map<string, VolumePolicy>() } = desired;
+    this.#directions.set(sandboxId, directionOf({ ...desired, volumes: absolute(volumes) }, now));
+    this.#reports.get(sandboxId)?.asks?.(desired, now);
+  }
+
+  /**
+   * Records that a transaction of the request in progress begins.
+   * @param steps with the changes of the caller's own call in place of the call
+   */
+  begins(sandboxId: string, target: KnownValues<Bytes>, now: KnownValues<Bytes>, steps: readonly Step[]): void {
+    this.#directions.set(sandboxId, directionOf(target, now));
+    this.#reports.get(sandboxId)?.begins?.(steps);
+  }
+
+  /** Records that the request in progress has applied a step. */
+  stepped(sandboxId: string, record: StepRecord): void {
+    this.#reports.get(sandboxId)?.stepped?.(record);
+  }
+
+  /** Records that the request in progress fails, and something of it is left to roll back. */
+  leftUnfinished(sandboxId: string): void {
+    this.#reports.get(sandboxId)?.leftUnfinished?.();
+  }
+
+  /** Records the requested values, once the request is validated. */
+  setDesired(sandboxId: string, values: KnownValues<VolumePolicy>): void {
+    this.#named.set(sandboxId, new Set(values.volumes?.keys()));
+    this.#set(sandboxId, {
+      desired: merged(this.of(sandboxId).desired, values),
+      state: 'Proposed',
+      ...this.#withoutErrors(sandboxId, values.volumes?.keys()),
+    });
+  }
+
+  /** Records volume sizes that no request of this process set: from the journal, or from a remount by another program. */
+  setAllocated(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
+    if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
+  }
+
+  /** Runs a transaction to these values. If it throws, it was rolled back, and the previous allocated values are restored. */
+  async admit<Result>(
+    sandboxId: string,
+    values: KnownValues<Bytes>,
+    transaction: () => Promise<Result>,
+  ): Promise<Result> {
+    const { allocated: before } = this.of(sandboxId);
+    this.#set(sandboxId, { allocated: merged(before, values), state: 'InProgress' });
+    try {
+      const result = await transaction();
+      this.#set(sandboxId, {
+        actuated: merged(this.of(sandboxId).actuated, values),
+        ...this.#withoutErrors(sandboxId, values.volumes?.keys()),
+      });
+      return result;
+    } catch (error) {
+      this.#set(sandboxId, { allocated: before });
+      throw error;
+    }
+  }
+
+  #set(sandboxId: string, changes: Partial<PodOutcome>): void {
+    const before = this.#pods.get(sandboxId);
+    if (before !== undefined) this.#pods.set(sandboxId, { ...before, ...changes });
+  }
+}
+
+const isSuperseded = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.SUPERSEDED;
+
+const endOf = (error: unknown): 'Deferred' | 'Infeasible' => (fitsLater(error) ? 'Deferred' : 'Infeasible');
+
+function merged<Size>(before: KnownValues<Size>, after: KnownValues<Size>): KnownValues<Size> {
+  const containers = new Map(before.containers);
+  for (const [id, limits] of after.containers ?? []) containers.set(id, { ...containers.get(id), ...limits });
+  return {
+    pod: { ...before.pod, ...after.pod },
+    containers,
+    volumes: new Map([...(before.volumes ?? []), ...(after.volumes ?? [])]),
+  };
+}
+
+function withoutContainer<Size>(values: KnownValues<Size>, id: string): KnownValues<Size> {
+  if (values.containers?.has(id) !== true) return values;
+  return { ...values, containers: new Map([...values.containers].filter(([other]) => other !== id)) };
+}

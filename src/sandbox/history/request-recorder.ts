@@ -1,0 +1,149 @@
+import { type Bytes, Reason, isRollbackFailure } from '../../core/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import {
+  type ContainerName,
+  type KnownValues,
+  type ValueChange,
+  joinedChanges,
+  memoryRequestChanges,
+  requestedChanges,
+  stepChanges,
+} from '../plan/value-changes.ts';
+import type { Step, StepRecord } from '../plan/step.ts';
+import { explained, failureOf, fitsLater } from '../plan/failures.ts';
+import type { HistoryEntry, Requester } from './history-entry.ts';
+
+/** Characters of one value: unified keys of the CRI may have any content. */
+const VALUE_LENGTH = 128;
+
+/** Collects what one request changes: what it asks for, and then the steps of its transactions. */
+export class ChangeRecorder {
+  readonly #nameOf: ContainerName;
+  readonly #max: number;
+  /** Called when the request fails, and something of it is left to roll back. */
+  readonly leftUnfinished: () => void;
+  readonly #onChange: ((changes: readonly ValueChange[]) => void) | undefined;
+  #requested: readonly ValueChange[] = [];
+  #memoryRequests: readonly ValueChange[] = [];
+  #steps: readonly ValueChange[] | undefined;
+
+  /** @param max changes to store; later ones are dropped */
+  constructor(
+    nameOf: ContainerName,
+    max: number,
+    onChange?: (changes: readonly ValueChange[]) => void,
+    leftUnfinished: () => void = () => undefined,
+  ) {
+    this.#nameOf = nameOf;
+    this.#max = max;
+    this.#onChange = onChange;
+    this.leftUnfinished = leftUnfinished;
+  }
+
+  /** What the steps change; what is asked for, as long as no transaction has begun. With the memory requests, which have no step. */
+  get changes(): readonly ValueChange[] {
+    return this.#bounded([...(this.#steps ?? this.#requested), ...this.#memoryRequests]);
+  }
+
+  asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    this.#requested = this.#bounded(requestedChanges(desired, now, this.#nameOf));
+    this.#memoryRequests = this.#bounded(memoryRequestChanges(desired, now, this.#nameOf));
+    this.#onChange?.(this.changes);
+  }
+
+  /** A transaction begins. A request may have several. */
+  begins(steps: readonly Step[]): void {
+    this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.#nameOf)));
+    this.#onChange?.(this.changes);
+  }
+
+  #bounded(changes: readonly ValueChange[]): readonly ValueChange[] {
+    return boundedChanges(changes, this.#max);
+  }
+}
+
+/** Returns the first `max` changes, with names and values cut to the length that the history has room for. */
+export const boundedChanges = (changes: readonly ValueChange[], max: number): readonly ValueChange[] =>
+  changes.slice(0, max).map(({ value, from, to }) => ({
+    value: value.slice(0, VALUE_LENGTH),
+    from: from.slice(0, VALUE_LENGTH),
+    to: to.slice(0, VALUE_LENGTH),
+  }));
+
+/** What is reported of a request while it runs. Methods must not throw. */
+export interface RequestReport {
+  /** The request was read: what it asks for, and what the pod has. */
+  asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void;
+  /** A transaction begins. */
+  begins(steps: readonly Step[]): void;
+  /** A step was applied. */
+  stepped(record: StepRecord): void;
+  /** It fails, and something of it is left to roll back. */
+  leftUnfinished(): void;
+  completed(): void;
+  failed(error: unknown): void;
+}
+
+type State = Pick<HistoryEntry, 'state' | 'reason' | 'message' | 'changes' | 'isRolledBack'>;
+
+interface Sink {
+  put(state: State): void;
+  step(record: StepRecord): void;
+}
+
+/** Records a request of a CRI client. Requests that change nothing, of which kubelet makes many, are not stored. */
+export class RequestRecorder implements RequestReport {
+  readonly #changes: ChangeRecorder;
+  readonly #requester: Requester;
+  readonly #sink: Sink;
+  #applied = 0;
+  #isStored = false;
+  #isUnfinished = false;
+
+  constructor(changes: ChangeRecorder, requester: Requester, sink: Sink) {
+    this.#changes = changes;
+    this.#requester = requester;
+    this.#sink = sink;
+  }
+
+  asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
+    this.#changes.asks(desired, now);
+  }
+
+  begins(steps: readonly Step[]): void {
+    this.#changes.begins(steps);
+    if (this.#changes.changes.length > 0) this.#put({ state: 'InProgress', reason: undefined, message: undefined });
+  }
+
+  stepped(record: StepRecord): void {
+    this.#applied += 1;
+    this.#sink.step(record);
+  }
+
+  leftUnfinished(): void {
+    this.#isUnfinished = true;
+  }
+
+  completed(): void {
+    if (!this.#isStored && this.#changes.changes.length === 0) return;
+    this.#put({ state: 'Completed', reason: undefined, message: undefined });
+  }
+
+  failed(error: unknown): void {
+    const state = fitsLater(error) && this.#requester.kind === 'kubelet' ? 'Deferred' : 'Infeasible';
+    this.#put(
+      { state, ...explained(failureOf(error)) },
+      this.#applied > 0 && !this.#isUnfinished && !isRollbackFailure(error),
+    );
+  }
+
+  /** A newer request has replaced it before it began. */
+  superseded(message: string): void {
+    this.#put({ state: 'Canceled', reason: Reason.SUPERSEDED, message });
+  }
+
+  #put(state: Pick<State, 'state' | 'reason' | 'message'>, isRolledBack = false): void {
+    this.#isStored = true;
+    this.#sink.put({ ...state, changes: this.#changes.changes, isRolledBack });
+  }
+}

@@ -1,0 +1,192 @@
+import {
+  type Clock,
+  Code,
+  type Counters,
+  type Log,
+  Reason,
+  ShimError,
+  errnoOf,
+  messageOf,
+  systemClock,
+} from '../../core/index.ts';
+
+/** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
+export const RECHECK_MS = 10_000;
+/** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
+export const ANSWER_MS = 2000;
+
+/** Whether a resize can be journalled, and why not. */
+export type Readiness = { readonly ready: true } | { readonly ready: false; readonly error: ShimError };
+
+export interface AvailabilityParts {
+  readonly folder: string;
+  readonly log: Log;
+  readonly counters: Counters;
+  /** With a clock, an unavailable journal is checked every {@link RECHECK_MS} until it is available. */
+  readonly clock: Clock | undefined;
+  /** Checks whether the folder is writable, and reports the result here. Never rejects. */
+  readonly check: () => Promise<Readiness>;
+  /** Whether the next check has to read, write or remove a file again. */
+  readonly hasLeft: () => boolean;
+}
+
+/**
+ * Whether the journal's disk takes writes. A disk that is full, read-only, broken or that hangs makes the journal unavailable:
+ * resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
+ */
+export class Availability {
+  readonly #parts: AvailabilityParts;
+  #fault: ShimError | undefined;
+  /** Time of the last successful write. */
+  #writtenAt = -Infinity;
+  #checking: Promise<Readiness> | undefined;
+  #stopRecheck: (() => void) | undefined;
+
+  constructor(parts: AvailabilityParts) {
+    this.#parts = parts;
+  }
+
+  /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
+  get readiness(): Readiness {
+    return this.#fault === undefined ? { ready: true } : { ready: false, error: this.#fault };
+  }
+
+  /**
+   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so that a
+   * full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link ANSWER_MS}.
+   * Never rejects.
+   */
+  async readinessNow(): Promise<Readiness> {
+    const age = this.#clock.now() - this.#writtenAt;
+    if (this.#fault !== undefined || age < RECHECK_MS) return this.readiness;
+    try {
+      return await atMost(ANSWER_MS, this.#check(), this.#clock);
+    } catch {
+      return { ready: false, error: this.#timeoutError() };
+    }
+  }
+
+  /** Checks the folder for the first time. A check that takes longer than {@link ANSWER_MS} makes it unavailable. Never rejects. */
+  async firstCheck(): Promise<void> {
+    try {
+      await atMost(ANSWER_MS, this.#check(), this.#clock);
+    } catch (error) {
+      this.setUnavailable(error, this.#parts.folder);
+    }
+  }
+
+  /** A write has reached the disk. */
+  setAvailable(): void {
+    const { folder, hasLeft, log } = this.#parts;
+    this.#writtenAt = this.#clock.now();
+    if (this.#fault !== undefined) log.info({ folder }, 'journal writable again');
+    this.#fault = undefined;
+    if (!hasLeft()) this.cancelRecheck();
+  }
+
+  /** A file could not be read or written. Returns the error for the caller. */
+  setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
+    const error = unavailable(cause, file, pod);
+    this.#parts.counters.journalFault('unavailable');
+    if (this.#fault === undefined) this.#parts.log.error({ file, error: messageOf(cause) }, 'journal unavailable');
+    this.#fault = error;
+    this.recheckLater();
+    return error;
+  }
+
+  recheckLater(): void {
+    this.#stopRecheck ??= this.#parts.clock?.after(RECHECK_MS, () => {
+      this.#stopRecheck = undefined;
+      void this.#check();
+    });
+  }
+
+  /** All callers share one check: on a disk that hangs it does not return, and the next one would wait behind it. */
+  #check(): Promise<Readiness> {
+    return (this.#checking ??= this.#parts.check().finally(() => (this.#checking = undefined)));
+  }
+
+  cancelRecheck(): void {
+    this.#stopRecheck?.();
+    this.#stopRecheck = undefined;
+  }
+
+  get #clock(): Clock {
+    return this.#parts.clock ?? systemClock;
+  }
+
+  #timeoutError(): ShimError {
+    const { folder } = this.#parts;
+    const message = `the journal is unavailable: writing a file to ${folder} takes longer than ${ANSWER_MS} ms`;
+    return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: folder });
+  }
+}
+
+/** Returns the error for a file of the journal that cannot be read or written. */
+export function unavailable(cause: unknown, file: string, pod?: string): ShimError {
+  const errno = errnoOf(cause);
+  const context = { file, ...(pod === undefined ? {} : { pod }), ...(errno === undefined ? {} : { errno }) };
+  const message = `the journal is unavailable: ${file}: ${messageOf(cause)}`;
+  return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, context, { cause });
+}
+
+/**
+ * How long a caller, which holds the lock of its pod, waits for a disk that does nothing, in milliseconds: for its own change once that
+ * runs, and before that for any change to end. A disk whose fsync takes longer counts as unavailable.
+ */
+export const LONGEST_CHANGE_MS = 5000;
+
+/** How long a caller waits for a slow disk in all, in milliseconds: many pods may be resized at once, and each waits for its turn. */
+export const LONGEST_WAIT_MS = 30_000;
+
+/** A change or a read of the journal has taken too long. A change may still reach the disk. */
+export class LateChange extends Error {
+  /** @param ms how long it has taken, or the disk has done nothing */
+  constructor(ms: number = LONGEST_CHANGE_MS) {
+    super(`the disk takes longer than ${ms} ms`);
+  }
+}
+
+/** A change of a file that has been requested. */
+export interface RequestedChange {
+  readonly done: Promise<void>;
+  /** When its turn came, by {@link Clock.now}. Undefined while it waits for other changes. */
+  readonly startedAt: number | undefined;
+}
+
+/**
+ * Waits for a change. Rejects with {@link LateChange} when the disk takes too long; the change continues.
+ * @param lastEnd returns when the disk has last ended any change
+ */
+export async function inTime(change: RequestedChange, lastEnd: () => number, clock: Clock): Promise<void> {
+  const from = clock.now();
+  const stalledAt = (): number => (change.startedAt ?? Math.max(from, lastEnd())) + LONGEST_CHANGE_MS;
+  let stop = (): void => undefined;
+  const late = new Promise<never>((_, reject) => {
+    const check = (): void => {
+      const now = clock.now();
+      if (now >= stalledAt()) reject(new LateChange());
+      else if (now >= from + LONGEST_WAIT_MS) reject(new LateChange(LONGEST_WAIT_MS));
+      else stop = clock.after(Math.min(stalledAt(), from + LONGEST_WAIT_MS) - now, check);
+    };
+    check();
+  });
+  try {
+    await Promise.race([change.done, late]);
+  } finally {
+    stop();
+  }
+}
+
+/** Waits for work of the disk. Rejects with {@link LateChange} when it takes longer than `ms`; the work continues. */
+export async function atMost<Result>(ms: number, work: Promise<Result>, clock: Clock): Promise<Result> {
+  let stop = (): void => undefined;
+  const late = new Promise<never>((_, reject) => {
+    stop = clock.after(ms, () => reject(new LateChange(ms)));
+  });
+  try {
+    return await Promise.race([work, late]);
+  } finally {
+    stop();
+  }
+}

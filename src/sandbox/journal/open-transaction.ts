@@ -1,0 +1,99 @@
+import type { CgroupPath } from '../../cgroups/index.ts';
+import type { Bytes, Limit } from '../../core/index.ts';
+import type { JournalledTransaction, PodRecord } from './record.ts';
+import type { Step } from '../plan/step.ts';
+
+/**
+ * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`: it is as changed
+ * even then, and written once the disk works.
+ */
+export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
+
+/** A transaction in the journal that has not ended. */
+export class OpenTransaction {
+  readonly #change: ChangeRecord;
+  readonly #earlier: JournalledTransaction | undefined;
+  /** The cgroup whose memory.high could not be restored, and why. */
+  #highLeft: { readonly cgroup: CgroupPath; readonly why: string } | undefined;
+
+  /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
+  constructor(change: ChangeRecord, earlier?: JournalledTransaction) {
+    this.#change = change;
+    this.#earlier = earlier;
+  }
+
+  /** Records that the applied steps are about to be rolled back. */
+  undoing(): Promise<void> {
+    return this.#update(() => ({ undoing: true }));
+  }
+
+  /** Records the memory.high to restore, before it is lowered. */
+  lowersHigh(cgroup: CgroupPath, memoryHigh: Limit<Bytes>): Promise<void> {
+    return this.#update(({ highs }) => {
+      const known = highs.find((high) => high.cgroup === cgroup);
+      if (known?.memoryHigh === memoryHigh) return undefined;
+      return { highs: [...highs.filter((high) => high !== known), { cgroup, memoryHigh }] };
+    });
+  }
+
+  /** A memory.high could not be restored: when the transaction is done, it is left in the record for the recovery. */
+  leavesHigh(cgroup: CgroupPath, why: string): void {
+    this.#highLeft = { cgroup, why };
+  }
+
+  /**
+   * Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. It has failed
+   * even if that does not reach the disk: until then the pod's status says so, and no other failure takes its place.
+   */
+  failed(why: string): Promise<void> {
+    return this.#update(() => ({ failed: why }), 'hasHappened');
+  }
+
+  /**
+   * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does not reach the
+   * disk, so that no recovery rolls back what the caller knows as applied.
+   * @param volumes the current records of the pod's volumes
+   * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not answered
+   */
+  end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
+    return this.#change(
+      ({ podUid, sandboxId, transaction, holds, resizes }) => ({
+        podUid,
+        sandboxId,
+        ...(holds && { holds }),
+        ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+        ...(transaction && how === 'done' && this.#leftOf(transaction, left)),
+        volumes,
+        ...(resizes && { resizes }),
+      }),
+      'hasHappened',
+    );
+  }
+
+  /** Returns what is left of a transaction that is done: these steps, and the memory.high that could not be restored. */
+  #leftOf(transaction: JournalledTransaction, steps: readonly Step[]): { transaction?: JournalledTransaction } {
+    const before = this.#earlier ?? transaction;
+    // Nothing else was left of the earlier one.
+    const highLeft = before.steps.length === 0 && before.failed !== undefined ? before.highs : [];
+    const cgroups = new Set([...highLeft.map(({ cgroup }) => cgroup), this.#highLeft?.cgroup]);
+    const highs = transaction.highs.filter(({ cgroup }) => cgroups.has(cgroup));
+    if (steps.length === 0 && highs.length === 0) return {};
+    const why = this.#highLeft?.why ?? (highLeft.length > 0 ? before.failed : undefined);
+    const { id, startedAt, failed = why ?? 'the runtime has not answered an update' } = transaction;
+    return { transaction: { id, startedAt, steps, undoing: true, highs, failed } };
+  }
+
+  /** @param changesOf returns the changes; undefined for none */
+  #update(
+    changesOf: (transaction: JournalledTransaction) => Partial<JournalledTransaction> | undefined,
+    ...hasHappened: ['hasHappened'] | []
+  ): Promise<void> {
+    const change = (record: PodRecord): PodRecord => {
+      const { transaction } = record;
+      if (transaction === undefined) return record;
+      const changes = changesOf(transaction);
+      return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
+    };
+    return this.#change(change, ...hasHappened);
+  }
+}

@@ -1,0 +1,318 @@
+import { isDeepStrictEqual } from 'node:util';
+import { KeyedLock, ShimError, wallTime } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { JournalledTransaction, PodRecord, RequestedVolume } from './record.ts';
+import { LateChange, type Readiness } from './availability.ts';
+import type { Journal } from './store.ts';
+import type { WithheldCounts } from './loader.ts';
+import { type ChangeRecord, OpenTransaction } from './open-transaction.ts';
+import type { PreviousHigh } from '../../cgroups/index.ts';
+import { UnansweredUpdates } from './unanswered.ts';
+import type { Step } from '../plan/step.ts';
+
+/** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
+export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
+
+/** What {@link PodJournal.begin} records in addition to the steps. */
+export interface BeginOptions {
+  /** The current records of the pod's volumes. */
+  readonly volumes: PodRecord['volumes'];
+  /** The requested volume policies: they set the sizes once the transaction is done. */
+  readonly asked?: ReadonlyMap<string, RequestedVolume>;
+  /** memory.high of the cgroups that the transaction may lower. Recorded up front, they save one write each. */
+  readonly highs?: readonly PreviousHigh[];
+}
+
+/**
+ * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a transaction, set
+ * volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for deferred requests and for holds,
+ * which never overlap with a section under that lock.
+ */
+export class PodJournal {
+  /** Updates that the runtime has not answered. */
+  readonly unanswered = new UnansweredUpdates();
+  readonly #journal: Promise<Journal>;
+  /** Resolves once the records of the previous process are read. */
+  readonly #restored: Promise<void>;
+  readonly #records = new Map<string, PodRecord>();
+  /** One change of a record at a time: one that fails must not take back a later one. */
+  readonly #changes = new KeyedLock();
+  readonly #late: ((pods: readonly Identity[]) => void)[] = [];
+  #opened: Journal | undefined;
+  #onUnfinished: () => void = () => undefined;
+
+  /** @param journal a promise, because a starting shim already serves the calls that need no journal */
+  constructor(journal: Promise<Journal>) {
+    this.#journal = journal;
+    this.#restored = this.#restore();
+  }
+
+  /** Resolves once the records of the previous process are read. Never rejects. */
+  restored(): Promise<void> {
+    return this.#restored;
+  }
+
+  /** Returns whether a resize can be journalled now, and the error if not. */
+  async readiness(): Promise<Readiness> {
+    return (await this.#journal).readinessNow();
+  }
+
+  /** Returns how many records are left alone because their content is not known. */
+  async withheld(): Promise<WithheldCounts> {
+    return (await this.#journal).withheld;
+  }
+
+  /** Whether the record of a pod cannot be changed at present, because its content is not known. */
+  isReadOnly(pod: PodDescription): boolean {
+    return this.#opened?.refusal(identityOf(pod).podUid) !== undefined;
+  }
+
+  /** Calls `listener` with the pods whose records could be read only after the start, as soon as each is read, before it can be changed. */
+  onLate(listener: (pods: readonly Identity[]) => void): void {
+    this.#late.push(listener);
+  }
+
+  /**
+   * Calls `listener` when a transaction or a hold could not end, because what it has changed could not be rolled back or the journal not
+   * be written, and when its pod has got another sandbox.
+   */
+  onUnfinished(listener: () => void): void {
+    this.#onUnfinished = listener;
+  }
+
+  async #restore(): Promise<void> {
+    const journal = await this.#journal;
+    this.#opened = journal;
+    journal.onLate((records) => {
+      for (const record of records) this.#inherit(record);
+      for (const listener of this.#late) listener(records);
+    });
+    for (const record of await journal.load()) this.#inherit(record);
+  }
+
+  /** Adds a record of the previous process, which may have ended before the runtime has answered. */
+  #inherit(record: PodRecord): void {
+    this.#records.set(record.podUid, record);
+    this.unanswered.add(record.sandboxId, record.transaction?.steps ?? []);
+  }
+
+  /** Returns the pods with a transaction or a hold that has not ended. */
+  unfinished(): readonly Identity[] {
+    return [...this.#records.values()].filter(isUnfinished);
+  }
+
+  /** Whether the pod has a transaction or a hold that has not ended. */
+  isUnfinished(pod: PodDescription): boolean {
+    const record = this.#records.get(identityOf(pod).podUid);
+    return record !== undefined && isUnfinished(record);
+  }
+
+  /** Reports a new sandbox of a pod: what an earlier one has left unfinished can be recovered now. */
+  sandboxAdded(pod: PodDescription): void {
+    const record = this.#records.get(identityOf(pod).podUid);
+    if (record !== undefined && record.sandboxId !== pod.sandboxId && isUnfinished(record)) this.#onUnfinished();
+  }
+
+  /** Returns every pod that has a record. */
+  identities(): readonly Identity[] {
+    return [...this.#records.values()];
+  }
+
+  transactionOf(pod: PodDescription): JournalledTransaction | undefined {
+    return this.#records.get(identityOf(pod).podUid)?.transaction;
+  }
+
+  /** Returns the cgroups of a hold that has not ended, with the memory.high to restore. */
+  holdsOf(pod: PodDescription): readonly PreviousHigh[] {
+    return this.#records.get(identityOf(pod).podUid)?.holds ?? [];
+  }
+
+  /**
+   * Records the memory.high to restore, before a hold lowers it; an empty list after it is restored. Rejects with
+   * JOURNAL_UNAVAILABLE.
+   */
+  async setHolds(pod: PodDescription, holds: readonly PreviousHigh[]): Promise<void> {
+    await this.#change(identityOf(pod), (record) => {
+      const { holds: known, ...others } = record;
+      if (holds.length === 0) return known === undefined ? record : others;
+      return { ...others, holds };
+    });
+  }
+
+  /** Reports that a hold has ended, and its record stays: memory.high could not be restored, or the end not be written. */
+  holdLeft(): void {
+    this.#onUnfinished();
+  }
+
+  /** Returns the recorded size policies of a pod's volumes. */
+  volumesOf(pod: PodDescription): PodRecord['volumes'] {
+    return this.#records.get(identityOf(pod).podUid)?.volumes ?? new Map();
+  }
+
+  /** Rejects with JOURNAL_UNAVAILABLE. */
+  async setVolumes(pod: PodDescription, volumes: PodRecord['volumes']): Promise<void> {
+    await this.#change(identityOf(pod), (record) => ({ ...record, volumes }));
+  }
+
+  /** Returns the deferred requests of all pods by pod uid, as passed to {@link setResizes}. */
+  resizes(): ReadonlyMap<string, readonly unknown[]> {
+    return new Map([...this.#records].map(([podUid, { resizes = [] }]) => [podUid, resizes]));
+  }
+
+  /**
+   * Records a transaction before its first step is applied. Rejects with JOURNAL_UNAVAILABLE: the transaction must not start
+   * then.
+   *
+   * An earlier transaction whose rollback failed stays in the record: a recovery rolls it back together with this one, and it
+   * remains when only this one is rolled back. Once this one is done, its values replace those of the earlier one.
+   */
+  async begin(
+    pod: PodDescription,
+    steps: readonly Step[],
+    { volumes, asked = new Map(), highs = [] }: BeginOptions,
+  ): Promise<OpenTransaction> {
+    const earlier = this.transactionOf(pod);
+    const transaction = {
+      id: crypto.randomUUID(),
+      startedAt: wallTime(),
+      ...(asked.size > 0 && { allocated: Object.fromEntries(asked) }),
+      steps: withoutRepeated(earlier?.steps ?? [], steps),
+      undoing: earlier !== undefined,
+      highs: highs.reduce(withHigh, earlier?.highs ?? []),
+    };
+    await this.#change(identityOf(pod), (record) => ({ ...record, volumes, transaction }));
+    return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change), earlier);
+  }
+
+  /** Continues a transaction of the previous process, or one whose rollback failed. */
+  reopen(pod: PodDescription): OpenTransaction {
+    return new OpenTransaction((...change) => this.#change(identityOf(pod), ...change));
+  }
+
+  /** Replaces the deferred requests of a pod, which are JSON values. Rejects with JOURNAL_UNAVAILABLE. */
+  async setResizes(podUid: string, resizes: readonly unknown[]): Promise<void> {
+    await this.#change({ podUid }, ({ sandboxId, volumes, transaction, holds }) => ({
+      podUid,
+      sandboxId,
+      volumes,
+      ...(transaction && { transaction }),
+      ...(holds && { holds }),
+      ...(resizes.length > 0 && { resizes }),
+    }));
+  }
+
+  /**
+   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the one that was removed: its containers are
+   * gone with it. Rejects with JOURNAL_UNAVAILABLE.
+   */
+  async move(removed: string, newest: PodDescription): Promise<void> {
+    this.unanswered.forget(removed);
+    await this.#change(identityOf(newest), (record) => record);
+  }
+
+  /** Removes the record of a pod, if it is of this sandbox. Rejects with JOURNAL_UNAVAILABLE. */
+  async forget(pod: PodDescription | Identity): Promise<void> {
+    const { podUid, sandboxId } = 'podUid' in pod ? pod : identityOf(pod);
+    this.unanswered.forget(sandboxId);
+    await this.#changes.run(podUid, async () => {
+      if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
+      this.#records.delete(podUid);
+      await (await this.#journal).remove(podUid);
+    });
+  }
+
+  /**
+   * @param identity without a sandbox id, the record's own is used when the change runs: deferred requests change concurrently
+   *   with transactions
+   */
+  async #change(
+    identity: Pick<Identity, 'podUid'> & Partial<Identity>,
+    ...change: Parameters<ChangeRecord>
+  ): Promise<void> {
+    await this.#restored;
+    const journal = await this.#journal;
+    await this.#changes.run(identity.podUid, () => this.#apply(journal, identity, ...change));
+  }
+
+  async #apply(
+    journal: Journal,
+    identity: Pick<Identity, 'podUid'> & Partial<Identity>,
+    ...[change, hasHappened]: Parameters<ChangeRecord>
+  ): Promise<void> {
+    const { podUid } = identity;
+    const before = this.#records.get(podUid);
+    const sandboxId = identity.sandboxId ?? before?.sandboxId ?? '';
+    const base = before ?? { podUid, sandboxId, volumes: new Map() };
+    const changed = change(base);
+    if (changed === base && base.sandboxId === sandboxId) return;
+    const record = { ...changed, sandboxId };
+    const empty = isEmpty(record);
+    const refusal = journal.refusal(podUid);
+    if (refusal !== undefined) {
+      if (empty && before === undefined) return;
+      throw refusal;
+    }
+    if (empty) this.#records.delete(podUid);
+    else this.#records.set(podUid, record);
+    try {
+      if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
+      else await journal.write(record);
+    } catch (error) {
+      // A transaction that was to begin does not. One that was to end has: only a crash before the next write leaves it to recovery.
+      if (hasHappened === undefined) this.#putBack(podUid, before);
+      // A write may have failed after the disk had taken it.
+      if (!empty || isLate(error)) void this.#writeAgain(podUid, journal);
+      throw error;
+    } finally {
+      if (this.#isLeft(podUid, record)) this.#onUnfinished();
+    }
+  }
+
+  #putBack(podUid: string, record: PodRecord | undefined): void {
+    if (record === undefined) this.#records.delete(podUid);
+    else this.#records.set(podUid, record);
+  }
+
+  /** Whether a pod's transaction stays in the journal, although nothing is going to end it. */
+  #isLeft(podUid: string, written: PodRecord): boolean {
+    const record = this.#records.get(podUid);
+    return record?.transaction !== undefined && (record !== written || record.transaction.failed !== undefined);
+  }
+
+  /** Writes the record of a pod again behind a change that was rejected and may be on the disk, or still get there. */
+  async #writeAgain(podUid: string, journal: Journal): Promise<void> {
+    const record = this.#records.get(podUid);
+    // A failure is reported by the journal's readiness, and its checks try again.
+    await (record === undefined ? journal.remove(podUid) : journal.write(record)).catch(() => undefined);
+  }
+}
+
+const isLate = (error: unknown): boolean => error instanceof ShimError && error.cause instanceof LateChange;
+
+/** Adds a cgroup's memory.high unless one is recorded: the first is the value before anything lowered it. */
+const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
+  known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
+
+/** Returns the steps of two transactions. A request that is repeated does not repeat its steps: clients retry for as long as it fails. */
+const withoutRepeated = (earlier: readonly Step[], steps: readonly Step[]): readonly Step[] => [
+  ...earlier,
+  ...steps.filter((step) => !earlier.some((other) => isDeepStrictEqual(other, step))),
+];
+
+const isUnfinished = ({ transaction, holds }: PodRecord): boolean => transaction !== undefined || holds !== undefined;
+
+const isEmpty = ({ transaction, holds, volumes, resizes }: PodRecord): boolean =>
+  transaction === undefined && holds === undefined && volumes.size === 0 && resizes === undefined;
+
+/** Whether the record has anything that is still valid after a reboot. */
+const outlivesBoot = (record: PodRecord | undefined): boolean =>
+  record === undefined ||
+  record.volumes.size > 0 ||
+  record.resizes !== undefined ||
+  record.transaction?.allocated !== undefined;
+
+const identityOf = ({ metadata, sandboxId }: PodDescription): Identity => ({
+  // A pod that crictl creates may have no uid.
+  podUid: metadata.uid === '' ? sandboxId : metadata.uid,
+  sandboxId,
+});

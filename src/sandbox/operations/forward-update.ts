@@ -1,0 +1,242 @@
+import type { CgroupPath } from '../../cgroups/index.ts';
+import { cpuShares, messageOf, steadyNow } from '../../core/index.ts';
+import {
+  ContainerState,
+  type LinuxContainerResources,
+  type PodDescription,
+  isNeverSent,
+  isNotServing,
+  isUnanswered,
+} from '../../runtime/index.ts';
+import type { ContainerStep } from '../plan/step.ts';
+import type { ContainerLimits, EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import type { FailOpen } from '../pods/fail-open.ts';
+import type { KnownContainer } from '../pods/container-lists.ts';
+import { containerCgroup } from '../pods/container-cgroups.ts';
+import { readContainer, readPod, withExactQuota } from '../pods/read-pod.ts';
+import { settingsIn } from '../pods/stored-limits.ts';
+import { type OnHigh, ROLLBACK_MS } from '../transaction/lower-memory.ts';
+import { type PerformParts, perform } from '../transaction/perform.ts';
+import { type ContainerStepParts, type RestoreLimitsParts, restoreLimits } from '../transaction/container-step.ts';
+import { verifyUpdate } from '../transaction/container-update.ts';
+import { withoutUnchanged } from '../transaction/container-values.ts';
+import { derivedPodLimits } from '../values/derived-values.ts';
+import { lateError } from '../plan/failures.ts';
+import { containerChanges } from '../plan/steps.ts';
+import type { RequestReport } from '../history/request-recorder.ts';
+import { asksSwap, otherValues } from '../values/written-along.ts';
+
+/** An update of a running container that is forwarded to the runtime. */
+export interface ForwardedUpdate {
+  readonly cgroup: CgroupPath;
+  /** The values to restore when the update fails; undefined where none were read. */
+  readonly before: LiveContainer | undefined;
+  /** The changes of the update, with those to values that the runtime has stored; undefined without any. */
+  readonly changes: ContainerStep | undefined;
+  /** Whether an update without an answer is left to the recovery of its pod: it may still arrive. */
+  readonly isRecovered?: boolean;
+}
+
+export interface Forwarded {
+  readonly response: Buffer;
+  /** The container's limits, where the runtime has chosen others than the requested ones. */
+  readonly found?: EffectiveLimits;
+}
+
+/**
+ * Forwards an update to the runtime, and verifies it in the kernel (KEP-1287: the status has the new values once they are applied).
+ * When it fails midway, or leaves an old limit in the kernel, restores the values from before. Throws what the runtime answers, and
+ * CGROUP_WRITE_FAILED.
+ */
+export async function forwardUpdate(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  { cgroup, before, changes, isRecovered = false }: ForwardedUpdate,
+  forward: () => Promise<Buffer>,
+  onHigh: OnHigh | undefined,
+): Promise<Forwarded> {
+  try {
+    const response = await forward();
+    if (changes === undefined) return { response };
+    const { files, limits } = await verifyUpdate(parts, pod, cgroup, withoutUnchanged(changes));
+    const fields = { pod: pod.sandboxId, container: changes.id, files: files.join(', ') };
+    if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
+    return { response, ...(limits && { found: limits }) };
+  } catch (error) {
+    const isLeft = isNeverSent(error) || (isRecovered && isUnanswered(error));
+    if (before !== undefined && !isLeft) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
+    throw error;
+  }
+}
+
+/** What an update was to do to the limits of its pod. */
+interface PlannedPod {
+  /** The pod before the update. */
+  readonly before: PodState;
+  /** The pod limits for the requested values, of which those that raise a limit are set. */
+  readonly planned: Limits;
+  /** Bounds the pod limits that are derived. */
+  readonly bound: (derived: Limits) => Limits;
+}
+
+/**
+ * Sets the pod limits that go with what the kernel has for the containers, where the runtime has chosen other limits than the requested
+ * ones. Never rejects: the caller's update is applied.
+ */
+export async function followKernel(
+  parts: PerformParts,
+  pod: PodDescription,
+  { before, planned, bound }: PlannedPod,
+  containers: readonly ContainerLimits[],
+): Promise<void> {
+  try {
+    const now = await readPod(parts.tree, pod, []);
+    // A limit that this update has raised goes back, unless the container needs it.
+    const raised = {
+      ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
+      ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
+    };
+    const target = { ...raised, ...bound(await derivedPodLimits(parts, pod, before, containers)) };
+    await perform(parts, pod, now, { ...target, call: 'none', volumes: new Map() });
+  } catch (error) {
+    parts.log.warn(
+      { pod: pod.sandboxId, error: messageOf(error) },
+      'pod limit not adapted to the limits in the kernel',
+    );
+  }
+}
+
+export interface PassThroughUpdateParts extends ContainerStepParts {
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
+  readonly failOpen: FailOpen;
+}
+
+interface PassThroughOptions {
+  readonly report: RequestReport;
+  /** The caller's, in milliseconds by steadyNow; Infinity without one. */
+  readonly deadline: number;
+}
+
+/**
+ * Forwards an update that sets no limit (for example a cpuset of kubelet's CPU manager) without waiting for a resize of
+ * its pod, but not during another update of the same container. For one that sets shares, the caller holds the pod's
+ * lock. The runtime writes all its stored values with the update, and they may be older than the kernel's: then the
+ * kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and rolled back when it
+ * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent then.
+ */
+export async function passThroughUpdate(
+  parts: PassThroughUpdateParts,
+  { containerId, name }: KnownContainer,
+  pod: PodDescription,
+  request: LinuxContainerResources | null,
+  forward: () => Promise<Buffer>,
+  { report, deadline }: PassThroughOptions,
+): Promise<Buffer> {
+  const update = async (): Promise<Buffer> => {
+    const known = await valuesNow(parts, containerId, pod, request);
+    if (known === undefined) return forward();
+    const { response } = await reported(report, known.changes, () =>
+      forwardUpdate(parts, pod, known, forward, undefined),
+    );
+    await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
+    return response;
+  };
+  return parts.calls.runBy(containerId, update, deadline, () => lateError(pod, `an update of container ${name}`));
+}
+
+/** Records an update that changes the container's CPU request. Others, such as cpusets, are no resizes. */
+async function reported<Result>(
+  report: RequestReport,
+  changes: ContainerStep | undefined,
+  update: () => Promise<Result>,
+): Promise<Result> {
+  const { id, shares } = changes ?? {};
+  if (id === undefined || shares === undefined || shares.from === shares.to) return update();
+  report.begins([{ kind: 'container', id, shares }]);
+  try {
+    const result = await update();
+    report.completed();
+    return result;
+  } catch (error) {
+    report.failed(error);
+    throw error;
+  }
+}
+
+/** Returns the values that the caller does not ask to change. */
+function unasked(before: LiveContainer, request: LinuxContainerResources | null): LiveContainer {
+  const { settings = {}, swap, id, memory, cpu } = before;
+  const files = settingsIn(request);
+  const left = Object.entries(settings).filter(([file]) => !(file in files));
+  return {
+    id,
+    memory,
+    cpu,
+    ...(swap !== undefined && !asksSwap(request) && { swap }),
+    settings: Object.fromEntries(left),
+  };
+}
+
+/** Reads the container's values from the kernel. Undefined when it does not run, or they cannot be read. */
+async function valuesNow(
+  parts: PassThroughUpdateParts,
+  containerId: string,
+  pod: PodDescription,
+  request: LinuxContainerResources | null,
+): Promise<{ cgroup: CgroupPath; before: LiveContainer; changes: ContainerStep | undefined } | undefined> {
+  try {
+    const container = await parts.registry.describeContainer(containerId);
+    if (container?.state !== ContainerState.RUNNING) return undefined;
+    const cgroup = await containerCgroup(container, pod, parts.procRoot);
+    if (cgroup === undefined) return undefined;
+    const found = await readContainer(parts.tree, cgroup, containerId);
+    const now = withExactQuota(found, cgroup, container.resources);
+    if (now === undefined) return undefined;
+    const others = otherValues(parts.tree, cgroup, container.resources, request, now.memory);
+    const [stored, asked] = [container.resources?.cpu_shares ?? 0n, request?.cpu_shares ?? 0n];
+    const shares = stored > 0n && asked > 0n && { before: cpuShares(Number(stored)), after: cpuShares(Number(asked)) };
+    const before = { ...now, ...others.before, ...(shares && { shares: shares.before }) };
+    const after = { id: now.id, ...others.after, ...(shares && { shares: shares.after }) };
+    return { cgroup, before, changes: containerChanges(before, after) };
+  } catch (error) {
+    // Forwarded a moment later, the update would write stored limits that nothing restores.
+    if (isNotServing(error)) throw error;
+    parts.failOpen('unreadable_state', containerId, error);
+    return undefined;
+  }
+}
+
+/**
+ * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next request reads
+ * the limits again. The caller holds the container's `calls` lock.
+ */
+export async function restoreAndLog(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  before: LiveContainer,
+  why: string,
+  onHigh?: OnHigh,
+): Promise<void> {
+  const { id } = before;
+  try {
+    const changed = await restoreLimits(parts, pod, before, { until: steadyNow() + ROLLBACK_MS, onHigh });
+    if (changed !== undefined)
+      parts.log.warn(
+        { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },
+        'container limits restored',
+      );
+  } catch (error) {
+    parts.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
+  }
+}
+
+const foundForLog = ({ memory, cpu, shares, swap, settings = {} }: ContainerStep): string =>
+  [
+    memory && memory.from !== memory.to ? memory.from : undefined,
+    cpu && `${cpu.from.quota} ${cpu.from.period}`,
+    shares && `${shares.from} shares`,
+    swap && swap.from !== swap.to ? `swap ${swap.from}` : undefined,
+    ...Object.entries(settings).flatMap(([file, { from, to }]) => (from === to ? [] : [`${file} ${from}`])),
+  ]
+    .filter((found) => found !== undefined)
+    .join(', ');

@@ -1,0 +1,271 @@
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type Bytes, Code, type CpuShares, Reason, ShimError, cpuShares, reportedShares } from '../../core/index.ts';
+import {
+  type Backend,
+  type ContainerDescription,
+  ContainerState,
+  type Messages,
+  type PodDescription,
+  SandboxState,
+  isNotFound,
+} from '../../runtime/index.ts';
+import type { DesiredPod, MemoryRequests } from '../plan/resize-request.ts';
+import { type KnownLimits, type KnownValues, knownOf } from '../plan/value-changes.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+import type { ListedContainers } from '../pods/container-lists.ts';
+import type { Registry } from '../pods/registry.ts';
+import { namedCgroup, withExactQuota } from '../pods/read-pod.ts';
+import { podName } from '../pods/names.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+
+/** The containers of a pod, running or not, in the order of their creation. */
+interface DescribedContainers {
+  readonly all: readonly ContainerDescription[];
+  readonly listed: ListedContainers;
+}
+
+/** Lists and describes the containers of a pod. Rejects when the backend cannot be asked. */
+export async function describeContainers(
+  parts: { readonly registry: Registry; readonly backend: Backend },
+  pod: PodDescription,
+): Promise<DescribedContainers> {
+  const { registry } = parts;
+  const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
+    Promise.all(ids.map((id) => registry.describeContainer(id)));
+  const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
+  // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are none.
+  const [listed, described] = await Promise.all([registry.listContainers(pod), describe(known)]);
+  const others = await describe(listed.map(({ id }) => id).filter((id) => !known.includes(id)));
+  const byId = new Map(
+    [...described, ...others].flatMap((container) =>
+      container === undefined ? [] : [[container.containerId, container]],
+    ),
+  );
+  // The backend lists them in any order. The last container of a name is the current one.
+  const inOrder = listed.toSorted((one, other) => Number(one.created_at - other.created_at));
+  return { all: inOrder.flatMap(({ id }) => byId.get(id) ?? []), listed };
+}
+
+/** Throws POD_ENDED for a pod that has ended for good: kubelet starts no container of it again, and drops its resizes. */
+export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): void {
+  if (hasEnded !== true) return;
+  throw new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.POD_ENDED,
+    `pod ${podName(pod)}: it has ended (phase Succeeded or Failed), and none of its containers starts again`,
+    { pod: pod.metadata.uid },
+  );
+}
+
+/**
+ * KEP-1287: only containers that run are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. No container of it runs again:
+ * kubelet creates all of them in another sandbox, and values that the runtime stores for the ended ones have no effect. Throws
+ * UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only if no container runs.
+ * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end, counts as ended, too
+ */
+export async function assertSandboxRuns(
+  { backend }: { readonly backend: Backend },
+  pod: PodDescription,
+  containers: readonly Pick<ContainerDescription, 'state'>[],
+  waits = false,
+): Promise<void> {
+  if (!waits && containers.some(({ state }) => state === ContainerState.RUNNING)) return;
+  const { sandboxId } = pod;
+  const { status } = await sandboxStatus(backend, pod);
+  if (status?.state !== SandboxState.NOTREADY) return;
+  throw new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.SANDBOX_ENDED,
+    `pod ${podName(pod)}: its sandbox ${sandboxId} has ended, and its containers with it: kubelet creates another one, ` +
+      'unless the pod has ended',
+    { pod: pod.metadata.uid, found: sandboxId },
+  );
+}
+
+/** Throws UNKNOWN_POD for a sandbox that was removed since the pod was looked up. */
+async function sandboxStatus(backend: Backend, pod: PodDescription): Promise<Messages['PodSandboxStatusResponse']> {
+  const { sandboxId } = pod;
+  try {
+    return await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+    const message = `pod ${podName(pod)}: its sandbox ${sandboxId} was removed`;
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: sandboxId }, { cause: error });
+  }
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER unless these containers, which have no cgroup, run nevertheless: then they never have
+ * one, as with Kata Containers, and the update says so. kubelet creates others for those that have ended, also while a
+ * sandbox is stopped, which is the last to end; and the runtime ignores values for a container that is being started.
+ * So values that it stores for them would have no effect.
+ */
+export async function assertRunning(
+  { procRoot = '/proc' }: { readonly procRoot?: string },
+  pod: PodDescription,
+  withoutCgroup: readonly ContainerDescription[],
+): Promise<void> {
+  const waiting: string[] = [];
+  for (const { name, state, pid } of withoutCgroup)
+    if (state !== ContainerState.RUNNING || !(await isThere(join(procRoot, String(pid))))) waiting.push(name);
+  if (waiting.length > 0) throw notRunning(pod, waiting);
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, and have a cgroup, or a
+ * client has called StartContainer and has no answer. They start with the values from before, which the runtime reads before it creates
+ * the cgroup: containerd either only stores an update until the start has ended, or does not answer it until then.
+ */
+export function assertNotStarting(pod: PodDescription, starting: readonly string[]): void {
+  if (starting.length === 0) return;
+  const verb = starting.length === 1 ? 'is' : 'are';
+  throw noneRuns(pod, `${starting.join(', ')} ${verb} being started: repeat the request when the start has ended`);
+}
+
+/**
+ * Returns the containers that run, or that kubelet may start again. KEP-1287: a container that has ended does not delay the resize of
+ * those that run. An exit code alone tells nothing: only the declared policy says what kubelet does (kubelet
+ * pkg/kubelet/container/helpers.go, ShouldContainerBeRestarted).
+ */
+export const mayRunAgain = (
+  { containers }: DeclaredPod,
+  described: readonly ContainerDescription[],
+): readonly ContainerDescription[] =>
+  described.filter(({ containerId, state, exitCode }) => {
+    const policy = containers.find(({ id }) => id === containerId)?.restartPolicy;
+    return state !== ContainerState.EXITED || !(policy === 'Never' || (policy === 'OnFailure' && exitCode === 0));
+  });
+
+/**
+ * Throws NO_RUNNING_CONTAINER if one of these containers has ended, and what was set for it has no effect. A backend that cannot be asked
+ * does not make a resize that was carried out a failure.
+ */
+export async function assertStillRunning(
+  { registry }: { readonly registry: Registry },
+  pod: PodDescription,
+  containerIds: readonly string[],
+): Promise<void> {
+  const ended: string[] = [];
+  for (const id of containerIds) {
+    const container = await registry.describeContainer(id).catch(() => 'unknown' as const);
+    if (container !== 'unknown' && container?.state !== ContainerState.RUNNING) ended.push(container?.name ?? id);
+  }
+  if (ended.length > 0) throw notRunning(pod, ended);
+}
+
+function notRunning(pod: PodDescription, names: readonly string[]): ShimError {
+  return noneRuns(
+    pod,
+    `${names.join(', ')} ${names.length === 1 ? 'does' : 'do'} not run: the resize waits for the next start`,
+  );
+}
+
+/**
+ * Throws NO_RUNNING_CONTAINER for containers that the pod declares and that kubelet has not created yet: a pod with init containers gets
+ * the others when these have ended.
+ */
+export function assertCreated(pod: PodDescription, uncreated: readonly string[], waits: boolean): void {
+  if (uncreated.length === 0) return;
+  const [verb, whose] = uncreated.length === 1 ? ['has', 'its'] : ['have', 'their'];
+  const then = waits ? `: the resize waits for ${whose} start` : '';
+  throw noneRuns(pod, `${uncreated.join(', ')} ${verb} not been created yet${then}`);
+}
+
+const noneRuns = (pod: PodDescription, why: string): ShimError =>
+  new ShimError(Code.FAILED_PRECONDITION, Reason.NO_RUNNING_CONTAINER, `pod ${podName(pod)}: ${why}`, {
+    pod: pod.metadata.uid,
+  });
+
+const isThere = (path: string): Promise<boolean> =>
+  stat(path).then(
+    () => true,
+    () => false,
+  );
+
+/** Returns for each name the running container, otherwise the last one created. */
+export function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
+  const known = new Map<string, ContainerDescription>();
+  for (const container of containers) {
+    if (known.get(container.name)?.state !== ContainerState.RUNNING) known.set(container.name, container);
+  }
+  return known;
+}
+
+type Described = ReadonlyMap<string, ContainerDescription>;
+/** Returns the id of a container by its name. */
+type ContainerId = (name: string) => string | undefined;
+
+/** Returns the desired values with containers by id. Unknown names are omitted. */
+export const desiredValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
+  valuesById(asked, (name) => described.get(name)?.containerId);
+
+/** Returns the desired values for the history: a container that kubelet has not created yet has its name in place of an id. */
+export const askedValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
+  valuesById(asked, (name) => described.get(name)?.containerId ?? name);
+
+/** Returns the values of a pod before a resize, with the memory requests that earlier ones have set. */
+export const knownBefore = (
+  { earlierMemoryRequests }: DesiredPod,
+  described: Described,
+  read: PodState,
+): KnownValues<Bytes> =>
+  withMemoryRequests(knownOf(read), earlierMemoryRequests, (name) => described.get(name)?.containerId ?? name);
+
+function valuesById(
+  { pod, containers, volumes, memoryRequests }: DesiredPod,
+  idOf: ContainerId,
+): KnownValues<VolumePolicy> {
+  const byId = [...containers].flatMap(([name, limits]): [string, Limits][] => {
+    const id = idOf(name);
+    return id === undefined ? [] : [[id, limits]];
+  });
+  return withMemoryRequests({ pod, containers: new Map(byId), volumes }, memoryRequests, idOf);
+}
+
+function withMemoryRequests<Size>(
+  { pod, containers, ...values }: KnownValues<Size>,
+  requests: MemoryRequests | undefined,
+  idOf: ContainerId,
+): KnownValues<Size> {
+  const all = new Map<string, KnownLimits>(containers);
+  for (const [name, memoryRequest] of Object.entries(requests?.containers ?? {})) {
+    const id = idOf(name);
+    if (id !== undefined) all.set(id, { ...all.get(id), memoryRequest });
+  }
+  const memoryRequest = requests?.pod;
+  return { ...values, pod: { ...pod, ...(memoryRequest !== undefined && { memoryRequest }) }, containers: all };
+}
+
+/** Shares by container id, as the runtime stores them: the kernel has only a weight. */
+type SharesById = ReadonlyMap<string, CpuShares | undefined>;
+
+/** Returns the shares that the runtime stores. */
+export const sharesIn = (containers: readonly ContainerDescription[]): SharesById =>
+  new Map(
+    containers.map(({ containerId, resources }) => [
+      containerId,
+      reportedShares(resources?.cpu_shares ?? 0n) ?? cpuShares(0),
+    ]),
+  );
+
+/** Returns the state with the quotas that the runtime stores where the kernel's are rounded. */
+export function withExactQuotas(pod: PodDescription, state: PodState, all: readonly ContainerDescription[]): PodState {
+  const stored = new Map(all.map(({ containerId, resources }) => [containerId, resources]));
+  const containers = state.containers.map((container) =>
+    withExactQuota(container, namedCgroup(pod, container.id), stored.get(container.id)),
+  );
+  return { ...state, containers };
+}
+
+/** Returns the state with these shares. */
+export function withShares(state: PodState, sharesOf: SharesById): PodState {
+  return {
+    ...state,
+    containers: state.containers.map((container) => {
+      const shares = sharesOf.get(container.id);
+      return shares === undefined ? container : { ...container, shares };
+    }),
+  };
+}

@@ -1,0 +1,312 @@
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { Code, type CpuShares, PacedStarts, Reason, ShimError, suggestion } from '../../core/index.ts';
+import type { ResourceManagers } from '../../kubelet/index.ts';
+import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import { NO_CPU_LIMIT, podCgroup, podWeight, readPod, readVolumes } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
+import { containerSubject, podName, podSubject } from '../pods/names.ts';
+import { limitsByName } from '../pods/volumes.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import { assertLimitsFit, assertRequestsFit } from '../admission/request-order.ts';
+import {
+  assertNoRestart,
+  assertNotAssigned,
+  assertResizable,
+  assertSwapStays,
+} from '../admission/resizable-containers.ts';
+import { assertQosClassStays } from '../admission/qos-class.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import { assertWithinCgroups } from '../admission/node-room.ts';
+import type { PerformParts } from '../transaction/perform.ts';
+import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts';
+import type { DesiredPod, ResizeOptions } from '../plan/resize-request.ts';
+import { compareLimits } from '../plan/amounts.ts';
+import { derivedPodLimits, derivedPodShares, withInheritedLimits } from '../values/derived-values.ts';
+import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
+import { storedStep, withStoredValues } from '../values/written-along.ts';
+import { assertHasVolumes, assertWithinSizeLimits } from '../volumes/policies.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
+import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
+import {
+  askedValues,
+  assertCreated,
+  assertNotEnded,
+  assertNotStarting,
+  assertRunning,
+  assertSandboxRuns,
+  byName,
+  describeContainers,
+  desiredValues,
+  knownBefore,
+  mayRunAgain,
+  sharesIn,
+  withExactQuotas,
+  withShares,
+} from './pod-containers.ts';
+
+/**
+ * Paces the part of each update and resize before its first change, its record in the journal included. That part takes milliseconds
+ * of the processor, of the runtime and of the disk. When 200 pods are resized at once, the runtime would have nothing to do until all
+ * of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a runtime that hangs delay others, and do not stop
+ * them. No more can wait than calls may run at once (SharedLimits).
+ */
+export const preparations = new PacedStarts(8, 200);
+
+export interface PrepareResizeParts
+  extends PerformParts,
+    DeclarePodParts,
+    Omit<AdmitRequestsParts, 'tree' | 'kubelet' | 'specs'> {
+  readonly registry: Registry;
+  /** What kubelet's managers have assigned to containers. */
+  readonly managers: ResourceManagers;
+  /** Client for the shim's own calls. */
+  readonly backend: Backend;
+}
+
+/** A resize that is admitted. */
+export interface PreparedResize {
+  readonly state: PodState;
+  readonly target: PodTarget;
+  /** The updates of containers that do not run. */
+  readonly stored: readonly ContainerStep[];
+  /** The pod's new shares, if they change. */
+  readonly shares: CpuShares | undefined;
+  /** Drops the record of the pod's new requests: the resize has failed. Returns whether this frees room for other pods. */
+  readonly dropRequests: () => boolean;
+}
+
+/**
+ * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is not admitted;
+ * nothing has changed then.
+ */
+export async function prepareResize(
+  parts: PrepareResizeParts,
+  pod: PodDescription,
+  asked: DesiredPod,
+  { dryRun, waits = false }: Pick<ResizeOptions, 'dryRun' | 'waits'>,
+): Promise<PreparedResize> {
+  const volumes = readVolumes(parts.volumes, pod);
+  assertHasVolumes(pod, volumes, asked.volumes.keys());
+  const { all, containers, declared } = await readContainers(parts, pod, asked, waits);
+  if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
+  const read = await readPod(parts.tree, pod, volumes, declared);
+  if (!dryRun) parts.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
+  observeVolumes(parts, pod, volumes, read.memory);
+  const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
+  const desired = withInheritedLimits(exact, asked);
+  const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
+  const split = containerTargets(parts, pod, containers, exact, desired, memoryQos.ofContainer);
+  assertNotStarting(pod, split.starting);
+  const along = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
+  const { state, targets, cgroups } = along;
+  assertAdmitted(parts, pod, state, desired, containers);
+  assertCreated(pod, split.uncreated, waits);
+  if (waits) await assertRunning(parts, pod, mayRunAgain(declared, split.withoutCgroup));
+  for (const target of targets) await assertContainerFits(parts, pod, containers, { state, cgroups }, target);
+  const derived = derivedPodShares(pod, state, [...targets, ...sharesOf(split.stored)]);
+  const shares = desired.pod.shares ?? derived?.then;
+  const present = derived === undefined ? pod : { ...pod, cpuShares: derived.now };
+  const weight = shares === undefined ? undefined : podWeight(present, state.weight, shares);
+  const derivedLimits = await podLimits(parts, pod, withCreated(state, targets, split), desired.pod);
+  const limits = { ...derivedLimits, ...(weight && { weight }) };
+  const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
+  assertRequestsFit(desired, after, containers);
+  const byContainer = limitsByName(parts, pod, after);
+  assertWithinSizeLimits(pod, declared, desired.volumes, after.memory, byContainer);
+  const sizes = parts.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
+  const unified = memoryQos.ofPod(limits.memory);
+  const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
+  // Last: nothing may fail between the record and the transaction.
+  const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
+  return { state, target, stored: split.stored, shares, dropRequests };
+}
+
+interface DeclaredContainers {
+  /** In the order of their creation. */
+  readonly all: readonly ContainerDescription[];
+  readonly containers: ReadonlyMap<string, ContainerDescription>;
+  readonly declared: DeclaredPod;
+}
+
+/** Reads the containers that the pod has and declares. Throws UNKNOWN_CONTAINER, POD_ENDED and SANDBOX_ENDED. */
+async function readContainers(
+  parts: PrepareResizeParts,
+  pod: PodDescription,
+  asked: DesiredPod,
+  waits: boolean,
+): Promise<DeclaredContainers> {
+  const { all, listed } = await describeContainers(parts, pod);
+  const containers = byName(all);
+  const declared = await declarePod(parts, pod, listed);
+  // Also in a sandbox that has ended: a misspelled name must not wait for the next one.
+  if (all.length > 0 || isComplete(declared)) assertKnownNames(pod, asked, declared, containers);
+  assertNotEnded(pod, declared);
+  await assertSandboxRuns(parts, pod, all, waits);
+  // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized either.
+  assertKnownNames(pod, asked, declared, containers);
+  return { all, containers, declared };
+}
+
+/**
+ * Throws the errors of the rules that do not depend on other pods: QoS class, requests, static managers, resizePolicy, swap, cgroups
+ * above.
+ */
+function assertAdmitted(
+  parts: Pick<PrepareResizeParts, 'tree' | 'managers'>,
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, ContainerDescription>,
+): void {
+  assertQosClassStays(pod, state, desired);
+  assertLimitsFit(pod, state, desired, containers);
+  assertNotAssigned(parts, pod, state, desired);
+  assertNoRestart(pod, state, desired);
+  assertSwapStays(pod, state, desired, containers);
+  assertWithinCgroups(parts, pod, state, desired);
+}
+
+/** What a resize does to containers. */
+interface SplitTargets {
+  /** Limits of running containers. */
+  readonly targets: readonly ContainerLimits[];
+  /** Updates of the others. */
+  readonly stored: readonly ContainerStep[];
+  readonly withoutCgroup: readonly ContainerDescription[];
+  /** Names of containers whose start is in progress. */
+  readonly starting: readonly string[];
+  /** Names of containers that the pod declares and that kubelet has not created yet. */
+  readonly uncreated: readonly string[];
+}
+
+/** Splits the desired limits by the state of their containers. Throws as {@link assertResizable}. */
+function containerTargets(
+  { registry }: Pick<PrepareResizeParts, 'registry'>,
+  pod: PodDescription,
+  containers: ReadonlyMap<string, ContainerDescription>,
+  state: PodState,
+  desired: DesiredPod,
+  derive: DeriveSettings,
+): SplitTargets {
+  const targets: ContainerLimits[] = [];
+  const stored: ContainerStep[] = [];
+  const withoutCgroup: ContainerDescription[] = [];
+  const starting: string[] = [];
+  const uncreated: string[] = [];
+  // The kernel has no file for a memory request, but kubelet may have derived others from it.
+  const requested = Object.keys(desired.memoryRequests?.containers ?? {}).map((name): [string, Limits] => [name, {}]);
+  for (const [name, limits] of new Map([...requested, ...desired.containers])) {
+    assertResizable(pod, state, name);
+    const container = containers.get(name);
+    if (container === undefined) {
+      uncreated.push(name);
+      continue;
+    }
+    const id = container.containerId;
+    const hasCgroup = state.containers.some((running) => running.id === id);
+    if (container.state === ContainerState.CREATED && (hasCgroup || registry.isStarting(id))) starting.push(name);
+    if (hasCgroup) targets.push({ id, ...limits });
+    else {
+      stored.push(...storedStep(container, limits, derive));
+      withoutCgroup.push(container);
+    }
+  }
+  return { targets, stored, withoutCgroup, starting, uncreated };
+}
+
+/** Returns the shares that the runtime stores for containers that do not run. */
+const sharesOf = (stored: readonly ContainerStep[]): ContainerLimits[] =>
+  stored.flatMap(({ id, shares }) => (shares === undefined ? [] : [{ id, shares: shares.to }]));
+
+/** Adds the containers that are created and not started: they start with what the runtime stores, and need room in the pod limit. */
+function withCreated(
+  state: PodState,
+  targets: readonly ContainerLimits[],
+  { stored, withoutCgroup }: Pick<SplitTargets, 'stored' | 'withoutCgroup'>,
+): { readonly state: PodState; readonly targets: readonly ContainerLimits[] } {
+  const created = withoutCgroup.flatMap(({ containerId: id, state: phase, resources }): LiveContainer[] => {
+    const limits = phase === ContainerState.CREATED ? storedLimits(resources) : undefined;
+    return limits === undefined ? [] : [{ id, ...limits }];
+  });
+  const changed = stored.flatMap(({ id, memory, cpu }): ContainerLimits[] =>
+    created.some((one) => one.id === id)
+      ? [{ id, ...(memory && { memory: memory.to }), ...(cpu && { cpu: cpu.to }) }]
+      : [],
+  );
+  return { state: { ...state, containers: [...state.containers, ...created] }, targets: [...targets, ...changed] };
+}
+
+function unknownContainer(pod: PodDescription, name: string, all: readonly string[], source?: string): ShimError {
+  const has = all.length === 0 ? 'none' : all.join(', ');
+  const message = `pod ${podName(pod)} has no container ${name}${suggestion(name, all)} (it has ${has})`;
+  const where = { pod: pod.metadata.uid, container: name, ...(source !== undefined && { source }) };
+  return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
+}
+
+/** Whether the source lists all containers of the pod that can be resized, also those that kubelet has not created yet. */
+const isComplete = ({ source }: DeclaredPod): boolean => source === 'spec' || source === 'kubelet-state';
+
+/** Throws UNKNOWN_CONTAINER for a container that the pod neither has nor declares, those of sizes such as `50%/web` included. */
+function assertKnownNames(
+  pod: PodDescription,
+  { containers, memoryRequests, volumes }: DesiredPod,
+  declared: DeclaredPod,
+  present: ReadonlyMap<string, ContainerDescription>,
+): void {
+  const all = [...new Set([...present.keys(), ...declared.containers.map(({ name }) => name)])].sort();
+  const shares = [...volumes.values()].flatMap((policy) =>
+    policy.kind === 'container-share' ? [policy.container] : [],
+  );
+  const names = [...Object.keys(memoryRequests?.containers ?? {}), ...containers.keys(), ...shares];
+  const unknown = names.find((name) => !all.includes(name));
+  if (unknown !== undefined)
+    throw unknownContainer(pod, unknown, all, isComplete(declared) ? declared.source : undefined);
+}
+
+/** Throws MEMORY_NOT_RECLAIMABLE. */
+async function assertContainerFits(
+  parts: { readonly tree: CgroupTree },
+  pod: PodDescription,
+  containers: ReadonlyMap<string, ContainerDescription>,
+  { state, cgroups }: { readonly state: PodState; readonly cgroups: ReadonlyMap<string, CgroupPath> },
+  { id, memory }: ContainerLimits,
+): Promise<void> {
+  const now = state.containers.find((container) => container.id === id);
+  const container = [...containers.values()].find(({ containerId }) => containerId === id);
+  if (memory === undefined || now === undefined || container === undefined) return;
+  if (compareLimits(memory, now.memory) >= 0) return;
+  const cgroup = cgroups.get(id);
+  if (cgroup === undefined) return;
+  await assertReclaimable(parts.tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
+}
+
+/**
+ * Returns the pod's limits: the desired ones, which throw MEMORY_NOT_RECLAIMABLE when usage blocks a decrease, otherwise those
+ * derived from its containers, without a decrease that usage blocks.
+ */
+async function podLimits(
+  parts: Pick<PrepareResizeParts, 'tree' | 'journal' | 'log'>,
+  pod: PodDescription,
+  { state, targets }: { readonly state: PodState; readonly targets: readonly ContainerLimits[] },
+  asked: Limits,
+): Promise<Limits> {
+  const { memory, cpu } = asked;
+  // A desired limit is not derived from the containers.
+  const free: PodState = {
+    ...state,
+    ...(memory !== undefined && { memory: 'max' }),
+    ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
+  };
+  const derived = await derivedPodLimits(parts, pod, free, targets);
+  if (memory !== undefined) {
+    await assertReclaimable(parts.tree, podSubject(pod), {
+      cgroup: podCgroup(pod),
+      now: state.memory,
+      wanted: memory,
+    });
+  }
+  return { ...derived, ...(memory !== undefined && { memory }), ...(cpu !== undefined && { cpu }) };
+}

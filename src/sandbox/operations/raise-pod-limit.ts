@@ -1,0 +1,387 @@
+import { type CpuMax, bytes, messageOf, microseconds } from '../../core/index.ts';
+import {
+  type Backend,
+  type ContainerDescription,
+  ContainerState,
+  type LinuxContainerResources,
+  type PodDescription,
+} from '../../runtime/index.ts';
+import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import { type DeclaredContainer, type DeclaredPod, withRunning } from '../pods/declared-pod.ts';
+import type { EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import type { FailOpen } from '../pods/fail-open.ts';
+import type { Registry } from '../pods/registry.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
+import { hasPodCgroup, readDeclaredPod } from '../pods/read-pod.ts';
+import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import { withoutWritten } from '../foresight/pending-kubelet-resize.ts';
+import type { ResizeHistory } from '../history/history.ts';
+import { type PerformParts, perform } from '../transaction/perform.ts';
+import { type RecoverParts, tryRecoverPod } from '../transaction/recover.ts';
+import { compareCpu, compareLimits } from '../plan/amounts.ts';
+import { ifTheyArrive, podLimitsBetween, stateWith } from '../plan/pod-limits.ts';
+import type { CgroupTree } from '../../cgroups/index.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { ContainerStep } from '../plan/step.ts';
+
+export interface RaisePodLimitParts extends PerformParts, DeclarePodParts {
+  /** Client for the shim's own calls. */
+  readonly backend: Backend;
+  readonly registry: Registry;
+}
+
+export interface AdmitRestartParts extends RaisePodLimitParts, RecoverParts {
+  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
+  readonly failOpen: FailOpen;
+  readonly history: ResizeHistory;
+}
+
+/** What raises a pod limit. Undefined if the limit suffices. */
+type Raise = (() => Promise<void>) | undefined;
+
+/**
+ * Raises the pod limit for a container that starts with higher limits than it had in its last run, or was created with: kubelet
+ * does not (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts as without the
+ * shim.
+ */
+export async function raisePodLimit(
+  parts: RaisePodLimitParts,
+  pod: PodDescription,
+  { containerId, name }: NamedContainer,
+  before: EffectiveLimits | undefined,
+  after: EffectiveLimits | undefined,
+): Promise<void> {
+  if (before === undefined || after === undefined || !hasPodCgroup(pod)) return;
+  try {
+    const raise = await raiseFor(parts, pod, { containerId, name }, { before, after });
+    await raise?.();
+  } catch (error) {
+    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
+  }
+}
+
+/** Returns what raises the pod limit for a container whose limits change; undefined if the limit suffices. */
+async function raiseFor(
+  parts: RaisePodLimitParts,
+  pod: PodDescription,
+  container: NamedContainer,
+  { before, after }: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
+): Promise<Raise> {
+  const state = await readDeclaredPod(parts, pod, []);
+  const unanswered = parts.journal.unanswered.of(pod.sandboxId);
+  const change = restartedContainer(state, container, { before, after }, unanswered);
+  return raiseBetween(parts, pod, container.containerId, change, (raised) => withoutWritten(parts, pod, state, raised));
+}
+
+/**
+ * Returns what raises the pod limit for a change of its containers; undefined if the limit suffices.
+ * @param bound omits pod limits that are not raised
+ */
+function raiseBetween(
+  parts: RaisePodLimitParts,
+  pod: PodDescription,
+  containerId: string,
+  { state, before, after }: PodChange,
+  bound: (raised: Limits) => Limits = (raised) => raised,
+): Raise {
+  const { memory, cpu } = podLimitsBetween(before, after);
+  const raised = bound({
+    ...(memory !== undefined && compareLimits(memory, state.memory) > 0 && { memory }),
+    ...(cpu !== undefined && compareCpu(cpu, state.cpu) > 0 && { cpu }),
+  });
+  if (Object.keys(raised).length === 0) return undefined;
+  return async () => {
+    await perform(parts, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    parts.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
+  };
+}
+
+/**
+ * KEP-1287, order: raises the pod limit for a new container that replaces one of the same name and has higher limits, also one of a
+ * sandbox that has ended: kubelet does not write the cgroup of a pod that exists.
+ */
+export async function raisePodForRestart(
+  parts: AdmitRestartParts,
+  sandboxId: string,
+  containerId: string,
+  name: string,
+  resources: LinuxContainerResources | null | undefined,
+): Promise<void> {
+  const after = storedLimits(resources);
+  if (after === undefined) return;
+  try {
+    const pod = await parts.registry.pod(sandboxId);
+    if (pod === undefined) return;
+    // A first container does not wait for a resize of its pod.
+    if (!isReplacement(pod) && (await previousContainer(parts, pod, containerId, name)) === undefined) return;
+    await parts.lock.run(lockKeyOf(pod), async () => {
+      await tryRecoverPod(parts, pod);
+      if (!hasPodCgroup(pod)) return;
+      const previous = await previousContainer(parts, pod, containerId, name);
+      await raiseAndRecord(parts, pod, containerId, () =>
+        previous === undefined
+          ? raiseForReplaced(parts, pod, { containerId, name }, after)
+          : raiseForRestarted(parts, pod, { containerId, name }, previous, after),
+      );
+    });
+  } catch (error) {
+    parts.failOpen('unreadable_state', containerId, error);
+  }
+}
+
+async function raiseForRestarted(
+  parts: AdmitRestartParts,
+  pod: PodDescription,
+  container: NamedContainer,
+  previous: ContainerDescription,
+  after: EffectiveLimits,
+): Promise<Raise> {
+  const before = await limitsBeforeRestart(parts, pod, container, previous);
+  return before && raiseFor(parts, pod, container, { before, after });
+}
+
+async function raiseForReplaced(
+  parts: AdmitRestartParts,
+  pod: PodDescription,
+  container: NamedContainer,
+  after: EffectiveLimits,
+): Promise<Raise> {
+  const change = await replacedContainers(parts, pod, container, after);
+  return change && raiseBetween(parts, pod, container.containerId, change);
+}
+
+/** Like {@link raisePodLimit}, with an entry in the history: no request of a client has one for it. */
+async function raiseAndRecord(
+  parts: AdmitRestartParts,
+  pod: PodDescription,
+  containerId: string,
+  prepare: () => Promise<Raise>,
+): Promise<void> {
+  try {
+    const raise = await prepare();
+    if (raise === undefined) return;
+    const report = parts.history.request(identityOf(pod), { kind: 'shim' });
+    await parts.outcomes.track(pod.sandboxId, raise, report);
+  } catch (error) {
+    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
+  }
+}
+
+/**
+ * Returns the last container of this name that has run. One that never started had no effect on the pod limit: its client may not
+ * know it, when the shim ended before it answered.
+ */
+async function previousContainer(
+  { registry }: { readonly registry: Registry },
+  pod: PodDescription,
+  containerId: string,
+  name: string,
+): Promise<ContainerDescription | undefined> {
+  // Listed by the backend: the registry does not know containers that were created without the shim.
+  const containers = await registry.listContainers(pod);
+  const sameName = containers.filter(({ id, metadata }) => id !== containerId && metadata?.name === name);
+  sameName.sort((a, b) => Number(b.created_at - a.created_at));
+  for (const { id } of sameName) {
+    const previous = await registry.describeContainer(id);
+    if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
+  }
+  return undefined;
+}
+
+type NamedContainer = Pick<ContainerDescription, 'containerId' | 'name'>;
+
+/** A pod whose containers change. */
+interface PodChange {
+  /** The pod as it is. */
+  readonly state: PodState;
+  readonly before: PodState;
+  readonly after: PodState;
+}
+
+export interface ReplacedContainersParts extends DeclarePodParts {
+  readonly registry: Registry;
+  readonly backend: Backend;
+  readonly tree: CgroupTree;
+  readonly journal: PodJournal;
+}
+
+/** A container of a sandbox that has ended. */
+interface EarlierContainer {
+  readonly id: string;
+  readonly name: string;
+  readonly limits: EffectiveLimits;
+  readonly exitCode: number;
+}
+
+const NO_CPU: CpuMax = { quota: microseconds(0), period: microseconds(100_000) };
+const NOTHING: EffectiveLimits = { memory: bytes(0), cpu: NO_CPU };
+
+/** Whether the pod had a sandbox before this one. The cgroup of the pod is then older than the sandbox, unless the node has restarted. */
+const isReplacement = ({ metadata }: PodDescription): boolean => metadata.uid !== '' && (metadata.attempt ?? 0) > 0;
+
+/**
+ * Returns a pod with the containers of its earlier sandboxes, and with those that kubelet creates in their place. A ResizePod may have
+ * lowered the former, and the pod limit with them; kubelet creates the latter with its own values, one after the other. Undefined if the
+ * sandbox is the first one, or if nothing tells what the pod limit was for.
+ *
+ * Without an earlier container, the pod limit has to hold what the spec declares. Other sources do not tell a limit that was set on
+ * purpose (a pod-level limit), or an ordinary init container.
+ */
+async function replacedContainers(
+  parts: ReplacedContainersParts,
+  pod: PodDescription,
+  container: NamedContainer,
+  limits: EffectiveLimits,
+): Promise<PodChange | undefined> {
+  if (!isReplacement(pod)) return undefined;
+  const listed = await parts.registry.listContainers(pod);
+  const state = await readDeclaredPod(parts, pod, [], listed);
+  const earlier = await earlierContainers(parts, pod);
+  if (earlier.size > 0) return changeFrom(parts, pod, state, container, { limits, earlier });
+  const isFirst = listed.every(({ id }) => id === container.containerId);
+  if (!isFirst || state.declared?.source !== 'spec') return undefined;
+  const none = state.declared.containers.map(({ name, id }): [string, EarlierContainer] => [
+    name,
+    { id: id ?? name, name, limits: NOTHING, exitCode: 0 },
+  ]);
+  return changeFrom(parts, pod, state, container, { limits, earlier: new Map(none) });
+}
+
+function changeFrom(
+  { journal, registry }: ReplacedContainersParts,
+  pod: PodDescription,
+  state: PodState,
+  { containerId, name }: NamedContainer,
+  { limits, earlier }: { readonly limits: EffectiveLimits; readonly earlier: ReadonlyMap<string, EarlierContainer> },
+): PodChange | undefined {
+  const { declared } = state;
+  if (declared === undefined) return undefined;
+  const sandboxes = earlierSandboxes(registry, pod).map(({ sandboxId }) => sandboxId);
+  const ids = new Set([...sandboxes, ...[...earlier.values()].map(({ id }) => id)]);
+  // The cgroups of an earlier sandbox may still exist.
+  const live = state.containers.filter(({ id }) => !ids.has(id) && id !== containerId);
+  const containers = withEarlier(declared, earlier).map((one) =>
+    one.name === name ? { ...one, id: containerId } : one,
+  );
+  const keyOf = ({ id, name: own }: DeclaredContainer): string => id ?? own;
+  const replaced = containers.flatMap((one): LiveContainer[] => {
+    const before = earlier.get(one.name);
+    return before === undefined ? [] : [{ id: keyOf(one), ...before.limits }];
+  });
+  const isReplaced = ({ id }: LiveContainer): boolean => replaced.some((other) => other.id === id);
+  const common = { ...state, declared: { ...declared, containers } };
+  const after = { ...common, containers: [...live, { id: containerId, ...limits }] };
+  return {
+    state,
+    before: { ...common, containers: [...live.filter((one) => !isReplaced(one)), ...replaced] },
+    after: ifTheyArrive(after, journal.unanswered.of(pod.sandboxId)),
+  };
+}
+
+/**
+ * Returns the declared containers, with those of earlier sandboxes that kubelet has yet to create if the source does not list them. One
+ * that ended well may be an ordinary init container: the present pod limit shows whether it counts as one.
+ */
+function withEarlier(
+  { source, containers }: NonNullable<PodState['declared']>,
+  earlier: ReadonlyMap<string, EarlierContainer>,
+): readonly DeclaredContainer[] {
+  const mayBeInit = ({ exitCode }: EarlierContainer): { mayBeInit?: true } =>
+    exitCode === 0 ? { mayBeInit: true } : {};
+  const known = containers.map((one) => {
+    const before = earlier.get(one.name);
+    return before === undefined || one.kind !== 'unknown' || source === 'kubelet-state'
+      ? one
+      : { ...one, ...mayBeInit(before) };
+  });
+  if (source === 'spec' || source === 'kubelet-state') return known;
+  const others = [...earlier.values()].filter(({ name }) => !containers.some((one) => one.name === name));
+  return [
+    ...known,
+    ...others.map((one): DeclaredContainer => {
+      const { id, name, limits } = one;
+      return { name, id, kind: 'unknown', state: 'ended', limits: amountsOf(limits), ...mayBeInit(one) };
+    }),
+  ];
+}
+
+const earlierSandboxes = (
+  { pods }: Pick<Registry, 'pods'>,
+  { sandboxId, metadata }: PodDescription,
+): readonly PodDescription[] =>
+  pods.filter((other) => other.sandboxId !== sandboxId && other.metadata.uid === metadata.uid);
+
+/** Returns the last container of each name that has run in an earlier sandbox of the pod, in the order of creation. */
+async function earlierContainers(
+  parts: ReplacedContainersParts,
+  pod: PodDescription,
+): Promise<ReadonlyMap<string, EarlierContainer>> {
+  const sandboxes = earlierSandboxes(parts.registry, pod);
+  const listed = (await Promise.all(sandboxes.map((sandbox) => parts.registry.listContainers(sandbox)))).flat();
+  const ran = listed
+    .filter(({ state }) => state !== ContainerState.CREATED)
+    .sort((one, other) => Number(one.created_at - other.created_at));
+  const byName = new Map<string, EarlierContainer>();
+  for (const { id, metadata } of ran) {
+    const container = await parts.registry.describeContainer(id);
+    const limits = storedLimits(container?.resources);
+    const name = metadata?.name ?? '';
+    byName.delete(name);
+    if (container !== undefined && limits !== undefined)
+      byName.set(name, { id, name, limits, exitCode: container.exitCode });
+  }
+  return byName;
+}
+
+/** Returns a pod in which a container starts, before and after its limits change. */
+export function restartedContainer(
+  state: PodState,
+  container: NamedContainer,
+  { before, after }: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
+  unanswered: readonly ContainerStep[] = [],
+): PodChange {
+  const present = ifTheyArrive(stateWithContainer(state, container, before), unanswered);
+  return { state, before: present, after: stateWith(present, [{ id: container.containerId, ...after }]) };
+}
+
+/** Returns the pod as if this container ran with these limits. */
+function stateWithContainer(state: PodState, container: NamedContainer, limits: EffectiveLimits): PodState {
+  const { containers, declared } = state;
+  const { containerId: id } = container;
+  return {
+    ...state,
+    containers: [...containers.filter((other) => other.id !== id), { id, ...limits }],
+    ...(declared && { declared: withRunning(declared, container) }),
+  };
+}
+
+/**
+ * Returns the limits with which the previous container of this name counts in the pod limit. Undefined if the runtime stores none. One
+ * that runs or has failed counts with its stored limits.
+ */
+async function limitsBeforeRestart(
+  parts: DeclarePodParts,
+  pod: PodDescription,
+  { name }: NamedContainer,
+  previous: ContainerDescription,
+): Promise<EffectiveLimits | undefined> {
+  const stored = storedLimits(previous.resources);
+  if (stored === undefined || previous.state !== ContainerState.EXITED || previous.exitCode !== 0) return stored;
+  const listed = await parts.registry.listContainers(pod);
+  const withoutNewer = listed.filter(({ id, metadata }) => metadata?.name !== name || id === previous.containerId);
+  return countedLimits(await declarePod(parts, pod, withoutNewer), name, stored);
+}
+
+/**
+ * Returns the limits with which a container counts that does not run: 0 if it ended well and no source lists it. The pod limit may not
+ * have room for it then. A limit that it did not have stays absent: it did not take the pod limit away.
+ */
+export function countedLimits({ containers }: DeclaredPod, name: string, stored: EffectiveLimits): EffectiveLimits {
+  if (!containers.some((one) => one.name === name && one.isUncounted === true)) return stored;
+  const { memory, cpu } = stored;
+  return {
+    memory: memory === 'max' ? memory : bytes(0),
+    cpu: cpu.quota === 'max' ? cpu : { ...cpu, quota: microseconds(0) },
+  };
+}

@@ -1,0 +1,73 @@
+import type { VolumePolicy } from '../../tmpfs/sizes.ts';
+import type { Bytes } from '../../core/quantities/numbers.ts';
+import type { StepRecord } from './step.ts';
+import type { ValueChange } from './value-changes.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+
+/** The desired values of a pod, as ResizePod asks for them. Absent values stay as they are. */
+export interface DesiredPod {
+  /** The pod's own limits. Absent limits are derived from the containers' (docs/resize.md). */
+  readonly pod: Limits;
+  /** By the container's name in the pod. */
+  readonly containers: ReadonlyMap<string, Limits>;
+  /** By the volume's name in the pod. */
+  readonly volumes: ReadonlyMap<string, VolumePolicy>;
+  /** Memory requests: no limit may be below them. */
+  readonly memoryRequests?: MemoryRequests;
+  /** The memory requests that earlier resizes have set. */
+  readonly earlierMemoryRequests?: MemoryRequests;
+}
+
+/** Memory requests. The kernel does not know them. */
+export interface MemoryRequests {
+  readonly pod?: Bytes;
+  /** By the container's name. */
+  readonly containers: Readonly<Record<string, Bytes>>;
+}
+
+/** Returns the memory request of one container. A container may be named "constructor", a property that every object inherits. */
+export const memoryRequestIn = (requests: MemoryRequests | undefined, container: string): Bytes | undefined =>
+  requests !== undefined && Object.hasOwn(requests.containers, container) ? requests.containers[container] : undefined;
+
+export interface ResizeOptions {
+  /** Admits and plans, but changes nothing. */
+  readonly dryRun: boolean;
+  /** Deadline, in milliseconds of the steady clock. A transaction that is unfinished then is rolled back. */
+  readonly deadline: number;
+  /** Whether the request is repeated later if its containers do not run. Otherwise the runtime stores the values for them. */
+  readonly waits?: boolean;
+  /**
+   * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all values are
+   * still desired. Throws SUPERSEDED when none is left.
+   */
+  readonly stillDesired?: () => DesiredPod;
+  /** The request, for the order of all requests. Without it the request supersedes none. */
+  readonly writer?: { readonly arrival: number; readonly text: string };
+  /** Called when the resize is admitted, before its first step. Must not throw. */
+  readonly onAdmitted?: () => void;
+  /** Called when the resize has failed after its admission, and other pods may fit because of that. Must not throw. */
+  readonly onRoomFreed?: () => void;
+  /** Called when it is known what the request changes, and again when its steps are. Must not throw. */
+  readonly onChanges?: (changes: readonly ValueChange[]) => void;
+  /** Called when the resize fails, and something of it is left to roll back. Must not throw. */
+  readonly onLeftUnfinished?: () => void;
+  /** Called after each applied step. Must not throw. */
+  readonly onStep?: (record: StepRecord) => void;
+}
+
+export interface ResizeOutcome {
+  /** The applied steps. For a dry run: the planned steps, with times of 0. */
+  readonly steps: readonly StepRecord[];
+  readonly before: PodState;
+  readonly after: PodState;
+}
+
+/**
+ * Resizes a pod under the pod's lock, all or nothing. Rejects with a ShimError: INVALID_ARGUMENT (no such
+ * container, volume or value), FAILED_PRECONDITION (see its reason: MEMORY_NOT_RECLAIMABLE and VOLUME_IN_USE may fit later),
+ * DEADLINE_EXCEEDED, NOT_FOUND.
+ */
+export type ResizePod = (sandboxId: string, desired: DesiredPod, options: ResizeOptions) => Promise<ResizeOutcome>;
+
+/** The states that the metric of KEP-1287 counts. In steady state, Proposed = Infeasible + Completed + Canceled. */
+export type ResizeState = 'Proposed' | 'InProgress' | 'Deferred' | 'Infeasible' | 'Completed' | 'Canceled';

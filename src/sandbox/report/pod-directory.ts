@@ -1,0 +1,248 @@
+import { Code, Reason, ShimError, TimeLimit, isServiceError, steadyNow } from '../../core/index.ts';
+import type { CallOptions, PodDescription } from '../../runtime/index.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import type { PodListing, PodView, ReadPodView } from './pod-view.ts';
+import type { ContainersByPod, Registry } from '../pods/registry.ts';
+import { LIST_MS, type ListedContainers } from '../pods/container-lists.ts';
+import { type PodIdentity, identityOf } from '../pods/pod-identity.ts';
+import { fullName } from '../pods/names.ts';
+import { type Explanation, backendFailure } from '../plan/failures.ts';
+import { invalid } from '../plan/amounts.ts';
+
+/** A caller's reference to a pod. */
+export type PodRef =
+  /** A sandbox id, or a unique prefix of one. */
+  | { readonly by: 'sandbox_id'; readonly id: string }
+  | { readonly by: 'uid'; readonly uid: string }
+  | { readonly by: 'name'; readonly namespace: string; readonly name: string };
+
+/** A pod that the backend lists. */
+interface ListedPod extends PodListing {
+  readonly pod: PodIdentity;
+}
+
+/** Finds and describes the pods of this node for callers of the resize API. Calls to the backend end when a signal aborts. */
+export interface PodDirectory {
+  /** Finds a pod. Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
+  find(ref: PodRef, signal?: AbortSignal): Promise<PodIdentity>;
+  /** Returns the pods that the backend lists now, by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
+  list(signal?: AbortSignal): Promise<readonly ListedPod[]>;
+  /** Returns the containers that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
+  listContainers(signal?: AbortSignal): Promise<ContainersByPod>;
+  readonly describe: ReadPodView;
+  /** Returns the container's name in its pod; its id if the name is unknown. */
+  readonly containerName: (sandboxId: string, containerId: string) => string;
+}
+
+export interface PodDirectoryParts {
+  readonly registry: Pick<Registry, 'pod' | 'pods' | 'container' | 'refresh' | 'refreshPods' | 'refreshContainers'>;
+  readonly volumes: Pick<MemoryVolumes, 'atOnce'>;
+  /** Returns whether a sandbox is ready: a pod may have ended sandboxes in addition to the running one. */
+  readonly isReady: (sandboxId: string) => Promise<boolean>;
+  readonly readPodView: ReadPodView;
+}
+
+/** Returns the directory of the pods in the registry. */
+export function podDirectory(parts: PodDirectoryParts): PodDirectory {
+  const { registry, isReady, readPodView } = parts;
+  const readyOnes = async (pods: readonly PodDescription[]): Promise<readonly PodDescription[]> => {
+    if (pods.length < 2) return pods;
+    const ready = await Promise.all(pods.map(({ sandboxId }) => isReady(sandboxId)));
+    return pods.filter((_, index) => ready[index]);
+  };
+  const matching = async (ref: PodRef, options?: CallOptions): Promise<readonly PodDescription[]> => {
+    switch (ref.by) {
+      case 'sandbox_id':
+        return byId(registry, ref.id, options);
+      case 'uid':
+        return readyOnes(registry.pods.filter(({ metadata }) => metadata.uid === ref.uid));
+      case 'name':
+        return readyOnes(
+          registry.pods.filter(({ metadata }) => metadata.namespace === ref.namespace && metadata.name === ref.name),
+        );
+    }
+  };
+  return {
+    find: (ref, signal) =>
+      withBackend(async () => {
+        assertRef(ref);
+        const options = signal && { signal };
+        const known = await matching(ref, options);
+        if (known.length > 0) return singleMatch(known, ref);
+        // The pod may have been created without the shim, or while it was not running.
+        const refreshed = registry.refreshPods(options);
+        if (await isLate(refreshed)) {
+          // The status of another pod hangs in the runtime.
+          const learned = await matching(ref, options);
+          const ready = await Promise.all(learned.map(({ sandboxId }) => isReady(sandboxId)));
+          const live = learned.filter((_, at) => ready[at]);
+          if (live.length > 0) return singleMatch(live, ref);
+          await refreshed;
+        }
+        return singleMatch(await matching(ref, options), ref);
+      }),
+    list: (signal) => withBackend(() => listPods(parts, signal)),
+    listContainers: (signal) => withBackend(() => registry.refreshContainers(signal && { signal })),
+    describe: (sandboxId, listed, signal) => withBackend(() => readPodView(sandboxId, listed, signal)),
+    containerName(sandboxId, containerId) {
+      const known = registry.container(containerId);
+      return known?.sandboxId === sandboxId ? known.name : containerId;
+    },
+  };
+}
+
+/** Whether this takes longer than {@link LIST_MS}, or fails. */
+async function isLate(work: Promise<void>): Promise<boolean> {
+  const time = new TimeLimit(steadyNow() + LIST_MS);
+  try {
+    return !((await time.orOver(work.then(() => true))) ?? false);
+  } catch {
+    return true;
+  } finally {
+    time.close();
+  }
+}
+
+async function byId(
+  registry: Pick<Registry, 'pod' | 'pods'>,
+  id: string,
+  options: CallOptions | undefined,
+): Promise<PodDescription[]> {
+  const known = registry.pods.filter(({ sandboxId }) => sandboxId === id);
+  if (known.length > 0) return known;
+  const matching = registry.pods.filter(({ sandboxId }) => sandboxId.startsWith(id));
+  if (matching.length > 0) return matching;
+  const asked = await registry.pod(id, options);
+  return asked === undefined ? [] : [asked];
+}
+
+async function listPods(
+  { registry, volumes }: Pick<PodDirectoryParts, 'registry' | 'volumes'>,
+  signal: AbortSignal | undefined,
+): Promise<readonly ListedPod[]> {
+  const containers = await registry.refresh(signal && { signal });
+  const pods = inOrder(registry.pods.map(identityOf));
+  const ofAll = volumes.atOnce();
+  return pods.map((pod) => ({ pod, containers: containers.get(pod.sandboxId) ?? [], volumes: ofAll }));
+}
+
+const orderOf = ({ namespace, name, sandboxId }: PodIdentity): string => [namespace, name, sandboxId].join('\0');
+/** Sorts pods by their names, each of which is composed once. */
+const inOrder = (pods: readonly PodIdentity[]): readonly PodIdentity[] =>
+  pods
+    .map((pod) => ({ pod, order: orderOf(pod) }))
+    .sort((one, other) => (one.order < other.order ? -1 : 1))
+    .map(({ pod }) => pod);
+
+/** Runs calls to the backend, and maps their errors to a ShimError. */
+async function withBackend<Result>(call: () => Promise<Result>): Promise<Result> {
+  try {
+    return await call();
+  } catch (error) {
+    throw isServiceError(error) ? backendFailure(error) : error;
+  }
+}
+
+function singleMatch(pods: readonly PodDescription[], ref: PodRef): PodIdentity {
+  const [pod, ...more] = pods;
+  const asked = textOf(ref);
+  if (pod === undefined) {
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod on this node has ${ref.by} ${asked}`, { asked });
+  }
+  if (more.length === 0) return identityOf(pod);
+  const found = pods
+    .map(({ sandboxId }) => sandboxId)
+    .toSorted()
+    .slice(0, 4);
+  throw new ShimError(
+    Code.FAILED_PRECONDITION,
+    Reason.AMBIGUOUS_POD,
+    `${ref.by} ${asked} matches ${pods.length} sandboxes: ${found.join(', ')}`,
+    { asked, found: found.join(', ') },
+  );
+}
+
+function textOf(ref: PodRef): string {
+  switch (ref.by) {
+    case 'sandbox_id':
+      return ref.id;
+    case 'uid':
+      return ref.uid;
+    case 'name':
+      return fullName(ref);
+  }
+}
+
+/** Throws INVALID_VALUE for unusual characters. Ids, uids and names never become paths, but they do go to the backend. */
+function assertRef(ref: PodRef): void {
+  const parts: [string, string][] =
+    ref.by === 'name'
+      ? [
+          ['pod.name.namespace', ref.namespace],
+          ['pod.name.name', ref.name],
+        ]
+      : [[`pod.${ref.by}`, textOf(ref)]];
+  for (const [field, text] of parts) {
+    if (/^[0-9A-Za-z][0-9A-Za-z_.-]{0,252}$/.test(text)) continue;
+    throw invalid(field, text, 'expected 1 to 253 letters, digits, "-", "_" and "."');
+  }
+}
+
+/** A pod with its values, or with why they cannot be read. */
+export interface ViewedPod {
+  /** Its place in the list. */
+  readonly at: number;
+  readonly pod: PodIdentity;
+  readonly view: PodView | Explanation;
+}
+
+/**
+ * Describes pods one by one: latency does not matter to people and agents, and this keeps the load on the node low. An unreadable pod,
+ * which may be ending, does not hide the others. After the first BACKEND_UNAVAILABLE the backend is asked no more, because each call might
+ * wait for as long as that one; the other pods have the same error.
+ *
+ * The registry learns which containers are created through the shim, and not of others. So the containers are listed once more at the
+ * end, and a pod with more of them comes again, in place of what it had: no view lacks a container that existed when its description
+ * began. One list for all pods is cheap; containerd reads all its containers for the list of one pod, too.
+ * @param signal once it aborts, nobody waits for the views any more: rejects with its reason
+ */
+export async function* viewsOf(
+  { describe, listContainers }: Pick<PodDirectory, 'describe' | 'listContainers'>,
+  pods: readonly ListedPod[],
+  signal?: AbortSignal,
+): AsyncGenerator<ViewedPod, void> {
+  let gone: Explanation | undefined;
+  for (const [at, listed] of pods.entries()) {
+    const { pod } = listed;
+    const view = gone ?? (await describe(pod.sandboxId, listed, signal).catch(unreadable));
+    signal?.throwIfAborted();
+    if ('reason' in view && view.reason === Reason.BACKEND_UNAVAILABLE) gone = view;
+    yield { at, pod, view };
+  }
+  if (gone !== undefined || pods.length === 0) return;
+  // A backend that has gone since says nothing of what was read before.
+  const now = await listContainers(signal).catch(unreadable);
+  signal?.throwIfAborted();
+  if ('reason' in now) return;
+  for (const [at, { pod, containers: before, volumes }] of pods.entries()) {
+    const containers = now.get(pod.sandboxId) ?? [];
+    if (!hasMore(containers, before)) continue;
+    const view = await describe(pod.sandboxId, { containers, volumes }, signal).catch(unreadable);
+    signal?.throwIfAborted();
+    // What was read before is better than that the backend has gone since.
+    if ('reason' in view && view.reason === Reason.BACKEND_UNAVAILABLE) return;
+    yield { at, pod, view };
+  }
+}
+
+function hasMore(now: ListedContainers, before: ListedContainers): boolean {
+  // As a rule nothing has changed, and the runtime lists them in the same order.
+  if (now.every(({ id }, at) => id === before[at]?.id)) return false;
+  const known = new Set(before.map(({ id }) => id));
+  return now.some(({ id }) => !known.has(id));
+}
+
+function unreadable(error: unknown): Explanation {
+  if (!(error instanceof ShimError)) throw error;
+  return { reason: error.reason, message: error.message };
+}

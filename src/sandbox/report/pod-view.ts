@@ -1,0 +1,286 @@
+import type { MemoryVolumes, PodVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import {
+  type Bytes,
+  Code,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  type Log,
+  Reason,
+  ShimError,
+  bytes,
+  reportedShares,
+} from '../../core/index.ts';
+import { type CgroupLoad, type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
+import type { PodOutcome, PodOutcomes } from '../history/outcomes.ts';
+import type { Explanation } from '../plan/failures.ts';
+import type { KnownValues } from '../plan/value-changes.ts';
+import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import type { EffectiveLimits } from '../pods/pod-state.ts';
+import type { ListedContainers } from '../pods/container-lists.ts';
+import { NO_CPU_LIMIT, podCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
+import type { PodSpecs } from '../pods/pod-spec.ts';
+import type { Registry } from '../pods/registry.ts';
+import { containerCgroup } from '../pods/container-cgroups.ts';
+import type { DecreaseReport } from '../foresight/decrease.ts';
+import {
+  type Backend,
+  type CallOptions,
+  type ContainerDescription,
+  ContainerState,
+  type PodDescription,
+} from '../../runtime/index.ts';
+import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
+import type { PendingPodLimits } from '../foresight/pending-resize.ts';
+import { pendingResizeOf } from '../foresight/pending-kubelet-resize.ts';
+import type { VolumePolicies } from '../volumes/policies.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { KubeletState } from '../../kubelet/index.ts';
+
+/**
+ * The actual values of a pod or a container: its limits, its usage and its weight. Undefined: unknown, or the
+ * controller is not enabled.
+ */
+export interface ActualValues extends EffectiveLimits {
+  readonly memoryUsed: Bytes | undefined;
+  readonly weight: CpuWeight | undefined;
+  /** Memory that cannot be reclaimed, CPU time, and how long its tasks wait. Absent: not read. */
+  readonly load?: CgroupLoad;
+}
+
+/** The actual values of a pod. */
+export interface PodView {
+  readonly limits: ActualValues;
+  /** Running containers by name, without the sandbox container. */
+  readonly containers: readonly { readonly id: string; readonly name: string; readonly limits: ActualValues }[];
+  /** By name. */
+  readonly volumes: readonly {
+    readonly name: string;
+    readonly size: Bytes;
+    readonly used: Bytes;
+    readonly policy: VolumePolicy;
+  }[];
+  /** The result of the requests since the start of the shim. */
+  readonly outcome: Pick<PodOutcome, 'desired' | 'allocated' | 'actuated' | 'volumeErrors'>;
+  /** A failure that the pod has not been recovered from, e.g. UNDO_FAILED. */
+  readonly lastError: Explanation | undefined;
+  /** The resize that kubelet has admitted and not actuated; absent if none is known. */
+  readonly kubelet?: PendingKubeletResize;
+  /** The pod as it is declared. */
+  readonly declared?: DeclaredPod;
+}
+
+/** The pending kubelet resize of a pod. */
+export interface PendingKubeletResize {
+  readonly values: KnownValues<Bytes>;
+  /** The state of a memory decrease that usage blocks. */
+  readonly decrease: DecreaseReport | undefined;
+}
+
+/** What is read once for the descriptions of all pods. */
+export interface PodListing {
+  /** The pod's containers. If they have changed since, they are listed again. */
+  readonly containers: ListedContainers;
+  readonly volumes: PodVolumes;
+}
+
+/**
+ * Reads a pod's actual values. Rejects with a ShimError when they cannot be read; NOT_FOUND when the pod is gone.
+ * @param listed what the caller has just read for all pods, this one included
+ * @param signal aborts when nobody waits for the values any more: calls to the backend end then
+ */
+export type ReadPodView = (sandboxId: string, listed?: PodListing, signal?: AbortSignal) => Promise<PodView>;
+
+/** The parts that a report of a pod uses. */
+export interface ReadPodViewParts {
+  readonly registry: Registry;
+  /** The client of containerd for the shim's own calls. */
+  readonly backend: Backend;
+  readonly journal: PodJournal;
+  readonly tree: CgroupTree;
+  readonly volumes: MemoryVolumes;
+  readonly policies: VolumePolicies;
+  /** The outcomes of each pod's requests, for its status. */
+  readonly outcomes: PodOutcomes;
+  /** What kubelet has written of its pods: a hint at the calls that it is about to make. */
+  readonly kubelet: KubeletState;
+  /** The specs of pods in the API server, as far as they are known. */
+  readonly specs: PodSpecs;
+  /** Reclaims memory for the memory decreases that kubelet has admitted. */
+  readonly decreaseReclaimer: DecreaseReclaimer;
+  /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
+  readonly pendingPodLimits: Map<string, PendingPodLimits>;
+  readonly log: Log;
+  /** Where processes are found: /proc, except in tests. */
+  readonly procRoot?: string;
+}
+
+/** Reads a pod's actual values from the kernel. See {@link ReadPodView}. */
+export async function readPodView(
+  context: ReadPodViewParts,
+  sandboxId: string,
+  listed?: PodListing,
+  signal?: AbortSignal,
+): Promise<PodView> {
+  const options = signal && { signal };
+  const pod = await context.registry.pod(sandboxId, options);
+  if (pod === undefined)
+    throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
+  await context.journal.restored();
+  const failed = context.journal.transactionOf(pod)?.failed;
+  const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
+  const current = await currentContainers(context, pod, listed?.containers, options);
+  const containers = await containersOf(context, pod, current);
+  const registry = describedOnce(context, current, options);
+  const declared = await declarePod({ ...context, registry }, pod);
+  const kubelet = await pendingOf(context, pod, declared);
+  return {
+    limits,
+    containers,
+    volumes: volumesOf({ ...context, volumes: listed?.volumes ?? context.volumes }, pod, limits.memory),
+    outcome: context.outcomes.of(pod.sandboxId),
+    lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
+    ...(kubelet && { kubelet }),
+    declared: inStableOrder(declared),
+  };
+}
+
+const byName = (one: { readonly name: string }, other: { readonly name: string }): number =>
+  one.name < other.name ? -1 : Number(one.name > other.name);
+
+/** The spec has an order of its own. The order of creation changes with each restart of a container. */
+const inStableOrder = (declared: DeclaredPod): DeclaredPod =>
+  declared.source === 'spec' ? declared : { ...declared, containers: declared.containers.toSorted(byName) };
+
+async function pendingOf(
+  context: Pick<ReadPodViewParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
+  pod: PodDescription,
+  declared: DeclaredPod,
+): Promise<PendingKubeletResize | undefined> {
+  context.kubelet.refresh();
+  // Usually kubelet has no entry for the pod, and the pod's state need not be read.
+  if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
+  const state = await readPod(context.tree, pod, [], declared);
+  const pending = pendingResizeOf(context, pod, state);
+  return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
+}
+
+/** Returns the listed containers and their descriptions, and asks the backend only for those that are not there. */
+const describedOnce = (
+  { registry }: Pick<ReadPodViewParts, 'registry'>,
+  { listed, described }: CurrentContainers,
+  options: CallOptions | undefined,
+): DeclarePodParts['registry'] => ({
+  listContainers: () => Promise.resolve(listed),
+  async describeContainer(id) {
+    return described.get(id) ?? (await registry.describeContainer(id, options));
+  },
+});
+
+async function containersOf(
+  context: Pick<ReadPodViewParts, 'tree' | 'procRoot'>,
+  pod: PodDescription,
+  { described }: CurrentContainers,
+): Promise<PodView['containers']> {
+  const views: PodView['containers'][number][] = [];
+  for (const container of described.values()) {
+    if (container.state !== ContainerState.RUNNING) continue;
+    const cgroup = await containerCgroup(container, pod, context.procRoot);
+    if (cgroup === undefined) continue;
+    views.push({
+      id: container.containerId,
+      name: container.name,
+      limits: await limitsOf(context, cgroup, reportedShares(container.resources?.cpu_shares ?? 0n)),
+    });
+  }
+  return views.toSorted(byName);
+}
+
+async function limitsOf(
+  context: { readonly tree: CgroupTree },
+  cgroup: CgroupPath,
+  shares: CpuShares | undefined,
+): Promise<ActualValues> {
+  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
+  const current = context.tree.readMemoryCurrent(cgroup);
+  return {
+    memory: memoryMax,
+    memoryUsed: current,
+    cpu: cpuMax ?? NO_CPU_LIMIT,
+    ...(shares !== undefined && { shares }),
+    weight: cpuWeight,
+    load: await readLoad(context.tree, cgroup),
+  };
+}
+
+function volumesOf(
+  context: Pick<ReadPodViewParts, 'registry' | 'journal' | 'policies' | 'outcomes' | 'log'> & {
+    readonly volumes: PodVolumes;
+  },
+  pod: PodDescription,
+  podLimit: Limit<Bytes>,
+): PodView['volumes'] {
+  const volumes = readVolumes(context.volumes, pod);
+  // Takes over remounts by other programs first, so that the reported policies are up to date.
+  observeVolumes(context, pod, volumes, podLimit);
+  return volumes.toSorted(byName).map(({ name, size }) => {
+    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
+    return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
+  });
+}
+
+/** The containers of a pod as the backend lists and describes them. */
+interface CurrentContainers {
+  readonly listed: ListedContainers;
+  /** By id: those that have not ended, as far as the backend describes them. */
+  readonly described: ReadonlyMap<string, ContainerDescription>;
+}
+
+interface ContainerSources {
+  readonly registry: Registry;
+}
+
+/**
+ * Lists and describes the containers of a pod. Ended ones are not described: containers do not start twice. Rejects when the backend
+ * cannot be asked.
+ * @param listed the pod's containers from a list of all pods. If a container was created, removed, started or ended since, the pod's
+ * containers are listed again
+ */
+async function currentContainers(
+  sources: ContainerSources,
+  pod: PodDescription,
+  listed?: ListedContainers,
+  options?: CallOptions,
+): Promise<CurrentContainers> {
+  if (listed !== undefined && areKnown(sources.registry, pod, listed)) {
+    const current = await describeListed(sources, listed, options);
+    if (isUnchanged(current)) return current;
+  }
+  return describeListed(sources, await sources.registry.listContainers(pod, options), options);
+}
+
+/** Whether the listed containers are those that the registry knows of the pod: it learns which ones are created and removed. */
+function areKnown(registry: Registry, { sandboxId }: PodDescription, listed: ListedContainers): boolean {
+  const known = new Set(registry.containersOf(sandboxId).map(({ containerId }) => containerId));
+  return known.size === listed.length && listed.every(({ id }) => known.has(id));
+}
+
+async function describeListed(
+  { registry }: ContainerSources,
+  listed: ListedContainers,
+  options: CallOptions | undefined,
+): Promise<CurrentContainers> {
+  const described = new Map<string, ContainerDescription>();
+  for (const { id } of listed.filter(hasNotEnded)) {
+    const container = await registry.describeContainer(id, options);
+    if (container !== undefined) described.set(id, container);
+  }
+  return { listed, described };
+}
+
+const isUnchanged = ({ listed, described }: CurrentContainers): boolean =>
+  listed.filter(hasNotEnded).every(({ id, state }) => described.get(id)?.state === state);
+
+const hasNotEnded = ({ state }: ListedContainers[number]): boolean => state !== ContainerState.EXITED;

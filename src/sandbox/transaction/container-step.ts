@@ -1,0 +1,337 @@
+import { basename } from 'node:path';
+import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import {
+  type Bytes,
+  Code,
+  type Counters,
+  type CpuMax,
+  type KeyedLock,
+  type Limit,
+  type Log,
+  Reason,
+  ShimError,
+  isServiceError,
+} from '../../core/index.ts';
+import {
+  type Backend,
+  type CallOptions,
+  ContainerState,
+  type PodDescription,
+  isNeverSent,
+  isNotServing,
+} from '../../runtime/index.ts';
+import { ContainerValues, beforeAndAfter } from './container-values.ts';
+import { type OnHigh, inTurn, lowerMemory } from './lower-memory.ts';
+import { criResources, isHugePages, isStored } from './container-update.ts';
+import { type CgroupLookup, locateCgroup, runningCgroup } from '../pods/container-cgroups.ts';
+import type { ContainerLimits, Limits } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT, namedCgroup, podCgroup } from '../pods/read-pod.ts';
+import { SWAP_MAX } from '../pods/stored-limits.ts';
+import { containerSubject } from '../pods/names.ts';
+import { type ContainerStep, type Step, describeStep } from '../plan/step.ts';
+import { compareLimits } from '../plan/amounts.ts';
+import { lateError } from '../plan/failures.ts';
+import { swapAfter } from '../admission/swap-after.ts';
+import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
+import { loweredBurst } from '../plan/steps.ts';
+
+/** What updates a container by a call of the shim's own, and verifies it in the kernel. */
+export interface ContainerUpdateParts extends CgroupLookup {
+  readonly backend: Backend;
+  readonly tree: CgroupTree;
+}
+
+/** What updates a container after its memory has been reclaimed. */
+export interface RestoreLimitsParts extends ContainerUpdateParts {
+  readonly log: Log;
+  readonly counters: Counters;
+}
+
+export interface ContainerStepParts extends RestoreLimitsParts {
+  /** Serializes the runtime's updates of a container, by its id. Taken inside the pod's lock, or without it. */
+  readonly calls: KeyedLock;
+}
+
+/** What is called during an update. */
+export interface OnUpdate {
+  /** The runtime may have got the update. Also called before the update fails. */
+  readonly onSent?: (() => void) | undefined;
+  /** A plugin of the runtime (NRI) has chosen other values, which the kernel has. */
+  readonly onChosen?: (() => void) | undefined;
+}
+
+/**
+ * Asks the runtime for one container's new values, and verifies that the kernel has them, or those that the runtime has stored instead
+ * (KEP-1287: its answer decides): a runtime that fails midway may have written only some of them. Throws what the runtime answers, and
+ * CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it has not stored.
+ */
+export async function updateAndVerify(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  step: ContainerStep,
+  { onSent, onChosen }: OnUpdate = {},
+): Promise<void> {
+  const cgroup = parts.cgroups.get(step.id);
+  try {
+    if (step.cpu !== undefined && cgroup !== undefined && parts.tree.exists(cgroup))
+      await fitBurst(parts.tree, cgroup, step.cpu.to);
+    await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+    onSent?.();
+  } catch (error) {
+    if (!isNeverSent(error)) onSent?.();
+    throw error;
+  }
+  const found = await kernelDifferences(parts, pod, step);
+  const fault = found.find(({ isChosen }) => !isChosen);
+  if (fault !== undefined) {
+    const { file, asked, has } = fault;
+    const message = `${file}: the runtime accepted ${asked}, but the kernel has ${has}`;
+    const where = { pod: pod.sandboxId, container: step.id, file, asked, found: has };
+    throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, where);
+  }
+  if (found.length === 0) return;
+  const files = found.map(({ file }) => basename(file)).join(', ');
+  parts.log.warn({ pod: pod.sandboxId, container: step.id, files }, 'runtime applied other values than requested');
+  onChosen?.();
+}
+
+interface ApplyOptions extends OnUpdate {
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until: number;
+  /** Until when an update that lowers no memory limit waits for its turn, in milliseconds of the steady clock. */
+  readonly turnUntil: number;
+  readonly onHigh?: OnHigh | undefined;
+}
+
+/**
+ * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws as
+ * {@link lowerMemory} too, and DEADLINE when the turn of any other update has not come in time. Memory is reclaimed before the runtime
+ * is called, and before its other updates of the container wait.
+ */
+export async function applyContainerStep(
+  parts: ContainerStepParts,
+  pod: PodDescription,
+  step: ContainerStep,
+  { until, turnUntil, onHigh, ...on }: ApplyOptions,
+): Promise<void> {
+  const update = (): Promise<void> => updateAndVerify(parts, pod, step, on);
+  const late = (): Error => lateError(pod, describeStep(step));
+  const turn = { calls: parts.calls, id: step.id, until: turnUntil, late };
+  const { memory } = step;
+  if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return inTurn(turn, update);
+  const cgroup = await runningCgroup(parts, pod, step.id);
+  if (cgroup === undefined) return inTurn(turn, update);
+  const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
+  const subject = containerSubject({ name: known?.name ?? step.id }, pod);
+  const change = { ...subject, cgroup, memory, high: highOf(step), swapAfter: swapAfterStep(cgroup, step), turn };
+  return lowerMemory(parts, change, until, update, onHigh);
+}
+
+interface RollBackOptions {
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until: number;
+  /** Whether the step was applied and verified: a value that differs by now is of another process, and stays. */
+  readonly verified: boolean;
+  readonly onHigh?: OnHigh | undefined;
+}
+
+/**
+ * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values. Returns false
+ * when another process has written all of its values since. Throws as {@link applyContainerStep}: a limit that the container's usage
+ * exceeds by now cannot be restored.
+ */
+export async function rollBackContainerStep(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  step: ContainerStep,
+  { until, verified, onHigh }: RollBackOptions,
+): Promise<boolean> {
+  const values = verified ? await ContainerValues.of(parts, pod, step.id) : undefined;
+  const left = values === undefined ? step : values.stillWritten(step);
+  const foreign = values?.foreign(step);
+  if (left !== undefined) {
+    const hasForeignWeight = left.shares !== undefined && left.shares.from === left.shares.to;
+    await restoreLimits(parts, pod, beforeAndAfter(left).from, { until, onHigh, hasForeignWeight });
+  }
+  if (foreign !== undefined) logForeign(parts.log, pod, foreign);
+  return left !== undefined;
+}
+
+/** Logs the present values of a container that a rollback leaves, because another process has written them. */
+export function logForeign(log: Log, pod: PodDescription, { id, ...values }: ContainerLimits): void {
+  const found = foundForLog(values);
+  log.warn({ pod: pod.sandboxId, container: id, found }, 'values not rolled back: another process has written them');
+}
+
+function foundForLog({ memory, cpu, shares, swap, settings = {} }: Limits): string {
+  const found = [
+    ...(memory === undefined ? [] : [`memory.max ${memory}`]),
+    ...(cpu === undefined ? [] : [`cpu.max ${cpu.quota} ${cpu.period}`]),
+    ...(shares === undefined ? [] : [`cpu shares ${shares}`]),
+    ...(swap === undefined ? [] : [`${SWAP_MAX} ${swap}`]),
+    ...Object.entries(settings).map(([file, text]) => `${file} ${text}`),
+  ];
+  return found.join(', ');
+}
+
+interface RestoreOptions extends Omit<RollBackOptions, 'verified'> {
+  /** Whether the wanted shares only go along: they are those of a weight that another process has written. */
+  readonly hasForeignWeight?: boolean;
+}
+
+/**
+ * Asks the runtime for those of the wanted limits that the kernel or the runtime lacks. Returns the step that it took, undefined
+ * when nothing was missing. Throws as {@link applyContainerStep}.
+ */
+export async function restoreLimits(
+  parts: RestoreLimitsParts,
+  pod: PodDescription,
+  wanted: ContainerLimits,
+  { until, onHigh, hasForeignWeight = false }: RestoreOptions,
+): Promise<ContainerStep | undefined> {
+  const values = await ContainerValues.of(parts, pod, wanted.id);
+  const missing = values.missing(wanted);
+  if (missing === undefined) return undefined;
+  const step = values.stepTo(missing);
+  const update = (): Promise<void> => updateAndVerify(parts, pod, step);
+  const { container, kernel } = values;
+  const { memory } = step;
+  // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
+  if (memory === undefined || container === undefined || kernel === undefined || onHigh === undefined) await update();
+  else {
+    const { cgroup } = kernel;
+    const set = { high: highOf(step), swapAfter: swapAfterStep(cgroup, step) };
+    const change = { ...containerSubject(container, pod), cgroup, memory, ...set };
+    await lowerMemory(parts, change, until, update, onHigh);
+  }
+  const weight = hasForeignWeight ? values.weightBack(step) : undefined;
+  if (weight !== undefined) await updateAndVerify(parts, pod, weight);
+  return step;
+}
+
+/**
+ * Waits until an update that the runtime has not answered cannot arrive any more: the runtime makes the updates of one container one after
+ * the other, so this repeats the container's present values, and waits for that answer. Returns false when the runtime does not answer
+ * in time. Throws when the present values cannot be read.
+ */
+export async function settleUpdate(
+  parts: ContainerUpdateParts,
+  pod: PodDescription,
+  update: ContainerStep,
+  options: CallOptions,
+): Promise<boolean> {
+  try {
+    const values = await ContainerValues.of(parts, pod, update.id, options);
+    const again = values.repeated(update);
+    if (again === undefined) return true;
+    const send = async (step: ContainerStep): Promise<void> => {
+      const request = { container_id: step.id, linux: criResources(step) };
+      await parts.backend.runtime('UpdateContainerResources', request, options);
+    };
+    await send(again);
+    const weight = values.foreign(update)?.shares === undefined ? undefined : values.weightBack(again);
+    if (weight !== undefined) await send(weight);
+    return true;
+  } catch (error) {
+    if (isNotServing(error)) return false;
+    // An update that fails has waited for the earlier one, too.
+    if (isServiceError(error)) return true;
+    throw error;
+  }
+}
+
+/** Returns the limit on swap that a step lowers: it has a field of its own, or is one of the settings. */
+const swapAfterStep = (cgroup: CgroupPath, { swap, settings }: ContainerStep): SwapLimits | undefined =>
+  swapAfter(cgroup, swap === undefined ? settings?.[SWAP_MAX] : { from: String(swap.from), to: String(swap.to) });
+
+/** Returns the memory.high that a step sets. */
+function highOf({ settings }: ContainerStep): Limit<Bytes> | undefined {
+  const change = settings?.[MEMORY_HIGH];
+  return change && sizeIn({ [MEMORY_HIGH]: change.to }, MEMORY_HIGH);
+}
+
+interface Difference {
+  readonly file: string;
+  readonly asked: string;
+  readonly has: string;
+}
+
+type FoundDifference = Difference & {
+  /** Whether the runtime has stored what the kernel has. */
+  readonly isChosen: boolean;
+};
+
+/** Returns where the kernel differs from the step. A container that does not run has no values in the kernel. */
+async function kernelDifferences(
+  parts: ContainerUpdateParts,
+  pod: PodDescription,
+  step: ContainerStep,
+): Promise<readonly FoundDifference[]> {
+  const known = parts.cgroups.get(step.id);
+  // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
+  if (known !== undefined && kernelAgrees(parts, known, step)) return [];
+  const container = await parts.registry.describeContainer(step.id);
+  if (container === undefined || container.state !== ContainerState.RUNNING) return [];
+  const cgroup = await locateCgroup(parts, container, pod);
+  if (cgroup === undefined) return [{ file: podCgroup(pod), asked: 'a cgroup', has: 'none', isChosen: false }];
+  return differencesIn(parts, cgroup, step).map((difference) => ({
+    ...difference,
+    isChosen: isStored(parts.tree, cgroup, container.resources, basename(difference.file)),
+  }));
+}
+
+function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
+  try {
+    return differencesIn(parts, cgroup, step).length === 0;
+  } catch (error) {
+    // The container has ended: the backend knows whether it runs again.
+    if (isCgroupVanished(error)) return false;
+    throw error;
+  }
+}
+
+function differencesIn(
+  { tree }: { readonly tree: CgroupTree },
+  cgroup: CgroupPath,
+  { memory, cpu, swap, settings = {} }: ContainerStep,
+): readonly Difference[] {
+  const found: Difference[] = [];
+  const { memoryMax, cpuMax } = tree.readLimitsNow(cgroup);
+  const differs = (file: string, asked: string | number, has: string | number): void =>
+    void found.push({ file: `${cgroup}/${file}`, asked: String(asked), has: String(has) });
+  if (memory !== undefined && !tree.holds(memory.to, memoryMax)) differs('memory.max', memory.to, memoryMax);
+  const { quota, period } = cpuMax ?? NO_CPU_LIMIT;
+  // The runtime may choose another period.
+  if (cpu !== undefined && quota !== cpu.to.quota && !tree.holdsCpu(cgroup, cpu.to, { quota, period }))
+    differs('cpu.max', cpu.to.quota, quota);
+  const swapMax = swap === undefined ? undefined : tree.readSwapMax(cgroup);
+  if (swap !== undefined && swapMax !== undefined && !tree.holds(swap.to, swapMax)) differs(SWAP_MAX, swap.to, swapMax);
+  for (const [file, { to }] of Object.entries(settings)) {
+    const has = tree.readSetting(cgroup, file);
+    // A kernel without the controller has no such file.
+    if (has !== undefined && tree.holdsSetting(file, to, has) === false && !isHugePages(file)) differs(file, to, has);
+  }
+  return found;
+}
+
+type BurstStep = Extract<Step, { kind: 'burst' }>;
+
+/** Returns the cgroup whose burst a step changes. Throws CGROUP_UNAVAILABLE if there is none. */
+export function burstCgroup(pod: PodDescription, { id }: BurstStep): CgroupPath {
+  return (id === undefined ? undefined : namedCgroup(pod, id)) ?? podCgroup(pod);
+}
+
+/** Sets a burst, or the largest one that the present quota allows: it may have changed since the step was planned. */
+export async function writeBurst(tree: CgroupTree, pod: PodDescription, step: BurstStep): Promise<void> {
+  const cgroup = burstCgroup(pod, step);
+  const { cpuMax } = tree.readLimitsNow(cgroup);
+  const to = loweredBurst(step.to, cpuMax) ?? step.to;
+  await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
+}
+
+/** Lowers a burst that the kernel does not have with this quota: another process may have raised it since the plan was made. */
+export async function fitBurst(tree: CgroupTree, cgroup: CgroupPath, cpu: CpuMax): Promise<void> {
+  const burst = tree.readBurst(cgroup);
+  const to = burst === undefined ? undefined : loweredBurst(burst, cpu);
+  if (to !== undefined) await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
+}

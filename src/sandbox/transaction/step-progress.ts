@@ -1,0 +1,121 @@
+import { type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
+import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
+import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT, podCgroup } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
+import { burstCgroup } from './container-step.ts';
+import type { ContainerStep, Step } from '../plan/step.ts';
+import { reversed } from '../plan/steps.ts';
+
+/** A step that changes one value of the pod itself, or of a volume. */
+export type PodStep = Exclude<Step, ContainerStep | { readonly kind: 'runtime' }>;
+
+/** How much of a step an unfinished transaction has applied. */
+export interface StepProgress {
+  /** The applied part of the step; undefined when there is none. */
+  readonly written: Step | undefined;
+  /** Whether the whole step is applied. */
+  readonly isComplete: boolean;
+  /** The present values of a container that another process has written since. Undefined when there are none, and for other steps. */
+  readonly foreign?: ContainerLimits | undefined;
+}
+
+/**
+ * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its new one was
+ * written by somebody else since, and does not count as applied.
+ */
+export async function progressOf(
+  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+  pod: PodDescription,
+  state: PodState,
+  step: Step,
+): Promise<StepProgress> {
+  if (step.kind === 'container') return containerProgress(parts, pod, step);
+  const isDone = await isApplied(parts, pod, state, step).catch((error: unknown) => {
+    // The container has ended, and its burst with it.
+    if (step.kind === 'burst' && isCgroupVanished(error)) return undefined;
+    throw error;
+  });
+  if (isDone === undefined) return { written: undefined, isComplete: true };
+  return { written: isDone ? step : undefined, isComplete: isDone };
+}
+
+/**
+ * Whether another process has written the value of a step since: it is neither the step's old nor its new one. With the old value, a
+ * step may be applied in part: a unit of systemd may have its new value when the file does not.
+ *
+ * @param printed what the kernel printed after the step was written, for a setting whose format is not known
+ */
+export async function isForeign(
+  parts: { readonly tree: CgroupTree; readonly volumes: Pick<MemoryVolumes, 'measure'> },
+  pod: PodDescription,
+  step: PodStep,
+  printed?: string,
+): Promise<boolean> {
+  if (step.kind === 'pod-unified' && printed === (await parts.tree.readFile(podCgroup(pod), step.key))) return false;
+  const state = await valuesNow(parts, pod, step);
+  return (
+    !(await isApplied(parts, pod, state, step)) && !(await isApplied(parts, pod, state, reversed(step) as PodStep))
+  );
+}
+
+type PodValues = Pick<PodState, 'memory' | 'cpu' | 'weight' | 'volumes'>;
+
+/** Reads what {@link isApplied} compares with a step: a volume may outlive the pod's cgroup. */
+async function valuesNow(
+  { tree, volumes }: Parameters<typeof isForeign>[0],
+  pod: PodDescription,
+  step: PodStep,
+): Promise<PodValues> {
+  if (step.kind === 'volume') {
+    const { size } = volumes.measure({ podUid: pod.metadata.uid, name: step.volume });
+    return { memory: 'max', cpu: NO_CPU_LIMIT, weight: undefined, volumes: [{ name: step.volume, size }] };
+  }
+  const { memoryMax, cpuMax, cpuWeight } = await tree.readLimits(podCgroup(pod));
+  return { memory: memoryMax, cpu: cpuMax ?? NO_CPU_LIMIT, weight: cpuWeight, volumes: [] };
+}
+
+async function isApplied(
+  parts: { readonly tree: CgroupTree },
+  pod: PodDescription,
+  state: PodValues,
+  step: Exclude<Step, ContainerStep>,
+): Promise<boolean> {
+  switch (step.kind) {
+    case 'volume':
+      return state.volumes.some(({ name, size }) => name === step.volume && isSameSize(step.to, size));
+    case 'pod-memory':
+      return parts.tree.holds(step.to, state.memory);
+    case 'pod-cpu':
+      return parts.tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
+    case 'pod-weight':
+      return step.to === state.weight;
+    case 'pod-unified':
+      return isUnifiedWritten(parts.tree, pod, step);
+    case 'burst':
+      return parts.tree.readBurst(burstCgroup(pod, step)) === step.to;
+    case 'runtime':
+      return true;
+  }
+}
+
+async function isUnifiedWritten(
+  tree: CgroupTree,
+  pod: PodDescription,
+  { key, to }: Extract<Step, { kind: 'pod-unified' }>,
+): Promise<boolean> {
+  const found = await tree.readFile(podCgroup(pod), key);
+  return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
+}
+
+async function containerProgress(
+  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
+  pod: PodDescription,
+  step: ContainerStep,
+): Promise<StepProgress> {
+  const values = await ContainerValues.of(parts, pod, step.id);
+  const { to } = beforeAndAfter(withoutUnchanged(step));
+  return { written: values.stillWritten(step), isComplete: values.hasAll(to), foreign: values.foreign(step) };
+}

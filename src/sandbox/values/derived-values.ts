@@ -1,0 +1,201 @@
+import type { PodDescription } from '../../runtime/index.ts';
+import {
+  type CgroupTree,
+  MIN_CPU_QUOTA,
+  MIN_MEMORY_LIMIT,
+  type SwapLimits,
+  isBestEffort,
+  weightMatchesShares,
+} from '../../cgroups/index.ts';
+import {
+  type Bytes,
+  type CpuMax,
+  type CpuShares,
+  type CpuWeight,
+  type Limit,
+  type Log,
+  bytes,
+  cpuShares,
+  microseconds,
+} from '../../core/index.ts';
+import { blockingUse } from '../admission/memory-in-use.ts';
+import { withSubject } from '../admission/validate.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import type { DeclaredContainer } from '../pods/declared-pod.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import { podSubject } from '../pods/names.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import { ifTheyArrive, podLimitsFor } from '../plan/pod-limits.ts';
+import { type MilliCpu, exactMilliCpu, milliCpuToShares, overheadQuota, quotaToMilliCpu } from '../../kubelet/index.ts';
+import type { DesiredPod } from '../plan/resize-request.ts';
+import { sameMemory } from '../plan/amounts.ts';
+
+/**
+ * Returns the pod limits that go with updates of its containers, with room for earlier updates that the runtime has not answered. A
+ * memory decrease that the pod's usage blocks is omitted with a warning, since no caller asked for it (KEP-1287: a limit is not lowered
+ * below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
+ *
+ * @param swapAfter the limits on swap that the updates lower
+ */
+export async function derivedPodLimits(
+  parts: { readonly tree: CgroupTree; readonly journal: PodJournal; readonly log: Log },
+  pod: PodDescription,
+  state: PodState,
+  targets: readonly ContainerLimits[],
+  swapAfter?: SwapLimits,
+): Promise<Limits> {
+  const atMost = ifTheyArrive(state, parts.journal.unanswered.of(pod.sandboxId));
+  const { text, ids } = podSubject(pod);
+  const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(atMost, targets));
+  if (memory === undefined) return limits;
+  const change = { cgroup: podCgroup(pod), now: state.memory, wanted: memory, swapAfter };
+  const use = await blockingUse(parts.tree, change);
+  if (use === undefined) return { ...limits, memory };
+  parts.log.warn(
+    { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
+    'pod limit not lowered with its containers: memory in use cannot be reclaimed',
+  );
+  return limits;
+}
+
+/** The shares of a pod whose shares are the sum of its containers', before and after a resize. */
+export interface DerivedShares {
+  readonly now: CpuShares;
+  readonly then: CpuShares;
+}
+
+/** A container in the sum of a pod's shares. */
+interface CountedShares {
+  /** Absent: it has not been created. */
+  readonly id?: string | undefined;
+  readonly shares: number;
+}
+
+/**
+ * Returns the sum of the containers' shares and the overhead's when the pod's shares are that sum now: kubelet
+ * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. The pod's weight in the kernel decides: kubelet may have changed it since the
+ * pod was created. Undefined where the sum does not change, and for a BestEffort pod: kubelet keeps its minimum, since its QoS class
+ * never changes (KEP-1287). kubelet's sum has the declared containers, also those that do not run.
+ * @param targets also of containers that do not run: shares that the runtime stores for them
+ */
+export function derivedPodShares(
+  pod: PodDescription,
+  state: PodState,
+  targets: readonly ContainerLimits[],
+): DerivedShares | undefined {
+  if (isBestEffort(podCgroup(pod)) || targets.every(({ shares }) => shares === undefined)) return undefined;
+  const sharesAfter = ({ id, shares }: CountedShares): number =>
+    targets.find((target) => target.id === id)?.shares ?? shares;
+  const running = state.containers.map(({ id, shares = 0 }): CountedShares => ({ id, shares }));
+  for (const idle of idleShares(state)) {
+    const sum = (of: (container: CountedShares) => number): number =>
+      [...running, ...idle].reduce((total, container) => total + of(container), overheadShares(state.overhead.cpu));
+    const before = sum(({ shares }) => shares);
+    const now = matchingShares(pod, state.weight, before, running.length + idle.length + 1);
+    const then = sum(sharesAfter);
+    if (now !== undefined) return then === before ? undefined : { now, then: cpuShares(then) };
+  }
+  return undefined;
+}
+
+/**
+ * Returns the shares of the declared app containers and sidecars that do not run. What may be an ordinary init container counts in the
+ * first result only: the pod's weight tells whether kubelet counts it.
+ */
+function idleShares({ declared, containers }: PodState): readonly (readonly CountedShares[])[] {
+  const idle = (declared?.containers ?? []).filter(
+    ({ id, kind, isUncounted }) =>
+      kind !== 'init' && kind !== 'ephemeral' && isUncounted !== true && !containers.some((one) => one.id === id),
+  );
+  const sharesIn = (some: typeof idle): CountedShares[] =>
+    some.map(({ id, requests, shares = 0 }) => ({
+      id,
+      shares: requests === undefined ? shares : milliCpuToShares(requests.milliCpu ?? 0),
+    }));
+  const certain = idle.filter(({ kind }) => kind !== 'unknown');
+  return certain.length === idle.length ? [sharesIn(idle)] : [sharesIn(idle), sharesIn(certain)];
+}
+
+/**
+ * Returns the pod's shares if they are this sum. kubelet sums up milliCPU before it converts them to shares, and rounds once: the
+ * pod's shares may be more by one for each container.
+ */
+function matchingShares(
+  pod: PodDescription,
+  weight: CpuWeight | undefined,
+  sum: number,
+  rounding: number,
+): CpuShares | undefined {
+  if (weight === undefined) {
+    const { cpuShares: known } = pod;
+    return known !== undefined && Math.abs(sum - known) <= rounding ? cpuShares(known) : undefined;
+  }
+  const candidates = Array.from({ length: rounding + 1 }, (_, more) => cpuShares(sum + more));
+  return candidates.find((shares) => weightMatchesShares(weight, shares));
+}
+
+/** kubelet pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests and limits are equal. */
+const overheadShares = ({ quota, period }: PodState['overhead']['cpu']): number =>
+  quota === 'max' || quota === 0 ? 0 : milliCpuToShares(quotaToMilliCpu(quota, period));
+
+/**
+ * KEP-1287 with KEP-2837: returns a request with the containers that go along with a change of the pod-level limit. A
+ * container without a limit of its own has that of the pod, without the overhead, and gets the new one when it changes
+ * (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, getCPULimit and getMemoryLimit). One that somebody
+ * has given another limit keeps it. Only a source that knows the pod-level limit tells it from a sum of containers.
+ */
+export function withInheritedLimits(state: PodState, desired: DesiredPod): DesiredPod {
+  const live = new Map(state.containers.map((container) => [container.id, container]));
+  const inherited = (state.declared?.containers ?? []).flatMap((one): [string, Limits][] => {
+    const container = one.id === undefined ? undefined : live.get(one.id);
+    const goesAlong = container !== undefined && one.limits !== undefined && one.kind !== 'ephemeral' && !one.isFixed;
+    if (!goesAlong) return [];
+    const limits = inheritedBy(state, desired, one, container);
+    return Object.keys(limits).length === 0 ? [] : [[one.name, { ...limits, ...desired.containers.get(one.name) }]];
+  });
+  return inherited.length === 0 ? desired : { ...desired, containers: new Map([...desired.containers, ...inherited]) };
+}
+
+function inheritedBy(
+  state: PodState,
+  { pod }: DesiredPod,
+  { limits = {} }: DeclaredContainer,
+  container: LiveContainer,
+): Limits {
+  const { limits: level = {} } = state.declared ?? {};
+  const { overhead } = state;
+  const memory = pod.memory !== undefined && limits.memory === undefined && level.memory !== undefined;
+  const cpu = pod.cpu !== undefined && limits.milliCpu === undefined && level.milliCpu !== undefined;
+  return {
+    ...(memory &&
+      hasMemoryOf(state, level.memory, container) && { memory: memoryWithout(overhead.memory, pod.memory) }),
+    ...(cpu && hasCpuOf(state, level.milliCpu, container) && { cpu: cpuWithout(overhead.cpu, pod.cpu) }),
+  };
+}
+
+/** An earlier ResizePod may have changed the pod and its containers: then both differ from what is declared. */
+const hasMemoryOf = (state: PodState, level: Bytes, { memory }: LiveContainer): boolean =>
+  sameMemory(memory, level) || sameMemory(memory, memoryWithout(state.overhead.memory, state.memory));
+
+/** systemd rounds the pod's quota up to whole percents of a CPU, and kubelet the milliCPU of the overhead. */
+function hasCpuOf(state: PodState, level: MilliCpu, { cpu }: LiveContainer): boolean {
+  const milli = milliOf(cpu);
+  const ofPod = milliOf(cpuWithout(state.overhead.cpu, state.cpu));
+  const tolerance = 1 + (state.inPercents ? 10 : 0);
+  return [level, ofPod].some((amount) => milli === amount || Math.abs(milli - amount) < tolerance);
+}
+
+const milliOf = ({ quota, period }: CpuMax): MilliCpu => (quota === 'max' ? Infinity : exactMilliCpu(quota, period));
+
+const memoryWithout = (overhead: Bytes, limit: Limit<Bytes>): Limit<Bytes> =>
+  limit === 'max' ? 'max' : bytes(Math.max(limit - overhead, MIN_MEMORY_LIMIT));
+
+const cpuWithout = (overhead: PodState['overhead']['cpu'], { quota, period }: CpuMax): CpuMax => ({
+  quota:
+    quota === 'max' || overhead.quota === 'max'
+      ? quota
+      : microseconds(
+          Math.max(quota - overheadQuota({ quota: overhead.quota, period: overhead.period }, period), MIN_CPU_QUOTA),
+        ),
+  period,
+});

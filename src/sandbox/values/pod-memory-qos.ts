@@ -1,0 +1,148 @@
+import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
+import { type Bytes, type Limit, bytes } from '../../core/index.ts';
+import { throttlingFactorOf } from '../../kubelet/index.ts';
+import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import type { Limits, PodState, Settings } from '../pods/pod-state.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import { settingsIn, storedLimits } from '../pods/stored-limits.ts';
+import { type AllocatableParts, memorySizes } from '../admission/node-room.ts';
+import { amountsNow, requestsAfter, requestsNow } from '../admission/pod-requests.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
+import type { UnifiedChange } from '../plan/step.ts';
+import {
+  MEMORY_QOS_FILES,
+  type MemoryQosNode,
+  type PossibleRequests,
+  memoryQosAfter,
+  sizeIn,
+} from '../plan/memory-qos-change.ts';
+
+/** Files that kubelet's memory QoS has derived from values which a resize changes. */
+export interface DerivedSettings {
+  /** Their present content. */
+  readonly now: Settings;
+  readonly then: Settings;
+}
+
+/** Returns what a resize to these limits changes. The present values are the kernel's, or the runtime's without a cgroup. */
+export type DeriveSettings = (
+  container: ContainerDescription,
+  cgroup: CgroupPath | undefined,
+  desired: Limits,
+) => DerivedSettings;
+
+/** What kubelet's memory QoS has derived from the limits and requests of one pod, after a resize. */
+export interface MemoryQos {
+  readonly ofContainer: DeriveSettings;
+  /** @param memory the pod's own new memory limit, if it changes */
+  readonly ofPod: (memory: Limit<Bytes> | undefined) => readonly UnifiedChange[];
+}
+
+export interface MemoryQosParts extends AllocatableParts {
+  readonly tree: CgroupTree;
+}
+
+/** @param containers by their name in the pod */
+export function memoryQosOf(
+  parts: MemoryQosParts,
+  pod: PodDescription,
+  state: PodState,
+  desired: DesiredPod,
+  containers: ReadonlyMap<string, ContainerDescription>,
+): MemoryQos {
+  const { tree } = parts;
+  const declared = declaredRequests(state, desired);
+  const node: MemoryQosNode = {
+    pageSize: tree.pageSize,
+    sizes: () => memorySizes(parts, pod),
+    factor: factorOf([...containers.values()], declared, tree.pageSize),
+  };
+  return {
+    ofContainer({ name, resources }, cgroup, { memory }) {
+      const wanted = { limit: memory, request: memoryRequestIn(desired.memoryRequests, name) };
+      if (wanted.limit === undefined && wanted.request === undefined) return NONE;
+      const settings = cgroup === undefined ? settingsIn(resources) : filesOf(tree, cgroup);
+      const limit = cgroup === undefined ? storedLimits(resources)?.memory : tree.readMemoryMax(cgroup);
+      const requests = possibleRequests(declared.get(name), settings, wanted.request);
+      return derived(settings, memoryQosAfter({ limit: limit ?? 'max', settings, requests, wanted }, node));
+    },
+    ofPod(memory) {
+      const [before, after] = [requestsNow(state, desired).memory, requestsAfter(state, desired).memory];
+      const wanted = { limit: memory, request: before === after ? undefined : after };
+      if (wanted.limit === undefined && wanted.request === undefined) return [];
+      const settings = filesOf(tree, podCgroup(pod));
+      const requests = { declared: [before], supposed: [] };
+      const { now, then } = derived(
+        settings,
+        memoryQosAfter({ limit: state.memory, settings, requests, wanted }, node),
+      );
+      return Object.entries(then).map(([key, to]) => ({ key, from: now[key] ?? to, to }));
+    },
+  };
+}
+
+const NONE: DerivedSettings = { now: {}, then: {} };
+
+const derived = (settings: Settings, then: Settings): DerivedSettings => ({
+  now: Object.fromEntries(Object.keys(then).map((file) => [file, settings[file] ?? ''])),
+  then,
+});
+
+/**
+ * Reads the files without regard to a temporary memory.high: a section under the pod's lock finds none, and a derived value may look
+ * like one by chance.
+ */
+function filesOf(tree: CgroupTree, cgroup: CgroupPath): Settings {
+  return Object.fromEntries(
+    MEMORY_QOS_FILES.flatMap((file) => {
+      const found = tree.readSetting(cgroup, file);
+      return found === undefined ? [] : [[file, found.trim()]];
+    }),
+  );
+}
+
+function possibleRequests(
+  declared: readonly Bytes[] = [],
+  settings: Settings,
+  wanted: Bytes | undefined,
+): PossibleRequests {
+  const reserved = [sizeIn(settings, 'memory.min'), sizeIn(settings, 'memory.low'), wanted];
+  return {
+    declared,
+    supposed: reserved.flatMap((size) => (size === undefined || size === 'max' || size === 0 ? [] : [size])),
+  };
+}
+
+/** Returns what each container may request now: what the last resize has set, and what kubelet or the spec says. */
+function declaredRequests(state: PodState, desired: DesiredPod): ReadonlyMap<string, readonly Bytes[]> {
+  const inSpec = new Map(state.declared?.containers.map(({ name, requests }) => [name, requests?.memory]));
+  return new Map(
+    amountsNow(state, desired).map(({ name, requests, knows }) => {
+      const newest = knows.memory ? (requests.memory ?? bytes(0)) : undefined;
+      return [name, [newest, inSpec.get(name)].filter((request) => request !== undefined)];
+    }),
+  );
+}
+
+/**
+ * Returns the throttling factor in kubelet's configuration if all containers of a pod that kubelet created with memory QoS show the
+ * same one. With memory.high kubelet sets memory.min or memory.low, or both.
+ */
+function factorOf(
+  containers: readonly ContainerDescription[],
+  declared: ReadonlyMap<string, readonly Bytes[]>,
+  pageSize: Bytes,
+): number | undefined {
+  const factors = containers.flatMap(({ name, state, resources }) => {
+    const settings = settingsIn(resources);
+    const high = sizeIn(settings, 'memory.high');
+    const hasReservation = 'memory.min' in settings || 'memory.low' in settings;
+    const limit = storedLimits(resources)?.memory ?? 'max';
+    if (state !== ContainerState.RUNNING || high === undefined || high === 'max' || !hasReservation || limit === 'max')
+      return [];
+    const found = (declared.get(name) ?? []).map((request) => throttlingFactorOf(high, { request, limit }, pageSize));
+    return [found.find((factor) => factor !== undefined)];
+  });
+  const [factor, ...others] = new Set(factors);
+  return others.length === 0 ? factor : undefined;
+}

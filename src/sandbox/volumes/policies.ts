@@ -1,0 +1,283 @@
+import { type Bytes, Code, type Limit, type Log, Reason, ShimError, bytes, suggestion } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import {
+  type VolumePolicy,
+  isSameSize,
+  policyAtFirstSight,
+  readVolumeAnnotations,
+  targetSize,
+} from '../../tmpfs/index.ts';
+import type { DeclaredPod, DeclaredVolume } from '../pods/declared-pod.ts';
+import type { MountedVolume, PodState, VolumeState } from '../pods/pod-state.ts';
+import { podName } from '../pods/names.ts';
+import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/record.ts';
+import type { PodTarget } from '../plan/step.ts';
+import { formatMemory, sameMemory } from '../plan/amounts.ts';
+
+/** A volume that another program has remounted. */
+export interface ForeignRemount {
+  readonly name: string;
+  /** The last known size. */
+  readonly from: Bytes;
+  /** The present size. */
+  readonly to: Bytes;
+}
+
+/** Whether volumes without an annotation follow the pod limit: `auto` if they had its size at first sight, or `never`. */
+export type FollowSetting = 'auto' | 'never';
+
+export interface VolumePoliciesOptions {
+  readonly follow?: FollowSetting;
+  /** The memory-backed volumes in the spec of a pod. Undefined when the spec is not known. */
+  readonly declared?: (sandboxId: string) => ReadonlyMap<string, DeclaredVolume> | undefined;
+  /** The memory that the pods of the node may use in all, as far as it is known. Default: not known. */
+  readonly nodeMemory?: (sandboxId: string) => Bytes | undefined;
+}
+
+/**
+ * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the annotation that
+ * the pod was created with; the size set by another program's remount; the policy derived from the mount at first sight, bounded by the
+ * size limit in the pod's spec.
+ * The last known size only serves to detect remounts by other programs: the present size always comes from the kernel.
+ */
+export class VolumePolicies {
+  readonly #pods = new Map<string, PodPolicies>();
+  readonly #follow: FollowSetting;
+  readonly #declared: NonNullable<VolumePoliciesOptions['declared']>;
+  readonly #nodeMemory: NonNullable<VolumePoliciesOptions['nodeMemory']>;
+
+  constructor({
+    follow = 'auto',
+    declared = () => undefined,
+    nodeMemory = () => undefined,
+  }: VolumePoliciesOptions = {}) {
+    this.#follow = follow;
+    this.#declared = declared;
+    this.#nodeMemory = nodeMemory;
+  }
+
+  /** Sets the annotations that a pod was created with. Returns an error for each invalid one; the valid ones apply. */
+  annotate(sandboxId: string, annotations: Readonly<Record<string, string>>): readonly ShimError[] {
+    const { policies, errors } = readVolumeAnnotations(annotations);
+    const { annotated } = this.#pod(sandboxId);
+    for (const [volume, policy] of policies) annotated.set(volume, policy);
+    return errors;
+  }
+
+  /** Sets the journal's records of a pod. They take precedence over what was observed since the start. */
+  restore(sandboxId: string, volumes: ReadonlyMap<string, VolumeRecord>): void {
+    const { known } = this.#pod(sandboxId);
+    for (const [volume, record] of volumes) known.set(volume, record);
+  }
+
+  /** Sets the policies of a completed request. Does nothing for a pod that is gone. */
+  adopt(sandboxId: string, asked: Iterable<readonly [string, RequestedVolume]>): void {
+    const known = this.#pods.get(sandboxId)?.known;
+    for (const [volume, { policy, annotated }] of asked) {
+      const before = known?.get(volume);
+      known?.set(volume, { ...before, policy, source: 'asked', annotated: annotated || before?.annotated === true });
+    }
+  }
+
+  /** Sets whether an annotation that was added at run time sets a volume's size. */
+  setAnnotated(sandboxId: string, volume: string, annotated: boolean): void {
+    const known = this.#pods.get(sandboxId)?.known;
+    const before = known?.get(volume);
+    if (before !== undefined) known?.set(volume, { ...before, annotated });
+  }
+
+  /**
+   * Updates the policies from a pod's mounted volumes. A volume seen for the first time, without an annotation, gets its policy
+   * from its mount. A volume whose size changed on the same mount was remounted by another program (kubelet 1.37 resizes volumes
+   * itself, KEP-6030): its policy becomes that size, unless an annotation sets another one. Returns the latter remounts.
+   */
+  observe(sandboxId: string, volumes: readonly MountedVolume[], podLimit: Limit<Bytes>): readonly ForeignRemount[] {
+    const { known, annotated } = this.#pod(sandboxId);
+    const found: ForeignRemount[] = [];
+    for (const { name, ...mount } of volumes) {
+      const before = known.get(name);
+      const mounted = mountedSize(before, mount);
+      if (before === undefined) {
+        const policy = policyAtFirstSight(mount.size, podLimit);
+        if (!annotated.has(name)) known.set(name, { policy, source: 'seen', annotated: false, mount, mounted });
+        continue;
+      }
+      const last = before.mount;
+      const isForeign = last?.device === mount.device && !isSameSize(last.size, mount.size);
+      if (!isForeign || before.annotated || annotated.has(name)) {
+        known.set(name, { ...before, mount, mounted });
+        continue;
+      }
+      const policy = { kind: 'absolute', size: mount.size } as const;
+      known.set(name, { policy, source: 'found', annotated: false, mount, mounted });
+      found.push({ name, from: last.size, to: mount.size });
+    }
+    return found;
+  }
+
+  /** Records the mounts of volumes that the shim has just resized. */
+  recordMounts(sandboxId: string, volumes: readonly MountedVolume[]): void {
+    const known = this.#pods.get(sandboxId)?.known;
+    for (const { name, ...mount } of volumes) {
+      const before = known?.get(name);
+      if (before !== undefined) known?.set(name, { ...before, mount });
+    }
+  }
+
+  forget(sandboxId: string): void {
+    this.#pods.delete(sandboxId);
+  }
+
+  policy(sandboxId: string, volume: string): VolumePolicy {
+    const pod = this.#pods.get(sandboxId);
+    const known = pod?.known.get(volume);
+    if (known?.source === 'asked') return known.policy;
+    const annotated = pod?.annotated.get(volume);
+    if (annotated !== undefined || known?.source !== 'seen') return annotated ?? known?.policy ?? { kind: 'fixed' };
+    const spec = this.#declared(sandboxId);
+    return this.#policyOfSeen(known, spec === undefined ? 'unknown' : spec.get(volume)?.sizeLimit);
+  }
+
+  /**
+   * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger than its size
+   * limit: one that is larger, and did not have the pod's limit at first sight, was sized by something else and stays. Without the spec,
+   * the size limit may be that of the mount, and kubelet evicts a pod that stores more.
+   */
+  #policyOfSeen({ policy, mount, mounted }: VolumeRecord, sizeLimit: Bytes | 'unknown' | undefined): VolumePolicy {
+    if (this.#follow === 'never') return { kind: 'fixed' };
+    if (sizeLimit === undefined) return policy;
+    if (sizeLimit === 'unknown') {
+      const atMost = bytes(Math.max(mounted ?? 0, mount?.size ?? 0));
+      return policy.kind === 'follow' && atMost > 0 ? { kind: 'follow', atMost } : policy;
+    }
+    const isWithin = mount !== undefined && (mount.size <= sizeLimit || isSameSize(sizeLimit, mount.size));
+    return policy.kind === 'follow' || isWithin ? { kind: 'follow', atMost: sizeLimit } : policy;
+  }
+
+  /**
+   * Returns the largest size to which a volume grows. It does not shrink to that. A volume that follows the pod limit does not grow above
+   * the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize). kubelet evicts a pod whose volume stores
+   * more than its size limit (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction).
+   */
+  #most(sandboxId: string, volume: string, { kind }: VolumePolicy): number {
+    const node = kind === 'follow' ? this.#nodeMemory(sandboxId) : undefined;
+    return Math.min(node ?? Infinity, this.#declared(sandboxId)?.get(volume)?.sizeLimit ?? Infinity);
+  }
+
+  /** Returns the present volume records of a pod, for the journal. */
+  records(sandboxId: string): ReadonlyMap<string, VolumeRecord> {
+    return new Map(this.#pods.get(sandboxId)?.known);
+  }
+
+  /**
+   * Returns the sizes that follow from these limits, for the volumes whose size has to change.
+   * @param overrides the policies that the request in progress sets; {@link adopt} makes them permanent once it is completed
+   */
+  targets(
+    sandboxId: string,
+    volumes: readonly VolumeState[],
+    podLimit: Limit<Bytes>,
+    containerLimits: ReadonlyMap<string, Limit<Bytes>>,
+    overrides: ReadonlyMap<string, VolumePolicy> = new Map(),
+  ): Map<string, Bytes> {
+    const targets = new Map<string, Bytes>();
+    for (const { name, size } of volumes) {
+      const policy = overrides.get(name) ?? this.policy(sandboxId, name);
+      const wanted = targetSize(policy, podLimit, containerLimits);
+      const most = Math.max(this.#most(sandboxId, name, policy), size);
+      const target = wanted === undefined || wanted <= most ? wanted : bytes(most);
+      if (target !== undefined && !isSameSize(target, size)) targets.set(name, target);
+    }
+    return targets;
+  }
+
+  #pod(sandboxId: string): PodPolicies {
+    let pod = this.#pods.get(sandboxId);
+    if (pod === undefined) this.#pods.set(sandboxId, (pod = { annotated: new Map(), known: new Map() }));
+    return pod;
+  }
+}
+
+/** Returns the largest size with which a volume was mounted. Another mount has another device. */
+function mountedSize(before: VolumeRecord | undefined, { device, size }: VolumeMount): Bytes {
+  const known = before?.mounted ?? (before?.mount?.device === device ? before.mount.size : undefined);
+  return known === undefined || (before?.mount?.device !== device && size > known) ? size : known;
+}
+
+interface PodPolicies {
+  /** From the annotations that the pod was created with. */
+  readonly annotated: Map<string, VolumePolicy>;
+  readonly known: Map<string, VolumeRecord>;
+}
+
+/** Throws UNKNOWN_VOLUME when one of these names is not a memory-backed volume of the pod. */
+export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeState[], names: Iterable<string>): void {
+  for (const volume of names) {
+    if (volumes.some(({ name }) => name === volume)) continue;
+    const all = volumes.map(({ name }) => name).sort();
+    const found = all.length === 0 ? '' : ` (it has ${all.join(', ')})`;
+    const message = `pod ${podName(pod)} has no memory-backed volume ${volume}${suggestion(volume, all)}${found}`;
+    throw new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, message, { pod: pod.metadata.uid, volume });
+  }
+}
+
+/**
+ * Throws VOLUME_EXCEEDS_SIZE_LIMIT when a requested size or share is above the size limit in the pod's spec: kubelet evicts a pod that
+ * stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that is to follow the pod limit stays below both.
+ */
+export function assertWithinSizeLimits(
+  pod: PodDescription,
+  { volumes }: Pick<DeclaredPod, 'volumes'>,
+  requested: ReadonlyMap<string, VolumePolicy>,
+  podLimit: Limit<Bytes>,
+  containerLimits: ReadonlyMap<string, Limit<Bytes>>,
+): void {
+  for (const [volume, policy] of requested) {
+    const limit = volumes.get(volume)?.sizeLimit;
+    const size = policy.kind === 'follow' ? undefined : targetSize(policy, podLimit, containerLimits);
+    if (limit === undefined || size === undefined || size <= limit || isSameSize(limit, size)) continue;
+    const message = `pod ${podName(pod)}: volume ${volume}: ${size} is above the sizeLimit in the spec, ${limit}: kubelet evicts a pod that stores more`;
+    const context = { pod: pod.metadata.uid, volume, asked: String(size), found: String(limit) };
+    throw new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_EXCEEDS_SIZE_LIMIT, message, context);
+  }
+}
+
+/**
+ * KEP-6030: a volume may be larger than its pod's memory limit, with a warning. Returns the warning; undefined if it is not larger.
+ * Sizes that differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
+ * @param sizeLimit of the volume, as far as it is known: above it, kubelet evicts the pod
+ */
+export function excessWarning(size: Bytes, podLimit: Limit<Bytes>, sizeLimit?: Bytes): string | undefined {
+  if (sizeLimit !== undefined && size > sizeLimit && !sameMemory(size, sizeLimit))
+    return `has ${formatMemory(size)}, more than its sizeLimit, ${formatMemory(sizeLimit)}: kubelet evicts the pod if more is stored`;
+  if (podLimit === 'max' || size <= podLimit || sameMemory(size, podLimit)) return undefined;
+  const [has, limit] = [formatMemory(size), formatMemory(podLimit)];
+  return `has ${has}, more than the memory limit of the pod, ${limit}: a process may be killed before the volume is full`;
+}
+
+/** Logs a warning for each volume that is larger than the pod's memory limit after a resize of either. */
+export function warnAboutExcess(
+  context: { readonly log: Log },
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+): void {
+  const { memory = state.memory } = target;
+  for (const { name, size: before } of state.volumes) {
+    const size = target.volumes.get(name) ?? before;
+    const excess = excessWarning(size, memory);
+    if (excess === undefined || (size === before && memory === state.memory)) continue;
+    const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
+    context.log.warn(fields, 'volume larger than the memory limit of its pod');
+  }
+}
+
+/** Returns the sizes that shrink a volume: those apply before memory limits change (KEP-6030). */
+export function onlyShrinking(state: PodState, sizes: ReadonlyMap<string, Bytes>): ReadonlyMap<string, Bytes> {
+  return new Map(
+    state.volumes.flatMap(({ name, size }): [string, Bytes][] => {
+      const to = sizes.get(name);
+      return to !== undefined && to < size ? [[name, to]] : [];
+    }),
+  );
+}

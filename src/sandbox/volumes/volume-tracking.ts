@@ -1,0 +1,141 @@
+import { type Bytes, type KeyedLock, type Limit, type Log, messageOf } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
+import type { VolumePolicies } from './policies.ts';
+import type { MountedVolume } from '../pods/pod-state.ts';
+import type { Registry } from '../pods/registry.ts';
+import { isReplaced, lockKeyOf } from '../pods/pod-identity.ts';
+import { readVolumes } from '../pods/read-pod.ts';
+import type { Step } from '../plan/step.ts';
+import { policyText } from '../plan/value-changes.ts';
+import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { PodOutcomes } from '../history/outcomes.ts';
+
+export interface VolumeTrackingParts {
+  readonly registry: Registry;
+  readonly journal: PodJournal;
+  readonly policies: VolumePolicies;
+  /** The outcomes of each pod's requests, for its status. */
+  readonly outcomes: PodOutcomes;
+  /** Serializes the transactions of a pod, by {@link lockKeyOf}. */
+  readonly lock: KeyedLock;
+  readonly log: Log;
+}
+
+/**
+ * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such as a kubelet
+ * with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
+ * Nor for a sandbox that another one has replaced: the volumes are those of the pod, and the policies of the newest sandbox apply.
+ */
+export function observeVolumes(
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'outcomes' | 'log'>,
+  pod: PodDescription,
+  volumes: readonly MountedVolume[],
+  podLimit: Limit<Bytes>,
+): void {
+  if (context.journal.transactionOf(pod) !== undefined || isReplaced(context.registry, pod)) return;
+  for (const { name, from, to } of context.policies.observe(pod.sandboxId, volumes, podLimit)) {
+    context.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
+    const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
+    context.log.info(fields, 'volume remounted by another program; its new size is kept');
+  }
+}
+
+/**
+ * Records the sizes of a transaction's volumes as set by the shim, after the transaction has ended. A volume with neither its
+ * old nor its new size is left out: another program remounted it. Never throws: after a failed read the next request compares
+ * the volumes.
+ */
+export function recordRemounts(
+  context: { readonly volumes: MemoryVolumes; readonly policies: VolumePolicies; readonly log: Log },
+  pod: PodDescription,
+  steps: readonly Step[],
+): void {
+  const remounts = steps.filter((step) => step.kind === 'volume');
+  if (remounts.length === 0) return;
+  try {
+    const ours = readVolumes(context.volumes, pod).filter(({ name, size }) =>
+      remounts.some(({ volume, from, to }) => volume === name && (isSameSize(from, size) || isSameSize(to, size))),
+    );
+    context.policies.recordMounts(pod.sandboxId, ours);
+  } catch (error) {
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'reading volumes after a resize failed');
+  }
+}
+
+/** Writes a pod's volume records to the journal if they changed. Never rejects. The caller holds the pod's lock. */
+export async function journalVolumes(
+  context: { readonly journal: PodJournal; readonly policies: VolumePolicies; readonly log: Log },
+  pod: PodDescription,
+): Promise<void> {
+  // A record that cannot be changed is reported by the journal, once.
+  if (isJournalled(context, pod) || context.journal.isReadOnly(pod)) return;
+  try {
+    await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
+  } catch (error) {
+    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume policies not journalled');
+  }
+}
+
+/**
+ * Records whether an annotation that was added at run time sets a volume's size: then the size that another program sets by a
+ * remount is not taken over. Never rejects.
+ */
+export async function setVolumeAnnotated(
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
+  sandboxId: string,
+  volume: string,
+  annotated: boolean,
+): Promise<void> {
+  const pod = context.registry.knownPod(sandboxId);
+  if (pod === undefined) return;
+  await context.lock.run(lockKeyOf(pod), async () => {
+    context.policies.setAnnotated(sandboxId, volume, annotated);
+    // The pod may be gone since.
+    if (context.registry.knownPod(sandboxId) !== undefined) await journalVolumes(context, pod);
+  });
+}
+
+/**
+ * Writes the volume records of all pods to the journal if they changed, at the start of the shim. A pod has one record, and its newest
+ * sandbox has the present policies. Leaves out a pod whose lock is held, because a request may hold it for minutes. Never rejects.
+ * Returns whether no pod was left out.
+ */
+export async function journalAllVolumes(
+  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
+): Promise<boolean> {
+  const pods = context.registry.pods.filter((pod) => !isReplaced(context.registry, pod) && !isJournalled(context, pod));
+  const free = pods.filter((pod) => !context.lock.isHeld(lockKeyOf(pod)));
+  await Promise.all(free.map((pod) => context.lock.run(lockKeyOf(pod), () => journalVolumes(context, pod))));
+  return free.length === pods.length;
+}
+
+/** Returns whether all these policies are already in force because of an earlier request. */
+export function isAlreadyAllocated(
+  known: ReadonlyMap<string, VolumeRecord>,
+  asked: ReadonlyMap<string, RequestedVolume>,
+): boolean {
+  return [...asked].every(([name, { policy, annotated }]) => {
+    const before = known.get(name);
+    if (before?.source !== 'asked' || (annotated && !before.annotated)) return false;
+    return policyText(before.policy) === policyText(policy);
+  });
+}
+
+function isJournalled(
+  { policies, journal }: { readonly journal: PodJournal; readonly policies: VolumePolicies },
+  pod: PodDescription,
+): boolean {
+  const [known, stored] = [policies.records(pod.sandboxId), journal.volumesOf(pod)];
+  return known.size === stored.size && [...known].every(([name, record]) => isSameRecord(record, stored.get(name)));
+}
+
+const isSameRecord = (one: VolumeRecord, other: VolumeRecord | undefined): boolean =>
+  other !== undefined &&
+  policyText(one.policy) === policyText(other.policy) &&
+  one.source === other.source &&
+  one.annotated === other.annotated &&
+  one.mount?.device === other.mount?.device &&
+  one.mount?.size === other.mount?.size &&
+  one.mounted === other.mounted;

@@ -1,0 +1,125 @@
+import { once } from 'node:events';
+import type { Duplex } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import {
+  Metadata,
+  ServerCredentials,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+} from '@grpc/grpc-js';
+import type { Counters, Log } from '../../core/index.ts';
+import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
+import { API_LIMITS } from '../unary/server-budget.ts';
+import { type CallTrace, callFields } from '../unary/call.ts';
+import { type EndedCall, hasLeft } from '../unary/serve.ts';
+import { tooManyConnections } from '../unary/connection-room.ts';
+import { type RawServer, createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
+import { SessionLimit } from '../unary/grpc-js/session-limit.ts';
+import { ServedCall, codeFor, jsFailureOf, serveUnary, withinBudget } from '../unary/grpc-js/serve.ts';
+import { SessionPeers, ownerOf } from '../unary/grpc-js/session-owner.ts';
+import type { ResizeWatch } from '../../sandbox/index.ts';
+
+/** The gRPC server of the resize API. */
+export interface ResizeServer {
+  /**
+   * Serves an accepted connection.
+   * @param peer the process of the client, if it is known
+   */
+  accept(connection: Duplex, peer?: number): void;
+  /** Waits for running calls for `graceMs`, then cuts them off. */
+  close(graceMs: number): Promise<void>;
+}
+
+export interface ResizeServerParts extends ServiceParts {
+  readonly log: Log;
+  readonly counters: Counters;
+  /** The path of the socket, for the log. */
+  readonly path: string;
+}
+
+/** Creates the server. Each call is counted and logged. */
+export function createResizeServer(parts: ResizeServerParts): ResizeServer {
+  const { path: socket, log, counters } = parts;
+  const { server, budget } = createRawServer(counters, API_LIMITS);
+  const peers = new SessionPeers(server);
+  const limit = new SessionLimit(server, API_LIMITS.connections, tooManyConnections(socket, log, counters));
+  const endedOf =
+    (path: string) =>
+    ({ trace, code, elapsedMs }: EndedCall): void => {
+      counters.interceptedCall(path, code, elapsedMs);
+      log.info(callFields(trace, path, code, elapsedMs), 'resize API call');
+    };
+  for (const [path, handler] of unaryHandlers(parts)) {
+    const ended = endedOf(path);
+    const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
+      void serveUnary(handler, call, respond, { log, budget, ended });
+    server.register(path, serve, rawMessage, rawMessage, 'unary');
+  }
+  const watchPath = methodPath('WatchResizes');
+  const watch = (call: ServerWritableStream<Buffer, Buffer>): void =>
+    void serveWatch({ ...parts, budget }, call, endedOf(watchPath));
+  server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  return {
+    accept: (connection, peer) =>
+      limit.accept(peer, () => peers.accept(peer, () => injector.injectConnection(connection))),
+    async close(graceMs) {
+      const cut = new AbortController();
+      const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+      await Promise.race([
+        closed,
+        delay(graceMs, undefined, { signal: cut.signal, ref: false }).catch(() => undefined),
+      ]);
+      cut.abort();
+      injector.destroy();
+      server.forceShutdown();
+    },
+  };
+}
+
+/** Serves WatchResizes. Never rejects: every error becomes the call's status. */
+async function serveWatch(
+  parts: ResizeServerParts & Pick<RawServer, 'budget'>,
+  call: ServerWritableStream<Buffer, Buffer>,
+  ended: (call: EndedCall) => void,
+): Promise<void> {
+  const start = performance.now();
+  const trace: CallTrace = { fields: {}, backendMs: 0 };
+  const served = new ServedCall(call);
+  let code = 0;
+  try {
+    await withinBudget(call, parts.budget, () => stream(parts, call, served, trace));
+    call.end();
+  } catch (error) {
+    const failure = hasLeft(served, error) ? undefined : jsFailureOf(error, call.getPath(), parts.log);
+    code = failure?.code ?? code;
+    if (failure !== undefined) call.emit('error', failure);
+  }
+  ended({ trace, code: codeFor(call, code), elapsedMs: performance.now() - start });
+}
+
+/** Sends events until the client cancels or the watch ends. Rejects with the watch's error. */
+async function stream(
+  parts: ResizeServerParts,
+  call: ServerWritableStream<Buffer, Buffer>,
+  served: ServedCall,
+  trace: CallTrace,
+): Promise<void> {
+  const watch = await watchResizes(parts, served, ownerOf(call), trace);
+  if (call.cancelled) watch.end();
+  call.once('cancelled', () => watch.end());
+  // Sends headers at once: they tell the client that it misses no event from now on.
+  call.sendMetadata(new Metadata());
+  for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
+}
+
+/**
+ * Waits until the client has read. Events queue in the watch meanwhile; if that ends (too many events), the wait ends
+ * too.
+ */
+async function drained(call: ServerWritableStream<Buffer, Buffer>, watch: ResizeWatch): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([once(call, 'drain', { signal: over.signal }), watch.ended]);
+  over.abort();
+}

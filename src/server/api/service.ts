@@ -1,0 +1,223 @@
+import {
+  type Clock,
+  Code,
+  type ReadinessReport,
+  Reason,
+  ShimError,
+  contentsOf,
+  createWriter,
+  textOf,
+  untilAborted,
+  varintKey,
+} from '../../core/index.ts';
+import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
+import { readPodRef, readRequest, readRequestedPod, readTerms } from './requests.ts';
+import type { CallTrace, HandlerCall, RawUnaryHandler } from '../unary/call.ts';
+import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './messages.ts';
+import {
+  type PodDirectory,
+  type PodIdentity,
+  type Resize,
+  type ResizeEvent,
+  type ResizeWatch,
+  type Resizes,
+  apiRequester,
+  viewsOf,
+} from '../../sandbox/index.ts';
+
+export interface ServiceParts {
+  readonly resizes: Resizes;
+  readonly pods: PodDirectory;
+  readonly clock: Clock;
+  /** Must not reject. */
+  readonly readiness: () => Promise<ReadinessReport>;
+}
+
+/** Returns `/criresize.v1alpha1.ResizeService/<method>`. */
+export const methodPath = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
+
+type Method = 'ResizePod' | 'GetPod' | 'GetResize' | 'CancelResize';
+type Answer<Name extends Method> = (
+  request: Requests[`${Name}Request`],
+  call: HandlerCall,
+  trace: CallTrace,
+) => Promise<Responses[`${Name}Response`]>;
+
+/** Returns the handlers of the unary calls, by path. */
+export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnaryHandler> {
+  const { resizes } = parts;
+  return new Map([
+    [healthPath, healthCheck(parts.readiness)],
+    handler('ResizePod', (request, call, trace) => resizePod(parts, request, call, trace)),
+    handler('GetPod', ({ pod }, call, trace) => getPod(parts, pod, call, trace)),
+    [methodPath('ListPods'), (call) => listPods(parts, call)],
+    handler('GetResize', ({ id }, _, trace) => {
+      trace.fields.resize = id.slice(0, 64);
+      return Promise.resolve({ resize: reportOf(parts, resizes.get(id)) });
+    }),
+    handler('CancelResize', async ({ id }, { signal }, trace) => {
+      trace.fields.resize = id.slice(0, 64);
+      // It waits for an attempt in progress, and is cancelled also if its client does not.
+      return { resize: reportOf(parts, await untilAborted(resizes.cancel(id), signal)) };
+    }),
+  ]);
+}
+
+function handler<Name extends Method>(name: Name, answer: Answer<Name>): [string, RawUnaryHandler] {
+  const handle: RawUnaryHandler = async (call, trace) => {
+    const request = readRequest<`${Name}Request`>(`${name}Request`, call.request);
+    return encodeResponse<`${Name}Response`>(`${name}Response`, await answer(request, call, trace));
+  };
+  return [methodPath(name), handle];
+}
+
+async function resizePod(
+  parts: ServiceParts,
+  request: Requests['ResizePodRequest'],
+  call: HandlerCall,
+  trace: CallTrace,
+): Promise<Responses['ResizePodResponse']> {
+  const { resizes, pods, clock } = parts;
+  const { dryRun, defer, timeoutMs } = readTerms(request);
+  const asked = readRequestedPod(request);
+  // Without the client's signal: a resize is carried out also if its client has gone.
+  const pod = await findPod(pods, request.pod, undefined, trace);
+  const deadline = Math.min(call.deadline, clock.now() + timeoutMs);
+  if (dryRun) {
+    // It waits for its turn, and changes nothing.
+    const outcome = await untilAborted(resizes.dryRun(pod, asked, { deadline, defer }), call.signal);
+    return { resize: dryRunReport(pod, outcome, clock.wallTime(), pods.containerName) };
+  }
+  try {
+    const resize = await resizes.resize(pod, asked, {
+      defer,
+      timeoutMs,
+      deadline,
+      requester: apiRequester(call.client),
+    });
+    Object.assign(trace.fields, { resize: resize.id, state: resize.state });
+    return { resize: reportOf(parts, resize) };
+  } catch (error) {
+    if (error instanceof ShimError) Object.assign(trace.fields, { resize: error.context.resize, reason: error.reason });
+    throw error;
+  }
+}
+
+async function getPod(
+  parts: ServiceParts,
+  ref: Requests['GetPodRequest']['pod'],
+  { signal }: HandlerCall,
+  trace: CallTrace,
+): Promise<Responses['GetPodResponse']> {
+  const pod = await findPod(parts.pods, ref, signal, trace);
+  return { pod: await reportPod(parts, pod, signal) };
+}
+
+/**
+ * Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once it is read: to
+ * encode all of them at the end would hold the event loop. Encoded messages one after the other are one message with the pods of all
+ * (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+ */
+async function listPods(parts: ServiceParts, { request, signal }: HandlerCall): Promise<Buffer> {
+  readRequest('ListPodsRequest', request);
+  const encoded: Uint8Array[] = [];
+  for await (const { at, pod, view } of viewsOf(parts.pods, await parts.pods.list(signal), signal)) {
+    const report = podReport({ ...storedOf(parts, pod), view });
+    // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it does.
+    encoded[at] = new Uint8Array(encodeResponse('ListPodsResponse', { pods: [report] }));
+  }
+  return Buffer.concat(encoded);
+}
+
+async function reportPod(parts: ServiceParts, pod: PodIdentity, signal: AbortSignal): Promise<WirePod> {
+  const view = await parts.pods.describe(pod.sandboxId, undefined, signal);
+  return podReport({ ...storedOf(parts, pod), view });
+}
+
+const storedOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
+  pod,
+  nameOf: pods.containerName,
+  history: resizes.historyOf(pod.sandboxId),
+  memory: resizes.memoryRequestsOf(pod.sandboxId),
+});
+
+function reportOf({ pods }: ServiceParts, resize: Resize): WireResize {
+  return resizeReport(resize, pods.containerName);
+}
+
+async function findPod(
+  pods: PodDirectory,
+  ref: Requests['GetPodRequest']['pod'],
+  signal: AbortSignal | undefined,
+  trace: CallTrace,
+): Promise<PodIdentity> {
+  const pod = await pods.find(readPodRef(ref), signal);
+  trace.fields.pod = pod.sandboxId;
+  return pod;
+}
+
+/**
+ * Starts a watch for the events of one pod, or of all pods.
+ * @param owner the client, which has a share of all watches
+ */
+export async function watchResizes(
+  parts: ServiceParts,
+  { request, signal }: Pick<HandlerCall, 'request' | 'signal'>,
+  owner: string | undefined,
+  trace: CallTrace,
+): Promise<ResizeWatch> {
+  const { pod: ref, history } = readRequest('WatchResizesRequest', request);
+  const pod = ref === null ? undefined : await findPod(parts.pods, ref, signal, trace);
+  return parts.resizes.watch(pod, { owner, withHistory: history });
+}
+
+/** Encodes an event for WatchResizes. */
+export function encodeEvent({ pods }: ServiceParts, event: ResizeEvent): Buffer {
+  return encodeResponse('ResizeEvent', eventReport(event, pods.containerName));
+}
+
+/**
+ * grpc.health.v1.Health/Check, for grpc_health_probe and kubelet's gRPC probes. The empty service is the process
+ * itself; the resize service is healthy if resizes are possible. Watch is not implemented, which the protocol allows.
+ */
+const healthPath = '/grpc.health.v1.Health/Check';
+
+/** HealthCheckResponse.ServingStatus. */
+const SERVING = 1;
+const NOT_SERVING = 2;
+const SERVICE = `${PACKAGE}.ResizeService`;
+
+/** The only field of both messages: `service` in HealthCheckRequest, `status` in HealthCheckResponse. */
+const FIELD = 1;
+
+/** Serves Health/Check. */
+function healthCheck(readiness: () => Promise<ReadinessReport>): RawUnaryHandler {
+  return async (call, trace) => {
+    const service = readService(call.request);
+    if (service === '') return answer(SERVING);
+    if (service !== SERVICE) throw unknownService(service);
+    const { ready, checks } = await readiness();
+    const failing = checks.filter((check) => !check.ready).map(({ name }) => name);
+    if (failing.length > 0) trace.fields['notReady'] = failing.join(', ');
+    return answer(ready ? SERVING : NOT_SERVING);
+  };
+}
+
+function readService(request: Buffer): string {
+  try {
+    return textOf(contentsOf(request, FIELD).at(-1));
+  } catch (error) {
+    const message = `HealthCheckRequest: cannot decode ${request.length} bytes`;
+    const context = { field: 'HealthCheckRequest' };
+    throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, context, { cause: error });
+  }
+}
+
+const answer = (status: number): Buffer => Buffer.from(createWriter().uint32(varintKey(FIELD)).int32(status).finish());
+
+/** Returns NOT_FOUND, as the health checking protocol requires. */
+function unknownService(service: string): ShimError {
+  const asked = service.slice(0, 80);
+  const message = `unknown service ${JSON.stringify(asked)}: expected "" or ${SERVICE}`;
+  return new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_SERVICE, message, { field: 'service', asked });
+}

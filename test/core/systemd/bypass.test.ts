@@ -1,0 +1,82 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
+import { BypassWatch } from '../../../src/core/systemd/bypass.ts';
+
+const monotonic = (): number => Number(process.hrtime.bigint() / 1000n);
+
+function watch(answers: readonly string[], uptime = 0) {
+  const ended: { start: number; end: number }[] = [];
+  const logged: string[] = [];
+  let at = 0;
+  const bypass = new BypassWatch({
+    show: () => {
+      const answer = answers[at++];
+      return answer === undefined ? Promise.reject(new Error('no systemd')) : Promise.resolve(answer);
+    },
+    uptime: () => uptime,
+    onEnd: (times) => void ended.push(times),
+    log: { ...noLog, warn: (_fields, message) => void logged.push(message) },
+  });
+  return { bypass, ended, logged };
+}
+
+const shown = (state: string, start: number, end: number): string =>
+  `ActiveState=${state}\nActiveEnterTimestampMonotonic=${start}\nInactiveEnterTimestampMonotonic=${end}\n`;
+
+test('a bypass that serves at the start is followed to its end, and reported with both times', async () => {
+  const now = monotonic();
+  const [start, end] = [now - 60_000_000, now - 1_000_000];
+  const { bypass, ended, logged } = watch([shown('active', start, 0), shown('inactive', start, end)]);
+  await bypass.run();
+  expect(logged).toEqual(['the bypass serves clients', 'the bypass has ended']);
+  expect(ended).toHaveLength(1);
+  expect(ended[0]!.end - ended[0]!.start).toBeCloseTo(59_000, 2);
+  expect(bypass.times.start).toBeCloseTo(ended[0]!.start, -2);
+  expect(bypass.times.end).toBe(ended[0]!.end);
+});
+
+test('without a bypass since the boot there is nothing to report', async () => {
+  const { bypass, ended, logged } = watch([shown('inactive', 0, 0)]);
+  await bypass.run();
+  expect([ended, logged, bypass.times]).toEqual([[], [], { start: undefined, end: undefined }]);
+});
+
+test('an earlier bypass is known, and not reported again', async () => {
+  const { bypass, ended } = watch([shown('inactive', monotonic() - 9_000_000, monotonic() - 8_000_000)]);
+  await bypass.run();
+  expect(ended).toEqual([]);
+  expect(bypass.times.start).toBeLessThan(bypass.times.end!);
+});
+
+test('a bypass that has ended between the start of the shim and the first look is reported', async () => {
+  const answer = shown('inactive', monotonic() - 9_000_000, monotonic() - 1_000_000);
+  const { bypass, ended, logged } = watch([answer], 2000);
+  await bypass.run();
+  expect([ended.length, logged]).toEqual([1, ['the bypass has ended']]);
+});
+
+test('in a container, the state is read from the file of the entry point', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'bypass-'));
+  const state = join(folder, 'state');
+  const write = (active: string, end: string): void =>
+    writeFileSync(
+      state,
+      `ActiveState=${active}\nActiveEnterTimestampMonotonic=@1700000000\nInactiveEnterTimestampMonotonic=${end}\n`,
+    );
+  write('active', '0');
+  const ended: { start: number; end: number }[] = [];
+  const log = { ...noLog, warn: () => write('inactive', '@1700000060') };
+  const bypass = new BypassWatch({ state, log, onEnd: (times) => void ended.push(times) });
+  await bypass.run();
+  expect(ended).toEqual([{ start: 1_700_000_000_000, end: 1_700_000_060_000 }]);
+  rmSync(folder, { recursive: true });
+});
+
+test('without systemd, the state is unknown, and the shim continues', async () => {
+  const { bypass, logged } = watch([]);
+  await bypass.run();
+  expect(logged).toEqual(['state of the bypass unknown']);
+});

@@ -1,0 +1,171 @@
+import { execFileSync } from 'node:child_process';
+import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { createCounters } from '../../../src/core/observe/counters.ts';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
+import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../../src/core/systemd/supervisor.ts';
+import { NotifySocket } from '../../support/daemon/notify-socket.ts';
+import { eventually } from '../../support/fake-clock.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
+
+let folder: string;
+let closing: (() => unknown)[];
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'notify-'));
+  closing = [];
+});
+afterEach(async () => {
+  vi.useRealTimers();
+  for (const close of closing.reverse()) await close();
+  rmSync(folder, { recursive: true });
+});
+
+/** Occupies threads of libuv's pool: each one opens a pipe without a writer. Returns a function that frees them. */
+function occupyWorkers(count: number): () => Promise<unknown> {
+  const pipe = join(folder, 'pipe');
+  execFileSync('mkfifo', [pipe]);
+  const opening = Promise.all(Array.from({ length: count }, () => open(pipe)));
+  return async () => {
+    // Linux opens a pipe for both directions without waiting.
+    const writer = openSync(pipe, 'r+');
+    for (const file of await opening) await file.close();
+    closeSync(writer);
+  };
+}
+
+function listenAt(...at: ConstructorParameters<typeof NotifySocket>): NotifySocket {
+  const systemd = new NotifySocket(...at);
+  closing.push(() => systemd.close());
+  return systemd;
+}
+
+function supervised(env: NodeJS.ProcessEnv) {
+  const counters = createCounters();
+  const warnings: (LogFields & { message: string })[] = [];
+  const log = { ...noLog, warn: (fields: LogFields, message: string) => void warnings.push({ ...fields, message }) };
+  const supervisor: Supervisor = superviseBy(takeSupervisorVariables(env, 42), { log, counters });
+  closing.push(() => supervisor.close());
+  const faults = (): unknown => counters.families.find(({ description }) => /notify/.test(description.name))?.series();
+  return { supervisor, warnings, faults };
+}
+
+describe('notifications of systemd', () => {
+  test.each([
+    ['at a path', () => join(folder, 'notify.sock')],
+    ['at an abstract name', () => `@cri-resize-shim-test/${process.pid}`],
+  ])('report start and stop with its duration, to a socket %s', async (_, name) => {
+    const systemd = listenAt(name());
+    const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
+    await supervisor.ready('serving\nall');
+    await supervisor.stopping(30_000, 'running calls end');
+    await systemd.waitFor('STOPPING=1');
+    expect(systemd.messages).toEqual([
+      'READY=1\nSTATUS=serving all',
+      'STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=running calls end',
+    ]);
+    expect(warnings).toEqual([]);
+  });
+
+  test('report that the process is alive at half the interval of the watchdog, from the start of service', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'));
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
+    const start = performance.now();
+    await supervisor.ready('serving');
+    for (const past of [1, 2, 3]) expect(await systemd.waitFor('WATCHDOG=1', past)).toBe('WATCHDOG=1');
+    const elapsed = performance.now() - start;
+    // Three halves of the interval: the notifications do not come in one burst.
+    expect(elapsed).toBeGreaterThan(250);
+    expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
+  });
+
+  test('do not report that the process is alive while the event loop is blocked', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'));
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
+    await supervisor.ready('serving');
+    await systemd.waitFor('WATCHDOG=1');
+    const past = systemd.messages.length;
+    const until = performance.now() + 400;
+    while (performance.now() < until);
+    await systemd.waitFor('WATCHDOG=1', past);
+    // Twenty halves of the interval have passed.
+    expect(systemd.messages.length - past).toBeLessThan(5);
+  });
+
+  test('do not report that the process is alive while the threads for file I/O are blocked', async () => {
+    const systemd = listenAt(join(folder, 'notify.sock'), 'on drain');
+    const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
+    vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+    await supervisor.ready('serving');
+    // While the threads are free, each half of the interval has one.
+    vi.advanceTimersByTime(20);
+    // Unlike expect.poll, this does not advance the fake time.
+    await eventually(() => systemd.drain().includes('WATCHDOG=1'));
+    // libuv has four threads.
+    const free = occupyWorkers(4);
+    // Time in which a free thread would answer, also in reality.
+    for (const until = performance.now() + 400; performance.now() < until; ) {
+      vi.advanceTimersByTime(20);
+      await delay(20);
+    }
+    expect(systemd.drain()).toEqual([]);
+    await free();
+    await expect.poll(() => systemd.drain(), LONG_WAIT).toContain('WATCHDOG=1');
+  });
+
+  test('are logged and counted once if the socket cannot be reached, without an error', async () => {
+    const { supervisor, warnings, faults } = supervised({
+      NOTIFY_SOCKET: join(folder, 'nobody.sock'),
+      WATCHDOG_USEC: '2000',
+    });
+    await supervisor.ready('serving');
+    await supervisor.stopping(1, 'going');
+    expect(warnings).toEqual([
+      {
+        error: `sendto ${join(folder, 'nobody.sock')}: ENOENT`,
+        message: 'notification of systemd failed',
+      },
+    ]);
+    expect(faults()).toEqual([{ kind: 'number', labels: [], value: 1 }]);
+  });
+
+  test.each([
+    ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
+    [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is too long for a socket name`],
+  ])('are logged if %s is not a valid socket name', async (name, error) => {
+    const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name });
+    await supervisor.ready('serving');
+    expect(warnings).toEqual([{ error, message: 'notification of systemd failed' }]);
+  });
+});
+
+describe('the environment variables of systemd', () => {
+  test('are removed when they are read, so that child processes do not inherit them', () => {
+    const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
+    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
+    expect(env).toEqual({ PATH: '/bin' });
+  });
+
+  test.each<{ what: string; env: NodeJS.ProcessEnv }>([
+    {
+      what: 'WATCHDOG_PID is another process',
+      env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '41' },
+    },
+    { what: 'WATCHDOG_USEC is no number', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: 'soon' } },
+    { what: 'WATCHDOG_USEC is 0', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
+    { what: 'WATCHDOG_USEC is missing', env: { NOTIFY_SOCKET: '/n' } },
+  ])('enable no watchdog: $what', ({ env }) => {
+    expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
+  });
+
+  test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])(
+    '%j enable no notifications',
+    (env: NodeJS.ProcessEnv) => {
+      expect(takeSupervisorVariables(env, 42)).toBeUndefined();
+    },
+  );
+});

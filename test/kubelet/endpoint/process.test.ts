@@ -1,0 +1,91 @@
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import {
+  K3S_DROP_INS,
+  NotStartedYet,
+  findKubeletProcess,
+  kubeletOfUnit,
+  stillRuns,
+} from '../../../src/kubelet/endpoint/process.ts';
+import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
+
+let fake: FakeInstallNode;
+beforeEach(() => (fake = new FakeInstallNode()));
+afterEach(() => fake.remove());
+const proc = (): string => fake.node.procRoot;
+const command = (pid: number, ...words: readonly string[]): void =>
+  fake.put(`proc/${pid}/cmdline`, words.map((word) => `${word}\0`).join(''));
+
+test('kubelet is found among all processes by its name, and by its PID namespace', async () => {
+  fake.process(7, 'kubelet');
+  fake.put('proc/7/status', 'Name:\tkubelet\nNSpid:\t7\t1\n');
+  command(7, 'kubelet', '--config=/in-a-container');
+  fake.process(9, 'kubelet (fake)');
+  command(42, 'kubelet', '--config=/k');
+  expect(await findKubeletProcess(proc())).toMatchObject({ pid: 42, startTime: '1000', flags: { config: '/k' } });
+});
+
+test('without a kubelet nothing is found, and a process that ends meanwhile is skipped', async () => {
+  fake.process(42, 'kubeletctl');
+  fake.put('proc/meminfo', '');
+  fake.put('proc/43/other', '');
+  expect(await findKubeletProcess(proc())).toBeUndefined();
+});
+
+test('a name with spaces and parentheses does not shift the start time', async () => {
+  fake.put('proc/42/comm', 'kubelet\n');
+  fake.put('proc/42/stat', `42 (a) S (b c) S 1 ${'0 '.repeat(17)}77 0\n`);
+  command(42, 'kubelet');
+  expect(await findKubeletProcess(proc())).toMatchObject({ startTime: '77' });
+});
+
+test('another process with the same pid is not the one that was found', async () => {
+  command(42, 'kubelet');
+  const found = (await findKubeletProcess(proc()))!;
+  expect(await stillRuns(proc(), found)).toBe(true);
+  fake.process(42, 'kubelet', { startTime: 1001 });
+  expect(await stillRuns(proc(), found)).toBe(false);
+  expect(await stillRuns(proc(), { ...found, pid: 43 })).toBe(false);
+});
+
+test.each([
+  ['k3s-server', ['/usr/local/bin/k3s server']],
+  ['k3s-agent', ['/usr/local/bin/k3s', 'agent', '--token=x']],
+])('%s has its drop-ins where k3s keeps them', async (name, words) => {
+  fake.process(42, name);
+  command(42, ...words);
+  expect(await findKubeletProcess(proc())).toMatchObject({ flags: { configDir: K3S_DROP_INS } });
+  expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ flags: { configDir: K3S_DROP_INS } });
+});
+
+test('the kubelet of a unit is its main process unless that has a child called kubelet', async () => {
+  fake.process(42, 'node');
+  command(42, 'node', 'hyperkube', '--config=/main');
+  expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ pid: 42, flags: { config: '/main' } });
+  fake.process(50, 'kubelet', { parent: 42 });
+  command(50, 'kubelet', '--config=/child');
+  expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ pid: 50, flags: { config: '/child' } });
+});
+
+test('kubelite of MicroK8s, which has the flags of kubelet in a file of its own, is unclear and not taken for a kubelet', async () => {
+  fake.process(42, 'kubelite');
+  command(42, '/snap/microk8s/1/kubelite', '--kubelet-args-file=/var/snap/microk8s/1/args/kubelet');
+  expect(await findKubeletProcess(proc())).toBeUndefined();
+  await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(
+    'kubelite has the flags of kubelet in its --kubelet-args-file',
+  );
+});
+
+test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
+  'a process that systemd has not made kubelet yet has the command line of systemd: %s',
+  async (name) => {
+    fake.process(42, name);
+    command(42, '/usr/lib/systemd/systemd-executor', '--deserialize', '32');
+    await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
+  },
+);
+
+test('a process that is about to become kubelet, or has ended, has no command line', async () => {
+  command(42);
+  await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
+  expect(await findKubeletProcess(proc())).toBeUndefined();
+});

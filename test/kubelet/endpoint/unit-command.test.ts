@@ -1,0 +1,87 @@
+import { describe, expect, test } from 'vitest';
+import { printedVariables, wordsOfUnit } from '../../../src/kubelet/endpoint/unit-command.ts';
+
+const command = (words: string): string =>
+  `{ path=${words.split(' ', 1)[0] ?? ''} ; argv[]=${words} ; ignore_errors=no ; start_time=[n/a] ; stop_time=[n/a] ; pid=0 ; code=(null) ; status=0/0 }`;
+const words = (execStart: string, environment = '', files: readonly string[] = []): readonly string[] =>
+  wordsOfUnit({ execStart: command(execStart), environment, files });
+
+describe('the words of a unit are', () => {
+  test('those of kubeadm’s unit: variables of the unit and of its environment files, which override each other in order', () => {
+    const all = words(
+      '/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS',
+      '"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/b --kubeconfig=/k" KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml',
+      [
+        '# flags\nKUBELET_KUBEADM_ARGS="--a=1 --b=2"\n',
+        '; none\nKUBELET_KUBEADM_ARGS=--a=3 --c=4\nnot an assignment\n',
+      ],
+    );
+    expect(all).toEqual([
+      '/usr/bin/kubelet',
+      '--bootstrap-kubeconfig=/b',
+      '--kubeconfig=/k',
+      '--config=/var/lib/kubelet/config.yaml',
+      '--a=3',
+      '--c=4',
+    ]);
+  });
+
+  test.each([
+    [
+      'a value in braces, as a part of one word',
+      '/k --config=${DIR}/a.yaml',
+      'DIR=/etc',
+      '',
+      ['/k', '--config=/etc/a.yaml'],
+    ],
+    ['a dollar sign that is doubled', '/k --a=$$x', '', '', ['/k', '--a=$x']],
+    ['quoted words of a value', '/k $A', '', `A="--x='1 2' --y"`, ['/k', '--x=1 2', '--y']],
+    ['a quoted value with quotes in it', '/k $A', '', 'A="--x=\\"1 2\\""', ['/k', '--x=1 2']],
+    ['a value in single quotes', '/k $A', '', "A='--x --y'", ['/k', '--x', '--y']],
+    ['a value of two lines', '/k $A', '', 'A=--x \\\n  --y', ['/k', '--x', '--y']],
+    ['nothing for a word that is not set, and an empty word for one in braces', '/k $A ${B}', '', '', ['/k', '']],
+    ['no variable whose dollar sign is not the first character', '/k pre$A', 'A=x', '', ['/k', 'pre$A']],
+    ['a quote that is never closed', '/k $A', '', 'A=--a "--b c', ['/k', '--a', '--b c']],
+    ['a backslash in quotes', '/k $A', '', 'A="--a=\'1\\\\ 2\'"', ['/k', '--a=1 2']],
+  ])('%s', (_, execStart, environment, file, expected) => {
+    expect(words(execStart, environment, [file])).toEqual(expected);
+  });
+
+  // As systemd 257 prints and starts them.
+  test('those with the escapes of systemctl: a value of several lines, quotes, a dollar sign and a backslash', () => {
+    const environment = String.raw`"A=--one\n--two" "B=it's \"q\" \$x \\back" C=--c "D=tab\tx" E=`;
+    expect(words('/k $A ${B} $C $D ${E}', environment)).toEqual([
+      ...['/k', '--one', '--two', String.raw`it's "q" $x \back`, '--c', 'tab', 'x', ''],
+    ]);
+  });
+
+  test('those without the variables of UnsetEnvironment', () => {
+    const unit = { execStart: command('/k $A $B $C'), environment: 'A=--a B=--b C=--c', files: [] };
+    expect(wordsOfUnit({ ...unit, unsetEnvironment: 'A B=--b C=--x' })).toEqual(['/k', '--c']);
+  });
+
+  test('those with what systemd hands down, unless the unit overrides it', () => {
+    const inherited = printedVariables("LANG=C.UTF-8\nA=--a\nB=$'--b\\n--c'\nnone\n");
+    const unit = { execStart: command('/k $A $B $LANG'), environment: 'A=--own', files: ['LANG=--file'] };
+    expect(wordsOfUnit({ ...unit, inherited })).toEqual(['/k', '--own', '--b', '--c', '--file']);
+  });
+
+  test('those of a command that begins with a colon, as written', () => {
+    const execStartEx = '{ path=/k ; argv[]=/k $A ; flags=ignore-failure no-env-expand ; pid=0 }';
+    const unit = { execStart: command('/k $A ${A} $$A'), environment: 'A=--a', files: [] };
+    expect(wordsOfUnit({ ...unit, execStartEx })).toEqual(['/k', '$A', '${A}', '$$A']);
+  });
+
+  test('the path of the program, also of one that runs under another name', () => {
+    const execStart = '{ path=/usr/bin/kubelet ; argv[]=hyper --v=2 ; ignore_errors=no ; pid=0 }';
+    expect(wordsOfUnit({ execStart, environment: '', files: [] })).toEqual(['/usr/bin/kubelet', '--v=2']);
+  });
+
+  test('none if systemctl hides the variables', () => {
+    expect(words('/k $A', 'B=1 [unprintable]')).toEqual([]);
+  });
+
+  test('none of a unit without a command', () => {
+    expect(wordsOfUnit({ execStart: '', environment: '', files: [] })).toEqual([]);
+  });
+});

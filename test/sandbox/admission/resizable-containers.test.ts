@@ -1,0 +1,230 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import type { EntryLimits } from '../../../src/kubelet/checkpoint.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import { assertNoRestart } from '../../../src/sandbox/admission/resizable-containers.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import type { Limits } from '../../../src/sandbox/pods/pod-state.ts';
+import type { SpecContainer } from '../../../src/sandbox/pods/pod-spec.ts';
+import { readDeclaredPod } from '../../../src/sandbox/pods/read-pod.ts';
+import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { ResizedPod } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+
+/** Containers that only kubelet can resize: ResizePod rejects the change of what kubelet owns, and of nothing else. */
+
+const cpu = (milli: number) => ({ quota: microseconds(milli * 100), period: microseconds(100_000) });
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  const web = await ResizedPod.start();
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  ({ runtime } = web);
+  mkdirSync(runtime.kubeletRoot, { recursive: true });
+});
+afterEach(() => runtime.close());
+
+const resize = (containers: Readonly<Record<string, Limits>>, more: Partial<DesiredPod> = {}) => {
+  const desired = { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map(), ...more };
+  return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
+};
+
+const write = (name: string, state: object): void =>
+  writeFileSync(join(runtime.kubeletRoot, name), JSON.stringify(state));
+
+describe('the static managers of kubelet', () => {
+  beforeEach(() => {
+    write('cpu_manager_state', { policyName: 'static', defaultCpuSet: '0', entries: { 'uid-1': { c0: '2-3' } } });
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-1': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+  });
+
+  test.each([
+    ['limit', { cpu: cpu(200) }],
+    ['request', { shares: milliCpuToShares(200) }],
+  ])('a CPU change of a container with exclusive CPUs is rejected: its %s', async (_, limits) => {
+    await expect(resize({ c0: limits, c1: { cpu: cpu(50) } })).rejects.toMatchObject({
+      code: 9,
+      reason: 'EXCLUSIVE_CPUS',
+      message:
+        'container c0 of pod default/web: the static CPU manager of kubelet has assigned the CPUs 2-3 to it: its CPU cannot be resized',
+      context: { container: 'c0', pod: 'default/web', found: '2-3' },
+    });
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('10000 100000');
+  });
+
+  test.each([
+    ['limit', { c1: { memory: mi(250) } }, {}],
+    ['request', {}, { memoryRequests: { containers: { c1: mi(50) } } }],
+  ])('a memory change of a container with pinned memory is rejected: its %s', async (_, containers, more) => {
+    await expect(resize(containers, more)).rejects.toMatchObject({
+      code: 9,
+      reason: 'PINNED_MEMORY',
+      message:
+        'container c1 of pod default/web: the static memory manager of kubelet has pinned its memory to the NUMA nodes 0: its memory cannot be resized',
+      context: { container: 'c1', pod: 'default/web', found: '0' },
+    });
+    expect(runtime.limitOf(1)).toBe(200 * MiB);
+  });
+
+  test('the other resource, the present values and other containers are resized', async () => {
+    await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
+    expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([150 * MiB, 200 * MiB]);
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('20000 100000');
+  });
+
+  test('a present limit that is not whole pages is no change of the memory', async () => {
+    write('memory_manager_state', { policyName: 'none', entries: {} });
+    await resize({ c1: { memory: bytes(100_000_000) } });
+    // The kernel rounds it down.
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', '99999744');
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-1': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+    await resize({ c1: { memory: bytes(100_000_000), cpu: cpu(300) } });
+    expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('30000 100000');
+  });
+
+  test('another policy, or another pod, rejects nothing', async () => {
+    write('cpu_manager_state', { policyName: 'none', defaultCpuSet: '', entries: { 'uid-1': { c0: '2-3' } } });
+    write('memory_manager_state', {
+      policyName: 'Static',
+      entries: { 'uid-2': { c1: [{ numaAffinity: [0], type: 'memory', size: 1 }] } },
+    });
+    await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
+    expect(runtime.limitOf(1)).toBe(250 * MiB);
+  });
+});
+
+describe('the resizePolicy in the spec', () => {
+  const container = (name: string, resizePolicy: SpecContainer['resizePolicy']): SpecContainer => ({
+    ...{ name, kind: 'app', limits: {}, requests: {} },
+    resizePolicy,
+  });
+  beforeEach(() =>
+    runtime.specs.set('uid-1', {
+      containers: [
+        container('c0', { cpu: 'RestartContainer', memory: 'NotRequired' }),
+        container('c1', { cpu: 'NotRequired', memory: 'RestartContainer' }),
+      ],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    }),
+  );
+
+  test.each<[string, string, Readonly<Record<string, Limits>>]>([
+    ['cpu', 'c0', { c0: { cpu: cpu(200) }, c1: { cpu: cpu(200) } }],
+    ['cpu', 'c0', { c0: { shares: milliCpuToShares(50) } }],
+    ['memory', 'c1', { c0: { memory: mi(150) }, c1: { memory: mi(150) } }],
+  ])('a change of %s is rejected where its policy is RestartContainer', async (resource, name, containers) => {
+    await expect(resize(containers)).rejects.toMatchObject({
+      code: 9,
+      reason: 'RESTART_REQUIRED',
+      message:
+        `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet, which owns ` +
+        'the container, can restart it with other values: resize the pod through the API server (kubectl patch --subresource resize)',
+      context: { container: name, pod: 'default/web', found: 'RestartContainer' },
+    });
+    expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([100 * MiB, 200 * MiB]);
+  });
+
+  test('the other resource and the present values are resized', async () => {
+    await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('a volume is resized with any policy of its containers', async () => {
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const state = await readDeclaredPod(runtime.context, pod, []);
+    expect(state.declared?.containers.map(({ resizePolicy }) => resizePolicy?.memory)).toContain('RestartContainer');
+    const volumes = new Map([['cache', { kind: 'absolute' as const, size: mi(10) }]]);
+    expect(() => assertNoRestart(pod, state, { pod: {}, containers: new Map(), volumes })).not.toThrow();
+  });
+
+  test('a pod without a spec has none', async () => {
+    runtime.specs.clear();
+    await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
+    expect(runtime.limitOf(1)).toBe(250 * MiB);
+  });
+});
+
+describe('A8: a limit on swap that kubelet derives from the memory request (LimitedSwap)', () => {
+  /** kubelet sets it as a key of `unified`, which the runtime stores. */
+  const storedSwap = (swap: string): void =>
+    runtime.wrapResponder('ContainerStatus', async (request, obey) => {
+      const { status, info } = decode('ContainerStatusResponse', await obey(request));
+      const linux = { memory_limit_in_bytes: BigInt(100 * MiB), unified: { 'memory.swap.max': swap } };
+      return encode('ContainerStatusResponse', { status: { ...status, resources: { linux } }, info });
+    });
+  const admitted = (requests: Readonly<Record<string, EntryLimits>>): void =>
+    void runtime.allocated.set('uid-1', {
+      containers: new Map(Object.keys(requests).map((name) => [name, {}])),
+      pod: undefined,
+      requests: { containers: new Map(Object.entries(requests)), pod: undefined },
+      isComplete: true,
+    });
+  const requesting = (mebibytes: number) =>
+    resize({ c0: { memory: mi(150) } }, { memoryRequests: { containers: { c0: mi(mebibytes) } } });
+
+  test('a change of the request is rejected, as by kubelet', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    await expect(requesting(60)).rejects.toMatchObject({
+      code: 9,
+      reason: 'SWAP_NOT_RESIZABLE',
+      message:
+        'container c0 of pod default/web: kubelet has derived its limit on swap, 67108864 bytes, from its memory request, and does ' +
+        'not resize the request of a container that may swap',
+      context: { container: 'c0', pod: 'default/web', found: String(64 * MiB) },
+    });
+    expect(runtime.limitOf(0)).toBe(100 * MiB);
+  });
+
+  test('a new limit and the present request are applied', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    await requesting(50);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test.each([
+    ['no swap', '0', { c0: { memory: mi(50) } }],
+    ['all swap, which kubelet does not set', 'max', { c0: { memory: mi(50) } }],
+    ['a request that kubelet does not tell', String(64 * MiB), {}],
+  ])('with %s any request is applied', async (_, swap, requests) => {
+    storedSwap(swap);
+    admitted(requests);
+    await requesting(60);
+    expect(runtime.limitOf(0)).toBe(150 * MiB);
+  });
+
+  test('a change that needs a restart says so', async () => {
+    storedSwap(String(64 * MiB));
+    admitted({ c0: { memory: mi(50) } });
+    runtime.specs.set('uid-1', {
+      containers: [
+        {
+          ...{ name: 'c0', kind: 'app', limits: {}, requests: {} },
+          resizePolicy: { cpu: 'NotRequired', memory: 'RestartContainer' },
+        },
+      ],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    });
+    await expect(requesting(60)).rejects.toMatchObject({ reason: 'RESTART_REQUIRED' });
+  });
+});

@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { swapAfter } from '../../../src/sandbox/admission/swap-after.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+
+test.each<[string, string, number | undefined]>([
+  ['max', '0', 0],
+  ['max', '1048576', MiB],
+  ['2097152', '1048576', MiB],
+  ['1048576', '2097152', undefined],
+  ['1048576', 'max', undefined],
+  ['max', 'max', undefined],
+  ['1048576', '1048576', undefined],
+  ['max', '16M', 0],
+  ['16M', '1048576', MiB],
+  ['16M', '16M', undefined],
+])('memory.swap.max from %s to %s', (from, to, expected) => {
+  expect(swapAfter('/pod', { from, to })).toEqual(expected === undefined ? undefined : new Map([['/pod', expected]]));
+});
+
+test('without a change of memory.swap.max nothing is lowered', () => {
+  expect(swapAfter('/pod', undefined)).toBeUndefined();
+});

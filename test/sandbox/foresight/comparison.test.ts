@@ -1,0 +1,241 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
+import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
+
+// kubelet compares a pod's usage with the limits that it has admitted right after it has written them, long before reclaim can help.
+let node: FakeKubeletNode;
+beforeEach(() => {
+  node = new FakeKubeletNode();
+});
+afterEach(() => node.reclaimer.close());
+
+/** Returns whether kubelet's call for the stats of pod `a` has been let through. */
+function calls(source: UsageSource): () => boolean {
+  let isThrough = false;
+  void Promise.resolve(node.reclaimer.comparable('a', source)).then(() => (isThrough = true));
+  return () => isThrough;
+}
+
+/** A pod whose page cache blocks the decreases of its container and of the pod itself. */
+function blockedPod(): void {
+  node.podLevel.add('pod');
+  node.pod('a', { limit: 192, anon: 20, cache: 100 });
+  node.pod('pod', { limit: 192, anon: 20, cache: 100 });
+  node.admitted.set('a', { a: 64, pod: 64 });
+}
+
+describe('a decrease that page cache blocks', () => {
+  test('is compared once the usage is held and cAdvisor has measured the pod since', async () => {
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(5000);
+    expect([node.cgroups.get('pod')!.current < 64 * MiB, node.watched]).toEqual([true, ['pod']]);
+    expect(isThrough()).toBe(false);
+    node.measure('pod');
+    await node.settle();
+    // cAdvisor stores what it has read a moment later.
+    expect(isThrough()).toBe(false);
+    await node.pass(250);
+    expect([isThrough(), node.watched]).toEqual([true, []]);
+    // A later call finds the new figure.
+    const isLaterThrough = calls('cadvisor');
+    await node.settle();
+    expect(isLaterThrough()).toBe(true);
+  });
+
+  test('is compared as soon as the usage is held if only containers have limits', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    let letReclaim = (): void => undefined;
+    memory.beforeReclaim = () => new Promise((resolve) => (letReclaim = resolve));
+    node.admitted.set('a', { a: 64 });
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect(isThrough()).toBe(false);
+    memory.beforeReclaim = () => Promise.resolve();
+    letReclaim();
+    await node.pass(1000);
+    expect([isThrough(), memory.current < 64 * MiB, node.watched]).toEqual([true, true, []]);
+  });
+
+  test('is compared as soon as the usage is held if the runtime has reported the usage of the pod', async () => {
+    blockedPod();
+    const isPodThrough = calls('runtime');
+    const areContainersThrough = calls('cadvisor');
+    await node.pass(1000);
+    // The call for the pod may fail. kubelet takes the figure of cAdvisor then.
+    expect([isPodThrough(), areContainersThrough()]).toEqual([true, false]);
+    node.reclaimer.measuredByRuntime('a');
+    await node.settle();
+    expect(areContainersThrough()).toBe(true);
+  });
+
+  test('is compared after the longest interval of cAdvisor if the pod cannot be watched', async () => {
+    node.watchFault = new Error('no watches left');
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(29_900);
+    expect(isThrough()).toBe(false);
+    await node.pass(1000);
+    expect(isThrough()).toBe(true);
+  });
+
+  test('of a limit that kubelet has admitted during a hold waits until usage is held below that one', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    node.admit('a', 96);
+    await node.pass(1000);
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect([isThrough(), memory.current > 64 * MiB]).toEqual([true, true]);
+    // The shim has not been notified of kubelet's file yet.
+    node.admitted.set('a', { a: 64 });
+    const found: number[] = [];
+    void node.reclaimer.comparable('a', 'cadvisor')?.then(() => found.push(memory.current));
+    await node.pass(1000);
+    expect(found).toEqual([memory.current]);
+    expect(memory.current).toBeLessThan(64 * MiB);
+  });
+
+  test('is compared though the state files of kubelet change all the time', async () => {
+    node.pod('a', { limit: 192, anon: 100, cache: 20 });
+    node.admitted.set('a', { a: 64 });
+    node.beforeDecreases = async () => {
+      node.reclaimer.check();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect(isThrough()).toBe(true);
+  });
+
+  test('is compared at once, and each later one, when the shim ends', async () => {
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(1000);
+    expect(isThrough()).toBe(false);
+    node.reclaimer.openComparisons();
+    await node.settle();
+    expect([isThrough(), node.reclaimer.comparable('a', 'cadvisor')]).toEqual([true, undefined]);
+  });
+
+  test('is compared when kubelet admits something else meanwhile', async () => {
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(5000);
+    expect(isThrough()).toBe(false);
+    node.admitAll('a', { a: 192, pod: 192 });
+    await node.pass(1000);
+    expect([isThrough(), node.watched]).toEqual([true, []]);
+  });
+
+  test('is compared when the pod is removed', async () => {
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(5000);
+    node.reclaimer.podRemoved('a');
+    await node.settle();
+    expect([isThrough(), node.watched]).toEqual([true, []]);
+  });
+
+  test('is held again for what kubelet admits after it was deferred', async () => {
+    node.pod('a', { limit: 192, anon: 100, cache: 60 });
+    node.admitted.set('a', { a: 64 });
+    const isFirstThrough = calls('cadvisor');
+    await node.pass(500);
+    expect([isFirstThrough(), node.deferred.length]).toEqual([true, 1]);
+    node.cgroups.get('a')!.beforeReclaim = () => new Promise(() => undefined);
+    node.admitted.set('a', { a: 128 });
+    const isThrough = calls('cadvisor');
+    await node.pass(500);
+    expect(isThrough()).toBe(false);
+  });
+
+  test('waits for a new figure after an interruption by a request', async () => {
+    blockedPod();
+    const isThrough = calls('cadvisor');
+    await node.pass(5000);
+    await node.take('a');
+    await node.pass(1000);
+    expect([isThrough(), node.watched]).toEqual([false, []]);
+    node.release('a');
+    await node.pass(5000);
+    expect([isThrough(), node.watched]).toEqual([false, ['pod']]);
+    node.measure('pod');
+    await node.pass(250);
+    expect(isThrough()).toBe(true);
+  });
+});
+
+describe('what kubelet has admitted is not read yet', () => {
+  let read: () => void;
+  let reading: Promise<void>;
+  beforeEach(() => {
+    reading = new Promise((resolve) => (read = resolve));
+    node.pod('a', { limit: 192, anon: 20, cache: 100 });
+  });
+
+  test('the call waits for the read, and then until the usage is held', async () => {
+    const found: number[] = [];
+    void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => found.push(node.cgroups.get('a')!.current));
+    await node.pass(1000);
+    expect(found).toEqual([]);
+    node.admitted.set('a', { a: 64 });
+    read();
+    await node.pass(1000);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toBeLessThan(64 * MiB);
+  });
+
+  test('the call passes after the read if nothing is pending', async () => {
+    let isThrough = false;
+    void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => (isThrough = true));
+    await node.settle();
+    expect(isThrough).toBe(false);
+    read();
+    await node.settle();
+    expect(isThrough).toBe(true);
+  });
+
+  test('the call passes at once when the shim ends', async () => {
+    const waiting = node.reclaimer.comparable('a', 'cadvisor', reading);
+    node.reclaimer.openComparisons();
+    await expect(waiting).resolves.toBeUndefined();
+    expect(node.reclaimer.comparable('a', 'cadvisor', reading)).toBeUndefined();
+  });
+});
+
+describe('kubelet compares at once', () => {
+  test('without a pending decrease', async () => {
+    node.pod('a', { limit: 192, anon: 20, cache: 100 });
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect(isThrough()).toBe(true);
+  });
+
+  test('if the usage is below the new limit', async () => {
+    node.pod('a', { limit: 192, anon: 20, cache: 10 });
+    node.admitted.set('a', { a: 64 });
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect([isThrough(), node.cgroups.get('a')?.high]).toEqual([true, 'max']);
+  });
+
+  test('if what cannot be reclaimed does not fit', async () => {
+    node.pod('a', { limit: 192, anon: 100, cache: 20 });
+    node.admitted.set('a', { a: 64 });
+    const isThrough = calls('cadvisor');
+    await node.settle();
+    expect([isThrough(), node.deferred.length]).toEqual([true, 1]);
+  });
+
+  test('once usage does not fall while it is reclaimed, long before the end of reclaim', async () => {
+    const memory = node.pod('a', { limit: 192, anon: 20, cache: 100, stuck: 60 });
+    node.admitted.set('a', { a: 64 });
+    const isThrough = calls('cadvisor');
+    await node.pass(2000);
+    expect(isThrough()).toBe(false);
+    await node.pass(3000);
+    expect([isThrough(), memory.high === 'max', node.deferred.length]).toEqual([true, false, 1]);
+    expect(node.deferred[0]?.[1].reason).toBe('RECLAIM_TIMEOUT');
+  });
+});

@@ -1,0 +1,155 @@
+import { fstatSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
+import { timerlessClock } from '../../support/fake-clock.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+});
+afterEach(() => runtime.close());
+
+const written = (): unknown => {
+  const { stateFolder } = runtime;
+  const [name = ''] = readdirSync(stateFolder).filter((file) => file.endsWith('.json'));
+  return JSON.parse(readFileSync(join(stateFolder, name), 'utf8'));
+};
+
+test('a deferred request stored while a transaction begins does not change its sandbox id', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const request = { version: 1, kind: 'of a test' };
+  const [, open] = await Promise.all([
+    journal.setResizes(pod.metadata.uid, [request]),
+    journal.begin(pod, [step], { volumes: new Map() }),
+  ]);
+  expect(journal.unfinished()).toMatchObject([{ podUid: pod.metadata.uid, sandboxId: SANDBOX }]);
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, transaction: { steps: [step] }, resizes: [request] });
+  await open.end('done', new Map());
+  expect(written()).toMatchObject({ sandboxId: SANDBOX, resizes: [request] });
+  await journal.setResizes(pod.metadata.uid, []);
+  expect(readdirSync(runtime.stateFolder)).toEqual([]);
+});
+
+test('a transaction whose rollback failed is reported, since nothing else is going to end it', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  let left = 0;
+  journal.onUnfinished(() => (left += 1));
+  const opened = await journal.begin(pod, [step], { volumes: new Map() });
+  await opened.undoing();
+  expect(left).toBe(0);
+  await opened.failed('the step cannot be rolled back');
+  expect(left).toBe(1);
+  await opened.end('undone', new Map());
+  expect([left, journal.unfinished()]).toEqual([1, []]);
+});
+
+test('a transaction that has ended while the disk was broken is not rolled back with the next one', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const raise = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const lower = { kind: 'pod-memory', from: bytes(400 * MiB), to: bytes(350 * MiB) } as const;
+  const opened = await journal.begin(pod, [raise], { volumes: new Map() });
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(opened.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+  expect(journal.unfinished()).toEqual([]);
+  expect(written()).toMatchObject({ transaction: { steps: [raise] } });
+  await journal.begin(pod, [lower], { volumes: new Map() });
+  expect(written()).toMatchObject({ transaction: { steps: [lower], undoing: false } });
+});
+
+test('a transaction that has ended while the disk was broken leaves it once it works again', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const opened = await journal.begin(pod, [step], { volumes: new Map() });
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(opened.end('done', new Map())).rejects.toMatchObject({ reason: 'JOURNAL_UNAVAILABLE' });
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+  expect(readdirSync(runtime.stateFolder)).not.toEqual([]);
+  await (await runtime.journal).check();
+  expect(readdirSync(runtime.stateFolder)).toEqual([]);
+});
+
+test('a transaction that cannot begin leaves nothing to end', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  let left = 0;
+  journal.onUnfinished(() => (left += 1));
+  await journal.restored();
+  renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
+  writeFileSync(runtime.stateFolder, '');
+  await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toMatchObject({
+    reason: 'JOURNAL_UNAVAILABLE',
+  });
+  expect([left, journal.unfinished()]).toEqual([0, []]);
+  rmSync(runtime.stateFolder);
+  renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
+});
+
+test('a transaction that did not begin, because the last fsync failed, leaves the disk once it works again', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
+  const request = { version: 1, kind: 'of a test' };
+  await journal.setResizes(pod.metadata.uid, [request]);
+  const folder = await open(runtime.stateFolder);
+  const handle = Object.getPrototypeOf(folder) as FileHandle;
+  await folder.close();
+  // The fsync of the folder, after the rename.
+  const sync = vi.spyOn(handle, 'sync').mockImplementation(function (this: FileHandle) {
+    return fstatSync(this.fd).isDirectory() ? Promise.reject(new Error('EIO: i/o error, fsync')) : Promise.resolve();
+  });
+  try {
+    await expect(journal.begin(pod, [step], { volumes: new Map() })).rejects.toThrow('EIO');
+    // The record that was to replace it may be on the disk.
+    await expect.poll(() => sync.mock.calls.length, LONG_WAIT).toBeGreaterThan(3);
+  } finally {
+    sync.mockRestore();
+  }
+  await (await runtime.journal).check();
+  expect(written()).toMatchObject({ resizes: [request] });
+  expect(written()).not.toHaveProperty('transaction');
+});
+
+test('an update of a transaction that another process has begun counts as unanswered, and is dropped with its pod', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const memory = { from: bytes(100 * MiB), to: bytes(200 * MiB) };
+  const update = { kind: 'container', id: containerId(0), memory } as const;
+  await journal.begin(pod, [update], { volumes: new Map() });
+  expect(journal.unanswered.of(SANDBOX)).toEqual([]);
+  const store = await Journal.open(runtime.stateFolder, { clock: timerlessClock });
+  const restarted = new PodJournal(Promise.resolve(store));
+  await restarted.restored();
+  expect(restarted.unanswered.of(SANDBOX)).toEqual([update]);
+  await restarted.forget(pod);
+  expect(restarted.unanswered.of(SANDBOX)).toEqual([]);
+  await store.close();
+});
+
+test('a transaction that repeats the steps of one that is left does not record them twice', async () => {
+  const { journal, registry } = runtime.context;
+  const pod = (await registry.pod(SANDBOX))!;
+  const step = (to: number) => ({ kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(to * MiB) }) as const;
+  for (const to of [400, 400, 500, 400, 500])
+    await (await journal.begin(pod, [step(to)], { volumes: new Map() })).failed('left');
+  expect(journal.transactionOf(pod)?.steps).toEqual([step(400), step(500)]);
+});

@@ -1,0 +1,123 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { cpuShares } from '../../../src/core/quantities/numbers.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
+import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
+import { updatePod } from '../../../src/sandbox/operations/update-pod.ts';
+import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+
+const ANSWER = Buffer.from('the answer of the runtime');
+
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  runtime.applyUpdates();
+});
+afterEach(() => runtime.close());
+
+const cgroup = `/kubepods/pod1/${containerId(0)}`;
+/** The runtime reports success, and leaves this memory limit and quota. */
+const update = (linux: Parameters<typeof containerUpdate>[1], written: { memory?: number; quota?: number }) =>
+  updateContainer(runtime.context, containerUpdate(containerId(0), linux), () => {
+    if (written.memory !== undefined) runtime.writeFile(cgroup, 'memory.max', String(written.memory * MiB));
+    if (written.quota !== undefined) runtime.writeFile(cgroup, 'cpu.max', `${written.quota} 100000`);
+    return Promise.resolve(ANSWER);
+  });
+const memory = (mebibytes: number) => ({ memory_limit_in_bytes: BigInt(mebibytes * MiB) });
+const found = (): number[] => [Number(runtime.read('memory.max')) / MiB, runtime.limitOf(0) / MiB];
+
+describe("A13: the runtime's own update is verified in the kernel before the pod limit follows", () => {
+  test('a decrease that the kernel does not have: the call fails, and the pod limit stays', async () => {
+    await expect(update(memory(50), {})).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { container: containerId(0), asked: String(50 * MiB), found: String(100 * MiB) },
+    });
+    expect(found()).toEqual([300, 100]);
+  });
+
+  test('an increase that the kernel does not have: the call fails, and the pod limit is as before', async () => {
+    await expect(update(memory(150), {})).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
+    expect(found()).toEqual([300, 100]);
+  });
+
+  test('one of two limits that the kernel does not have: the other one is rolled back', async () => {
+    const both = { ...memory(50), cpu_quota: 5000n, cpu_period: 100_000n };
+    await expect(update(both, { memory: 50 })).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { asked: '5000', found: '10000' },
+    });
+    expect(found()).toEqual([300, 100]);
+    expect(runtime.read('cpu.max')).toBe('20000 100000');
+  });
+
+  test.each([
+    ['a decrease', 50, 80, 280],
+    ['an increase', 180, 130, 330],
+    ['a decrease that becomes an increase', 50, 130, 330],
+  ])(
+    '%s for which a plugin of the runtime chooses another limit: the pod limit goes with that',
+    async (_, ...values) => {
+      const [asked, chosen, pod] = values;
+      expect(await update(memory(asked), { memory: chosen })).toBe(ANSWER);
+      expect(found()).toEqual([pod, chosen]);
+      expect(runtime.warnings).toContainEqual(
+        expect.objectContaining({ container: containerId(0), files: 'memory.max' }),
+      );
+    },
+  );
+
+  test('what the kernel has: the pod limit follows', async () => {
+    expect(await update(memory(50), { memory: 50 })).toBe(ANSWER);
+    expect(found()).toEqual([250, 50]);
+  });
+});
+
+describe("A13: the pod's shares after kubelet has changed a CPU request", () => {
+  const stored = [102n, 204n];
+  beforeEach(() => {
+    for (const index of [0, 1]) {
+      const id = containerId(index);
+      runtime.context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: `c${index}` });
+      runtime.wrapResponder('ContainerStatus', (request, before) => {
+        if (decode('ContainerStatusRequest', request).container_id !== id) return before(request);
+        return encode('ContainerStatusResponse', {
+          status: {
+            id,
+            metadata: { name: `c${index}` },
+            state: 1,
+            resources: { linux: { cpu_shares: stored[index]! } },
+          },
+          info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 + index }) },
+        });
+      });
+    }
+  });
+  const resize = () => {
+    const desired = { pod: {}, containers: new Map([['c0', { shares: cpuShares(51) }]]), volumes: new Map() };
+    return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
+  };
+
+  test('a ResizePod finds that they are the sum, though the pod was created with others', async () => {
+    // Created with 1024 shares. kubelet has written the weight of 306 since, and the shim has not seen a call.
+    runtime.writeFile('/kubepods/pod1', 'cpu.weight', '12');
+    await resize();
+    expect(runtime.read('cpu.weight')).toBe('10');
+  });
+
+  test('a weight of others stays', async () => {
+    runtime.writeFile('/kubepods/pod1', 'cpu.weight', '39');
+    await resize();
+    expect(runtime.read('cpu.weight')).toBe('39');
+  });
+
+  test('shares that only repeat what kubelet has written are learned', async () => {
+    const name = 'UpdatePodSandboxResourcesRequest';
+    runtime.writeFile('/kubepods/pod1', 'cpu.weight', '1');
+    const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources: { cpu_shares: 2n } }));
+    await updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    expect((await runtime.context.registry.pod(SANDBOX))?.cpuShares).toBe(2);
+    expect(runtime.read('cpu.weight')).toBe('1');
+  });
+});

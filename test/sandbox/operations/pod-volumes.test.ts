@@ -1,0 +1,82 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { applyContainerShares, applyVolumeSizes } from '../../../src/sandbox/operations/pod-volumes.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { CREATED, EXITED, FakeDeclaringRuntime } from '../../support/fake-declaring-runtime.ts';
+import { SANDBOX } from '../../support/fake-runtime.ts';
+
+const MOUNTED = 160;
+
+let declaring: FakeDeclaringRuntime;
+let pod: PodDescription;
+let size: number;
+beforeEach(async () => {
+  declaring = await FakeDeclaringRuntime.start();
+  const { runtime } = declaring;
+  // The pod's cgroup, and no container.
+  runtime.makePod(String(MOUNTED * MiB), []);
+  const { volumes, registry, policies } = runtime.context;
+  size = MOUNTED;
+  const cache = { podUid: 'uid-1', name: 'cache', device: '0:50' };
+  const measured = () => ({ size: bytes(size * MiB), used: 0, pageSize: 4096 });
+  vi.spyOn(volumes, 'ofPod').mockImplementation(() => [cache as never]);
+  vi.spyOn(volumes, 'measure').mockImplementation(() => measured() as never);
+  vi.spyOn(volumes, 'remount').mockImplementation((_, to) => {
+    const before = measured();
+    size = to / MiB;
+    return Promise.resolve({ outcome: 'remounted', before, after: measured() } as never);
+  });
+  pod = (await registry.pod(SANDBOX))!;
+  policies.annotate(SANDBOX, { 'volume.cri-resize-shim.io/cache': '50%/a' });
+});
+afterEach(() => declaring.close());
+
+/** Returns the size of the volume, in mebibytes, after its rule was applied. */
+const applied = async (): Promise<number> => {
+  await applyVolumeSizes(declaring.runtime.context, pod);
+  return size;
+};
+
+describe('a volume of half the limit of a container that does not run', () => {
+  test("has it when the pod starts, by kubelet's state: no container exists", async () => {
+    declaring.has();
+    declaring.kubeletAdmitted({ a: 96 });
+    expect(await applied()).toBe(48);
+  });
+
+  test('has it when the container is created, by what the runtime stores', async () => {
+    declaring.has();
+    expect(await applied()).toBe(MOUNTED);
+    declaring.has({ name: 'a', state: CREATED, limit: 96 });
+    expect(await applied()).toBe(48);
+  });
+
+  test('has that of the next container after RestartContainer', async () => {
+    declaring.has({ name: 'a', state: EXITED, limit: 96, exitCode: 137 }, { name: 'a', state: CREATED, limit: 64 });
+    expect(await applied()).toBe(32);
+  });
+
+  test('stays if the container has no limit, or no source knows it', async () => {
+    declaring.has({ name: 'a', state: CREATED });
+    expect(await applied()).toBe(MOUNTED);
+    declaring.has({ name: 'b', state: CREATED, limit: 64 });
+    expect(await applied()).toBe(MOUNTED);
+  });
+});
+
+test('the creation of a container sets its share, and only a restart sets it again later', async () => {
+  const { context } = declaring.runtime;
+  const created = (id: string): void =>
+    context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'a' });
+  declaring.has({ name: 'a', state: CREATED, limit: 96 });
+  created('a-0');
+  await applyContainerShares(context, pod, 'b');
+  expect(size).toBe(MOUNTED);
+  await applyContainerShares(context, pod, 'a');
+  expect([size, context.growthTimers.size]).toEqual([48, 0]);
+  declaring.has({ name: 'a', state: EXITED, limit: 96, exitCode: 137 }, { name: 'a', state: CREATED, limit: 64 });
+  created('a-1');
+  await applyContainerShares(context, pod, 'a');
+  expect([size, context.growthTimers.size]).toEqual([32, 1]);
+});

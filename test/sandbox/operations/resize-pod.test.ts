@@ -1,0 +1,347 @@
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { cpuShares } from '../../../src/core/quantities/numbers.ts';
+import { type FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { recover } from '../../../src/sandbox/transaction/recover.ts';
+import { describeStep } from '../../../src/sandbox/plan/step.ts';
+import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
+import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
+import { lockKeyOf } from '../../../src/sandbox/pods/pod-identity.ts';
+import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+
+let web: ResizedPod;
+let runtime: FakeRuntime;
+beforeEach(async () => {
+  web = await ResizedPod.start();
+  ({ runtime } = web);
+});
+afterEach(() => {
+  vi.useRealTimers();
+  return web.close();
+});
+
+const short = (text: string): string => text.replace(/container (\d)\d+/, 'container $1');
+
+describe('ResizePod', () => {
+  test('raises the pod before its containers', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { steps, before, after } = await web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      `pod memory.max ${300 * MiB} -> ${400 * MiB}`,
+      `container 0 memory.max ${100 * MiB} -> ${150 * MiB}`,
+      `container 1 memory.max ${200 * MiB} -> ${250 * MiB}`,
+    ]);
+    expect(web.limits()).toEqual([150 * MiB, 250 * MiB]);
+    expect([before.memory, after.memory]).toEqual([300 * MiB, 400 * MiB]);
+  });
+
+  test('leaves nothing of a pod that is removed meanwhile', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { registry } = runtime.context;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      registry.forgetPod(SANDBOX);
+      return obey(request);
+    });
+    await web.resize(desired({ c0: { memory: mi(150) } }, { pod: { shares: cpuShares(200) } }));
+    expect(registry.pods).toEqual([]);
+  });
+
+  test('moves memory between containers: lowers one before it raises the other, and leaves the pod limit', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { steps } = await web.resize(desired({ c0: { memory: mi(180) }, c1: { memory: mi(120) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      `container 1 memory.max ${200 * MiB} -> ${120 * MiB}`,
+      `container 0 memory.max ${100 * MiB} -> ${180 * MiB}`,
+    ]);
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  test('applies memory down and CPU up as two updates, with the pod CPU first and the pod memory last', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { steps } = await web.resize(desired({ c1: { memory: mi(100), cpu: cpu(30_000) } }));
+    expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
+      'pod cpu.max 20000 100000 -> 40000 100000',
+      `container 1 memory.max ${200 * MiB} -> ${100 * MiB}`,
+      'container 1 cpu.max 10000 100000 -> 30000 100000',
+      `pod memory.max ${300 * MiB} -> ${200 * MiB}`,
+    ]);
+  });
+
+  test('returns the shares that the runtime has stored', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { before, after } = await web.resize(desired({ c0: { shares: cpuShares(51) } }));
+    expect(before.containers.map(({ shares }) => shares)).toEqual([0, 0]);
+    expect(after.containers.map(({ shares }) => shares)).toEqual([51, 0]);
+  });
+
+  test('has no steps when it is repeated', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const target = desired({ c0: { memory: mi(150) } });
+    await web.resize(target);
+    expect((await web.resize(target)).steps).toEqual([]);
+  });
+
+  test('asks the backend once per container for its status when the cgroup is known', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
+    runtime.calls.length = 0;
+    await web.resize(desired({ c0: { memory: mi(120) }, c1: { memory: mi(300) } }));
+    expect(web.limits()).toEqual([120 * MiB, 300 * MiB]);
+    expect(runtime.calls.filter((call) => call === 'ContainerStatus')).toHaveLength(2);
+  });
+
+  test('fails when the runtime acknowledges an update of a known container without applying it', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    await web.resize(desired({ c0: { memory: mi(150) } }));
+    runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
+    await expect(web.resize(desired({ c0: { memory: mi(170) } }))).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+    });
+    expect(web.limits()).toEqual([150 * MiB, 200 * MiB]);
+    expect(runtime.read('memory.max')).toBe(String(350 * MiB));
+  });
+
+  test('calls UpdatePodSandboxResources once on a runtime that lacks it', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.on('UpdatePodSandboxResources', () => {
+      throw new RuntimeFailure(status.UNIMPLEMENTED, 'unknown method');
+    });
+    await web.resize(desired({ c0: { memory: mi(150) } }));
+    await web.resize(desired({ c0: { memory: mi(160) } }));
+    expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(1);
+    expect(web.limits()).toEqual([160 * MiB, 200 * MiB]);
+  });
+
+  test('calls UpdatePodSandboxResources again on a runtime that failed with another error', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.on('UpdatePodSandboxResources', () => {
+      throw new RuntimeFailure(status.INTERNAL, 'out of order');
+    });
+    await web.resize(desired({ c0: { memory: mi(150) } }));
+    await web.resize(desired({ c0: { memory: mi(160) } }));
+    expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(2);
+  });
+
+  test('records the previous memory.high at the begin of a transaction that lowers memory', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(199 * MiB));
+    const write = vi.spyOn(await runtime.journal, 'write');
+    await web.resize(desired({ c0: { memory: mi(90) }, c1: { memory: mi(180) } }));
+    expect(web.limits()).toEqual([90 * MiB, 180 * MiB]);
+    expect(write.mock.calls.map(([record]) => record.transaction?.highs)).toEqual([
+      [
+        { cgroup: `/kubepods/pod1/${containerId(0)}`, memoryHigh: 'max' },
+        { cgroup: `/kubepods/pod1/${containerId(1)}`, memoryHigh: 199 * MiB },
+        { cgroup: '/kubepods/pod1', memoryHigh: 'max' },
+      ],
+    ]);
+    expect(runtime.read(`${containerId(0)}/memory.high`)).toBe('max');
+  });
+
+  test('returns the steps and the final values of a dry run, and changes nothing', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const { steps, after } = await web.resize(desired({ c0: { memory: mi(150) } }), { dryRun: true });
+    expect(steps).toHaveLength(2);
+    expect(after).toMatchObject({ memory: 350 * MiB, containers: [{ memory: 150 * MiB }, { memory: 200 * MiB }] });
+    expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
+  });
+});
+
+describe('the rollback of ResizePod', () => {
+  test.each([
+    ['memory.max', String(700 * MiB), { c0: { memory: mi(150) }, c1: { memory: mi(250) } }],
+    ['cpu.max', '70000 100000', { c0: { cpu: cpu(20_000) }, c1: { cpu: cpu(20_000) } }],
+  ])('leaves a %s of the pod that another process has written meanwhile', async (file, value, containers) => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      if (runtime.decodeUpdate(request).container_id !== containerId(1)) return obey(request);
+      // As kubelet up to 1.35 writes the pod's cgroup before any call.
+      runtime.writeFile('/kubepods/pod1', file, value);
+      throw new RuntimeFailure(status.INTERNAL, 'no');
+    });
+    await expect(web.resize(desired(containers))).rejects.toMatchObject({
+      details: expect.stringContaining('no') as string,
+    });
+    expect(runtime.read(file)).toBe(value);
+    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+    expect(runtime.warnings).toContainEqual({ pod: SANDBOX, step: expect.stringContaining(`pod ${file}`) as string });
+  });
+
+  test('restores the first container and the pod when the runtime rejects the second container', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates((id) => id === containerId(1));
+    await expect(web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }))).rejects.toMatchObject({
+      code: 5,
+    });
+    expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
+  });
+
+  test('restores the pod when the runtime acknowledges an update without applying it', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
+    await expect(web.resize(desired({ c0: { memory: mi(150) } }))).rejects.toMatchObject({
+      reason: 'CGROUP_WRITE_FAILED',
+      context: { asked: String(150 * MiB), found: String(100 * MiB) },
+    });
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  test('leaves the pod raised for a container that cannot be rolled back, until the next request recovers it', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    let calls = 0;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      calls += 1;
+      if (calls > 1) throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
+      return obey(request);
+    });
+    const both = { memory: mi(250), cpu: cpu(30_000) };
+    await expect(web.resize(desired({ c0: both, c1: both }))).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    const found = () => [runtime.read('memory.max'), runtime.read('cpu.max'), ...web.limits()];
+    expect(found()).toEqual([String(500 * MiB), '60000 100000', 250 * MiB, 200 * MiB]);
+    const undos = runtime.counted.families.find(
+      ({ description }) => description.name === 'cri_resize_shim_undos_total',
+    );
+    expect([...(undos?.series() ?? [])]).toContainEqual(expect.objectContaining({ labels: ['failed'], value: 1 }));
+    runtime.applyUpdates();
+    await web.resize(desired({ c1: { memory: mi(210) } }));
+    expect(found()).toEqual([String(310 * MiB), '20000 100000', 100 * MiB, 210 * MiB]);
+  });
+
+  test('restores all containers when the update of one of them is applied but exceeds its deadline', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates();
+    let failed = false;
+    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+      const { container_id, linux } = runtime.decodeUpdate(request);
+      if (container_id !== containerId(1) || failed) return obey(request);
+      failed = true;
+      runtime.writeFile(`/kubepods/pod1/${container_id}`, 'memory.max', String(linux?.memory_limit_in_bytes));
+      throw new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
+    });
+    const changed = { memory: mi(250), cpu: cpu(30_000) };
+    runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
+    const resize = web.resize(desired({ c0: changed, c1: changed }));
+    // The update may still arrive at this moment.
+    await expect(resize).rejects.toMatchObject({ reason: 'UNDO_FAILED', message: /context deadline exceeded/ });
+    // A recovery waits a limited time for the runtime's answer. No time passes here.
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
+    expect(await recover(runtime.context)).toBe(true);
+    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
+  });
+
+  test('restores a pod limit that was below the sum of its containers', async () => {
+    web.make(String(250 * MiB), [100 * MiB, 200 * MiB]);
+    runtime.applyUpdates(() => true);
+    const target = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
+    await expect(web.resize(target)).rejects.toMatchObject({ code: 5 });
+    expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(250 * MiB), '20000 100000']);
+  });
+
+  test('is not needed when the deadline is over before the first step', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() - 1 });
+    await expect(late).rejects.toMatchObject({ code: 4, reason: 'DEADLINE' });
+    expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+  });
+
+  test.each([-86_400_000, 86_400_000])(
+    'is not needed when the system time changes by %i ms in the middle',
+    async (ms) => {
+      web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+      vi.useFakeTimers({ toFake: ['Date'] });
+      const onStep = (): void => void vi.setSystemTime(Date.now() + ms);
+      try {
+        await web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }), { onStep });
+      } finally {
+        vi.useRealTimers();
+      }
+      expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(400 * MiB), 150 * MiB, 250 * MiB]);
+    },
+  );
+
+  test('restores the values when the deadline is over in the middle', async () => {
+    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+    const deadline = performance.now() + 60_000;
+    const real = performance.now.bind(performance);
+    const late = web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }), {
+      deadline,
+      onStep: () => (performance.now = () => deadline),
+    });
+    await late.then(
+      () => expect.unreachable(),
+      (error: unknown) => expect(error).toMatchObject({ reason: 'DEADLINE' }),
+    );
+    performance.now = real;
+    expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
+  });
+});
+
+test('on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResources is forwarded', async () => {
+  web.make(String(300 * MiB), [100 * MiB]);
+  const root = mkdtempSync(join(tmpdir(), 'cgroup-v1-'));
+  for (const controller of ['memory', 'cpu,cpuacct'])
+    mkdirSync(join(root, controller, 'kubepods/pod1', containerId(0)), { recursive: true });
+  const context = { ...runtime.context, tree: new CgroupTree(root) };
+  try {
+    const options = { dryRun: false, deadline: performance.now() + 60_000 };
+    await expect(resizePod(context, SANDBOX, desired({ c0: { memory: mi(150) } }), options)).rejects.toMatchObject({
+      code: 9,
+      reason: 'CGROUP_UNAVAILABLE',
+    });
+    const answer = Buffer.from('the answer of the runtime');
+    const update = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
+    expect(await updateContainer(context, update, () => Promise.resolve(answer))).toBe(answer);
+    expect(runtime.failOpens).toContain('unreadable_state');
+  } finally {
+    rmSync(root, { recursive: true });
+  }
+});
+
+test('ResizePod of an unknown pod is rejected', async () => {
+  runtime.on('PodSandboxStatus', () => {
+    throw new Error('no such pod');
+  });
+  await expect(web.resize(desired({}))).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
+});
+
+test('the runtime stores the values of an ended container, and no cgroup changes', async () => {
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  const ended = 'e'.repeat(64);
+  runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
+  runtime.describeContainer(ended, {
+    metadata: { name: 'init' },
+    state: 2,
+    resources: { linux: { memory_limit_in_bytes: BigInt(50 * MiB) } },
+  });
+  const stored: bigint[] = [];
+  runtime.on('UpdateContainerResources', (request) => {
+    stored.push(runtime.decodeUpdate(request).linux?.memory_limit_in_bytes ?? 0n);
+    return Buffer.alloc(0);
+  });
+  const { steps } = await web.resize(desired({ init: { memory: mi(80) } }));
+  expect(steps).toHaveLength(1);
+  expect(stored).toEqual([BigInt(80 * MiB)]);
+  expect(runtime.read('memory.max')).toBe(String(300 * MiB));
+});
+
+test('a ResizePod waits for an earlier request of its pod until its deadline, and changes nothing then', async () => {
+  web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+  const { lock } = runtime.context;
+  const key = lockKeyOf((await runtime.context.registry.pod(SANDBOX))!);
+  const ended = Promise.withResolvers<undefined>();
+  const earlier = lock.run(key, () => ended.promise);
+  const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() + 100 });
+  await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
+  expect(lock.waiting(key)).toBe(0);
+  ended.resolve(undefined);
+  await earlier;
+  expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
+});

@@ -1,0 +1,261 @@
+import { describe, expect, test } from 'vitest';
+import { type Bytes, type Limit, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import type { ContainerLimits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import type { DeclaredContainer, DeclaredPod } from '../../../src/sandbox/pods/declared-pod.ts';
+import { cpu } from '../../support/resize/plan-pods.ts';
+import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+
+const sizeOf = (mebibytes: number | 'max'): Limit<Bytes> => (mebibytes === 'max' ? 'max' : mi(mebibytes));
+
+/** A declared container; its id is its name if it runs. */
+const one = (
+  name: string,
+  kind: DeclaredContainer['kind'],
+  limit: number | undefined,
+  more: Partial<DeclaredContainer> = {},
+): DeclaredContainer => ({
+  name,
+  id: name,
+  kind,
+  state: 'running',
+  limits: limit === undefined ? {} : { memory: mi(limit) },
+  ...more,
+});
+const ended = { state: 'ended' } as const;
+const declaredOnly = { state: 'declared' } as const;
+
+/** A pod with this memory limit, whose running containers have the limits that they declare. */
+function pod(
+  memory: number | 'max',
+  containers: readonly DeclaredContainer[],
+  more: Partial<DeclaredPod> = {},
+): PodState {
+  const running = containers.filter(({ state }) => state === 'running');
+  return {
+    memory: sizeOf(memory),
+    cpu: { quota: 'max', period: PERIOD },
+    weight: undefined,
+    overhead: NO_OVERHEAD,
+    containers: running.map(({ name, limits }) => {
+      return { id: name, memory: limits?.memory ?? 'max', cpu: { quota: 'max' as const, period: PERIOD } };
+    }),
+    volumes: [],
+    declared: { source: 'spec', containers, volumes: new Map(), ...more },
+  };
+}
+
+/** The pod limit after an update of a container, in mebibytes; undefined when it stays. */
+function podLimitAfter(state: PodState, id: string, to: number | 'max'): number | 'max' | undefined {
+  const { memory } = podLimitsFor(state, [{ id, memory: sizeOf(to) }]);
+  return memory === undefined || memory === 'max' ? memory : memory / MiB;
+}
+
+describe('containers that do not run count', () => {
+  test.each([
+    ['ended', ended],
+    ['created', { state: 'created' } as const],
+    ['declared', declaredOnly],
+  ])('A4: a tight limit stays tight with one that is %s', (_, state) => {
+    const both = pod(300, [one('a', 'app', 100), one('b', 'app', 200, state)]);
+    expect(podLimitAfter(both, 'a', 250)).toBe(450);
+    expect(podLimitAfter(both, 'a', 50)).toBe(250);
+  });
+
+  test('A4: a looser limit is raised when the sum of all would exceed it, and never lowered', () => {
+    const both = pod(400, [one('a', 'app', 100), one('b', 'app', 200, ended)]);
+    expect(podLimitAfter(both, 'a', 200)).toBeUndefined();
+    expect(podLimitAfter(both, 'a', 250)).toBe(450);
+    expect(podLimitAfter(both, 'a', 50)).toBeUndefined();
+  });
+
+  test('A4: with their new limit when they are updated themselves', () => {
+    const both = pod(300, [one('a', 'app', 100), one('b', 'app', 200, ended)]);
+    expect(podLimitAfter(both, 'b', 250)).toBe(350);
+    expect(podLimitAfter(both, 'b', 'max')).toBe('max');
+  });
+
+  test('A4: with their CPU limit, and with the new one when they are updated themselves', () => {
+    const b: DeclaredContainer = { ...one('b', 'app', 200, ended), limits: { memory: mi(200), milliCpu: 200 } };
+    const memoryOnly = pod('max', [one('a', 'app', 100), b]);
+    const both: PodState = {
+      ...memoryOnly,
+      cpu: cpu(30_000),
+      containers: memoryOnly.containers.map((a) => ({ ...a, cpu: cpu(10_000) })),
+    };
+    const podCpuAfter = (id: string, target: Omit<ContainerLimits, 'id'>) =>
+      podLimitsFor(both, [{ id, ...target }]).cpu;
+    expect(podCpuAfter('a', { cpu: cpu(20_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(30_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(15_000, 50_000) })).toEqual(cpu(40_000));
+    expect(podCpuAfter('b', { cpu: cpu(10_000) })).toEqual(cpu(20_000));
+    expect(podCpuAfter('b', { cpu: cpu('max') })).toEqual(cpu('max'));
+    expect(podCpuAfter('b', { memory: mi(300) })).toBeUndefined();
+  });
+
+  test('not those whose limits nothing tells', () => {
+    const unknown: DeclaredContainer = { name: 'b', id: 'b', kind: 'app', state: 'ended' };
+    expect(podLimitAfter(pod(100, [one('a', 'app', 100), unknown]), 'a', 250)).toBe(250);
+  });
+
+  test('CPU limits count as kubelet adds them up: thousandths, before the least quota of the kernel', () => {
+    const cpu = { quota: microseconds(10_000), period: PERIOD };
+    const b = { ...one('b', 'app', undefined, declaredOnly), limits: { milliCpu: 5 } };
+    const state: PodState = {
+      ...pod('max', [one('a', 'app', undefined), b]),
+      cpu: { quota: microseconds(10_500), period: PERIOD },
+      containers: [{ id: 'a', memory: 'max', cpu }],
+    };
+    const raised = { quota: microseconds(20_000), period: PERIOD };
+    expect(podLimitsFor(state, [{ id: 'a', cpu: raised }])).toEqual({
+      cpu: { quota: 20_500, period: PERIOD },
+    });
+  });
+});
+
+describe('an init container', () => {
+  const starting = pod(300, [
+    one('init', 'init', 300),
+    one('web', 'app', 190, declaredOnly),
+    one('log', 'app', 100, declaredOnly),
+  ]);
+
+  test('A3: is lowered, and the pod no further than its app containers need', () => {
+    expect(podLimitAfter(starting, 'init', 30)).toBe(290);
+    expect(podLimitAfter(starting, 'init', 295)).toBe(295);
+  });
+
+  test('is raised, and the pod with it', () => {
+    expect(podLimitAfter(starting, 'init', 400)).toBe(400);
+  });
+
+  test('counts after its end too, and together with the sidecars before it', () => {
+    const running = pod(300, [
+      one('proxy', 'sidecar', 20),
+      one('init', 'init', 280, ended),
+      one('late', 'sidecar', 30),
+      one('web', 'app', 100),
+    ]);
+    expect(podLimitAfter(running, 'web', 250)).toBeUndefined();
+    expect(podLimitAfter(running, 'web', 260)).toBe(310);
+    expect(podLimitAfter(running, 'proxy', 30)).toBe(310);
+    expect(podLimitAfter(running, 'late', 130)).toBeUndefined();
+  });
+
+  test('without a limit takes the pod limit away, unless a sidecar before it has one', () => {
+    const web = one('web', 'app', 100);
+    expect(podLimitAfter(pod(100, [one('init', 'init', undefined, ended), web]), 'web', 200)).toBeUndefined();
+    const proxy = one('proxy', 'sidecar', 20);
+    expect(podLimitAfter(pod(120, [proxy, one('init', 'init', undefined, ended), web]), 'web', 200)).toBe(220);
+    expect(podLimitAfter(pod(120, [proxy, one('other', 'sidecar', undefined), web]), 'web', 200)).toBe(220);
+    expect(podLimitAfter(pod(120, [one('other', 'sidecar', undefined), proxy, web]), 'web', 200)).toBeUndefined();
+  });
+});
+
+test('a sidecar that loses its limit does not take the pod limit down, though kubelet counts it as 0', () => {
+  const state = pod(130, [one('first', 'sidecar', 10), one('proxy', 'sidecar', 20), one('web', 'app', 100)]);
+  expect(podLimitAfter(state, 'proxy', 'max')).toBeUndefined();
+  expect(podLimitAfter(state, 'proxy', 15)).toBe(125);
+});
+
+describe('an ephemeral container', () => {
+  test('A2: does not count, with or without a limit', () => {
+    for (const limit of [undefined, 50]) {
+      const state = pod(100, [one('web', 'app', 100), one('debugger', 'ephemeral', limit)]);
+      expect(podLimitAfter(state, 'web', 200)).toBe(200);
+      expect(podLimitAfter(state, 'web', 50)).toBe(50);
+      expect(podLimitAfter(state, 'debugger', 70)).toBeUndefined();
+    }
+  });
+
+  test('A2: that no source tells from another one does not keep the pod limit down; it is not lowered', () => {
+    const containers = [one('web', 'unknown', 100), one('debugger', 'unknown', undefined)];
+    const state = pod(100, containers, { source: 'inference' });
+    expect(podLimitAfter(state, 'web', 200)).toBe(200);
+    expect(podLimitAfter(state, 'web', 50)).toBeUndefined();
+    expect(podLimitAfter(state, 'web', 'max')).toBe('max');
+  });
+});
+
+test('A2: an ephemeral container that the spec does not list yet does not count, and the pod limit follows its containers', () => {
+  const state = pod(100, [one('a', 'app', 100)]);
+  const debug = { id: 'debug', memory: 'max', cpu: { quota: 'max', period: PERIOD } } as const;
+  const debugged = { ...state, containers: [...state.containers, debug] };
+  expect(podLimitAfter(debugged, 'a', 400)).toBe(400);
+  expect(podLimitAfter(debugged, 'a', 50)).toBe(50);
+});
+
+describe('a container that may be an init container', () => {
+  const may = { ...ended, mayBeInit: true };
+  const source = 'kubelet-state' as const;
+
+  test('A9: counts as an app container when the pod limit has room for it', () => {
+    const state = pod(300, [one('a', 'unknown', 200, may), one('b', 'app', 100)], { source });
+    expect(podLimitAfter(state, 'b', 250)).toBe(450);
+  });
+
+  test('A9: counts as an init container when the pod limit has not', () => {
+    const state = pod(300, [one('a', 'unknown', 300, may), one('b', 'app', 290)], { source });
+    expect(podLimitAfter(state, 'b', 295)).toBeUndefined();
+    expect(podLimitAfter(state, 'b', 310)).toBe(310);
+    expect(podLimitAfter(state, 'b', 100)).toBeUndefined();
+  });
+
+  test('A9: the first ones are init containers, the later ones are not', () => {
+    const all = [one('a', 'unknown', 250, may), one('b', 'unknown', 100, may), one('c', 'app', 150)];
+    const state = pod(250, all, { source });
+    expect(podLimitAfter(state, 'c', 160)).toBe(260);
+  });
+});
+
+describe('a container that the runtime has not, and that may be an init container', () => {
+  const absent = { ...declaredOnly, id: undefined, mayBeInit: true } as unknown as Partial<DeclaredContainer>;
+  const source = 'kubelet-state' as const;
+
+  test('counts as an app container when the pod limit has room for it', () => {
+    const state = pod(150, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(160);
+  });
+
+  test('counts as an init container that has ended when the pod limit has not', () => {
+    const state = pod(110, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(120);
+    expect(podLimitAfter(state, 'a', 30)).toBe(40);
+  });
+
+  test('counts together with the sidecars that run before it when it waits to be created', () => {
+    const waiting = [one('web', 'unknown', 190, absent), one('init', 'unknown', 300, absent)];
+    const state = pod(310, [one('proxy', 'app', 10), ...waiting], { source });
+    expect(podLimitAfter(state, 'proxy', 20)).toBe(320);
+  });
+
+  test('one of several is enough, in any order', () => {
+    const removed = ['b', 'c', 'd'].map((name, at) => one(name, 'unknown', [40, 20, 100][at], absent));
+    const state = pod(170, [one('a', 'app', 110), ...removed], { source });
+    expect(podLimitAfter(state, 'a', 120)).toBe(180);
+  });
+
+  test('of more than four, none counts as an init container, or all', () => {
+    const many = ['b', 'c', 'd', 'e', 'f'].map((name) => one(name, 'unknown', 10, absent));
+    const sized = (limit: number): PodState => pod(limit, [one('a', 'app', 110), ...many], { source });
+    expect(podLimitAfter(sized(160), 'a', 120)).toBe(170);
+    expect(podLimitAfter(sized(110), 'a', 120)).toBe(120);
+  });
+});
+
+describe('the pod-level limit', () => {
+  const containers = [one('a', 'app', 100), one('b', 'app', 200)];
+
+  test('is the pod limit regardless of the limits of its containers', () => {
+    for (const level of [300, 250, 400]) {
+      const state = pod(level, containers, { limits: { memory: mi(level) } });
+      for (const to of [50, 150, 390] as const) expect(podLimitAfter(state, 'a', to)).toBeUndefined();
+    }
+  });
+
+  test('of CPU alone leaves the memory limit to the sum', () => {
+    expect(podLimitAfter(pod(300, containers, { limits: { milliCpu: 500 } }), 'a', 150)).toBe(350);
+  });
+});

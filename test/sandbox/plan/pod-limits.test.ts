@@ -1,0 +1,195 @@
+import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { NO_OVERHEAD, PERIOD, inPages } from '../../support/resize/pods.ts';
+import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { isMemoryTight, podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import { plan } from '../../../src/sandbox/plan/steps.ts';
+
+describe('podLimitsFor', () => {
+  test('raises a loose limit only when the sum exceeds it', () => {
+    const state = pod(400, 'max', [container('a', 100), container('b', 200)]);
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(200 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(50 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MiB) }])).toStrictEqual({ memory: 450 * MiB });
+  });
+
+  test('leaves a limit below the sum, which was set on purpose', () => {
+    const state = pod(250, 'max', [container('a', 100), container('b', 200)]);
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MiB) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MiB) }])).toStrictEqual({});
+  });
+
+  test('removes a tight limit when a container loses its limit', () => {
+    const state = pod(300, 'max', [container('a', 100), container('b', 200)]);
+    expect(podLimitsFor(state, [{ id: 'a', memory: 'max' }])).toStrictEqual({ memory: 'max' });
+  });
+
+  test('regards limits as tight that the kernel has rounded down to pages', () => {
+    // Two containers of 500M in a pod of 1000M: none of the three is a whole number of pages.
+    const limit = (size: number) => bytes(Math.floor(size / 4096) * 4096);
+    const state = {
+      ...pod('max', 'max', [
+        { ...container('a', 1), memory: limit(500e6) },
+        { ...container('b', 1), memory: limit(500e6) },
+      ]),
+      memory: limit(1000e6),
+    };
+    expect(isMemoryTight(state)).toBe(true);
+    expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toStrictEqual({ memory: 400e6 + limit(500e6) });
+  });
+
+  test('regards quotas of units as tight that systemd has rounded up to whole percents', () => {
+    const raised = [{ id: 'a', cpu: cpu(20_000) }];
+    const lowered = [{ id: 'a', cpu: cpu(5000) }];
+    // 12.34 % and 20.56 % are 32900 together.
+    const containers = [container('a', 'max', 13_000), container('b', 'max', 21_000)];
+    const inFiles = pod('max', 32_900, containers);
+    expect(podLimitsFor(inFiles, raised)).toStrictEqual({});
+    const inUnits: PodState = { ...inFiles, inPercents: true };
+    expect(podLimitsFor(inUnits, raised)).toStrictEqual({ cpu: cpu(41_000) });
+    expect(podLimitsFor(inUnits, lowered)).toStrictEqual({ cpu: cpu(26_000) });
+    // The pod's own limit of 32.9 % became 33 %.
+    const exact = [container('a', 'max', 12_340), container('b', 'max', 20_560)];
+    expect(podLimitsFor(pod('max', 33_000, exact), lowered)).toStrictEqual({});
+    expect(podLimitsFor({ ...pod('max', 33_000, exact), inPercents: true }, lowered)).toStrictEqual({
+      cpu: cpu(25_560),
+    });
+    // A larger difference is on purpose.
+    expect(podLimitsFor({ ...pod('max', 34_000, exact), inPercents: true }, lowered)).toStrictEqual({});
+    expect(podLimitsFor({ ...pod('max', 30_800, exact), inPercents: true }, raised)).toStrictEqual({});
+  });
+
+  test('regards the milliCPU sum of kubelet as tight when the minimum quotas of containers exceed it', () => {
+    // 5m and 100m: kubelet sets 105m for the pod, and the minimum quota of 1000 instead of 500 for the first container.
+    const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
+    const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
+    expect(limits).toStrictEqual({ cpu: { quota: 30_000, period: PERIOD } });
+  });
+
+  test('leaves a CPU limit that is below the sum by more than minimum quotas explain', () => {
+    const state = pod('max', 29_500, [container('a', 'max', 10_000), container('b', 'max', 20_000)]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000) }])).toStrictEqual({});
+    const least = pod('max', 20_500, [
+      container('a', 'max', 1000),
+      container('b', 'max', 20_000),
+      container('c', 'max', 1000),
+    ]);
+    expect(podLimitsFor(least, [{ id: 'b', cpu: cpu(30_000) }])).toStrictEqual({ cpu: cpu(32_000) });
+    const under = { ...least, cpu: cpu(19_996) };
+    expect(podLimitsFor(under, [{ id: 'b', cpu: cpu(30_000) }])).toStrictEqual({});
+  });
+
+  test('compares quotas of different periods by their rate', () => {
+    const other = { ...container('b', 'max'), cpu: { quota: microseconds(5000), period: microseconds(20_000) } };
+    const state = pod('max', 35_000, [container('a', 'max', 10_000), other]);
+    const limits = podLimitsFor(state, [{ id: 'a', cpu: { quota: microseconds(20_000), period: PERIOD } }]);
+    expect(limits).toStrictEqual({ cpu: { quota: 45_000, period: PERIOD } });
+  });
+});
+
+describe('a sum of limits that is too large', () => {
+  const largest = bytes(Number.MAX_SAFE_INTEGER - 4095);
+  const rejection = (file: string) =>
+    expect.objectContaining({ reason: 'INVALID_VALUE', context: expect.objectContaining({ file }) as object }) as Error;
+
+  test('is rejected for memory and for CPU', () => {
+    const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
+    expect(() => podLimitsFor(state, [{ id: 'a', memory: largest }])).toThrow(rejection('memory.max'));
+    const quota = microseconds(2 ** 44 - 1);
+    expect(() => podLimitsFor(state, [{ id: 'a', cpu: { quota, period: PERIOD } }])).toThrow(rejection('cpu.max'));
+  });
+
+  test('is not computed for a pod without limit', () => {
+    const state = pod('max', 'max', [container('a', 100, 10_000), container('b', 200, 20_000)]);
+    expect(podLimitsFor(state, [{ id: 'a', memory: largest }])).toEqual({});
+  });
+});
+
+describe('a pod limit that the kernel has rounded', () => {
+  const rounded = (sizes: readonly number[], podSize: number, overhead = 0): PodState => ({
+    ...pod(
+      'max',
+      'max',
+      sizes.map((size, index) => ({ ...container(`c${index}`, 1), memory: inPages(bytes(size)) })),
+    ),
+    memory: inPages(bytes(podSize)),
+    overhead: { ...NO_OVERHEAD, memory: bytes(overhead) },
+  });
+
+  test('is tight although the overhead is not a whole number of pages', () => {
+    // The kernel rounds 100M down by less than the page by which it rounds the pod's 230M.
+    const state = rounded([100e6], 230e6, 130e6);
+    expect(isMemoryTight(state)).toBe(true);
+    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(200e6) }])).toStrictEqual({ memory: 330e6 });
+  });
+
+  test('needs no step when the unrounded limit is requested again', () => {
+    const state = { ...rounded([100e6], 100e6), volumes: [{ name: 'v', size: bytes(100_003_840) }] };
+    const containers = [{ id: 'c0', memory: bytes(100e6) }];
+    const volumes = new Map([['v', bytes(100e6)]]);
+    expect(podLimitsFor(state, containers)).toStrictEqual({});
+    expect(plan(state, { memory: bytes(100e6), containers, call: 'none', volumes })).toEqual([]);
+  });
+
+  test('is tight within a page for each container and one for the overhead', () => {
+    const odd = 10 * MiB + 4095;
+    const state = rounded([odd, odd], 3 * odd, odd);
+    expect(state.memory).toBe(30 * MiB + 2 * 4096);
+    expect(isMemoryTight(state)).toBe(true);
+    expect(podLimitsFor(state, [{ id: 'c0', memory: bytes(8 * MiB) }])).toStrictEqual({ memory: 28 * MiB + 4095 });
+    const looser = { ...state, memory: bytes(30 * MiB + 3 * 4096) };
+    expect(isMemoryTight(looser)).toBe(false);
+    expect(podLimitsFor(looser, [{ id: 'c0', memory: bytes(8 * MiB) }])).toStrictEqual({});
+  });
+
+  test('stays when it is slightly above a sum that does not change', () => {
+    const state = { ...rounded([50 * MiB, 150 * MiB], 200 * MiB + 4096), cpu: cpu(30_002) };
+    const containers = [container('c0', 50, 10_000), container('c1', 150, 20_000)];
+    const trade = [container('c0', 100, 15_000), container('c1', 100, 15_000)];
+    expect(podLimitsFor({ ...state, containers }, trade)).toStrictEqual({});
+  });
+
+  test('stays when the containers only move memory between them', () => {
+    const state = rounded([500e6, 500e6], 1000e6);
+    const changes = [400e6, 600e6].map((size, index) => ({ id: `c${index}`, memory: bytes(size) }));
+    expect(podLimitsFor(state, changes)).toStrictEqual({});
+  });
+});
+
+describe('the pod CPU limit', () => {
+  test('is not raised when containers are lowered, although kubelet set it below their sum', () => {
+    // 5m and 100m: kubelet sets 10500 for the pod, and 11000 for its containers. A new sum of 10900 is no reason to
+    // raise it.
+    const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9900) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(10_000) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9500) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9000) }])).toStrictEqual({ cpu: cpu(10_000) });
+  });
+
+  test('is rounded up to whole microseconds', () => {
+    const third = (id: string) => ({ ...container(id, 'max'), cpu: cpu(10_000, 30_000) });
+    const state = pod('max', 100_000, [third('a'), third('b'), third('c')]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 60_000) }])).toStrictEqual({});
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 30_000) }])).toStrictEqual({ cpu: cpu(133_334) });
+  });
+
+  test('may be the maximum of the kernel, and a larger sum is rejected with both figures', () => {
+    const most = 2 ** 44 - 1;
+    const state = pod('max', 2000, [container('a', 'max', 1000), container('b', 'max', 1000)]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 1000) }])).toStrictEqual({ cpu: cpu(most) });
+    expect(() => podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 999) }])).toThrow(
+      expect.objectContaining({
+        reason: 'INVALID_VALUE',
+        message: `cpu.max: the sum of the containers' limits is ${most + 1}, more than the maximum ${most}`,
+      }),
+    );
+  });
+
+  test('is never below the minimum quota', () => {
+    const state = pod('max', 1000, [{ ...container('a', 'max'), cpu: cpu(10_000, 1_000_000) }]);
+    expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toStrictEqual({});
+  });
+});

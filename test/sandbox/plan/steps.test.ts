@@ -1,0 +1,215 @@
+import { describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { NO_VOLUMES, PERIOD } from '../../support/resize/pods.ts';
+import { container, cpu, pod, texts } from '../../support/resize/plan-pods.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import { containerChanges, plan } from '../../../src/sandbox/plan/steps.ts';
+
+test('an update of a container raises the pod before the call and lowers it after, for each resource separately', () => {
+  const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
+  const limits = podLimitsFor(state, [
+    {
+      id: 'a',
+      memory: bytes(150 * MiB),
+      cpu: { quota: microseconds(5000), period: PERIOD },
+    },
+  ]);
+  expect(texts(plan(state, { ...limits, call: 'container', volumes: NO_VOLUMES }))).toEqual([
+    `pod memory.max ${300 * MiB} -> ${350 * MiB}`,
+    'runtime',
+    'pod cpu.max 30000 100000 -> 25000 100000',
+  ]);
+});
+
+test('an update of a pod writes its cgroup before it calls the runtime', () => {
+  const state = { ...pod(300, 30_000, [container('a', 300, 30_000)]), volumes: [] };
+  const steps = plan(state, {
+    memory: bytes(200 * MiB),
+    cpu: { quota: microseconds(50_000), period: PERIOD },
+    unified: [
+      { key: 'memory.high', from: 'max', to: '1000000' },
+      { key: 'pids.max', from: '100', to: '100' },
+    ],
+    call: 'pod',
+    volumes: NO_VOLUMES,
+  });
+  expect(texts(steps)).toEqual([
+    'pod cpu.max 30000 100000 -> 50000 100000',
+    'pod memory.high max -> 1000000',
+    `pod memory.max ${300 * MiB} -> ${200 * MiB}`,
+    'runtime',
+  ]);
+});
+
+test.each([
+  ['a lower quota', cpu(50_000), cpu(20_000), '40000 -> 20000'],
+  ['a first quota', cpu('max'), cpu(20_000), '40000 -> 20000'],
+  [
+    'a higher rate with a shorter period',
+    { quota: microseconds(60_000), period: microseconds(200_000) },
+    { quota: microseconds(35_000), period: PERIOD },
+    '40000 -> 35000',
+  ],
+])(
+  'the burst goes down before %s, which the kernel would reject otherwise (koordinator 2778)',
+  (_, now, then, change) => {
+    const burst = microseconds(40_000);
+    const state = { ...pod(100, 30_000, [{ ...container('a', 100), cpu: now, burst }]), cpu: now, burst };
+    const containers = [{ id: 'a', cpu: then }];
+    const steps = plan(state, { cpu: then, containers, call: 'none', volumes: NO_VOLUMES });
+    const at = (kind: string, text: string): number =>
+      texts(steps).findIndex((one) => one.startsWith(`${kind} ${text}`));
+    for (const what of ['pod', 'container a']) {
+      expect(texts(steps)).toContain(`${what} cpu.max.burst ${change}`);
+      expect(at(what, 'cpu.max.burst')).toBe(at(what, 'cpu.max ') - 1);
+    }
+  },
+);
+
+test('the burst of a container goes down before the update of a caller', () => {
+  const state = pod(100, 'max', [{ ...container('a', 100, 50_000), burst: microseconds(40_000) }]);
+  const asked = { id: 'a', cpu: cpu(20_000) };
+  expect(texts(plan(state, { asked, call: 'container', volumes: NO_VOLUMES }))).toEqual([
+    'container a cpu.max.burst 40000 -> 20000',
+    'runtime',
+  ]);
+});
+
+describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
+  const M = MiB;
+  test('makes room by losing its limit before another container is raised', () => {
+    const state = pod(48, 'max', [container('s1', 16), container('s2', 16), container('app', 16)]);
+    const containers = [
+      { id: 's1', memory: bytes(32 * M) },
+      { id: 's2', memory: 'max' as const },
+    ];
+    expect(texts(plan(state, { containers, call: 'none', volumes: NO_VOLUMES }))).toEqual([
+      `container s2 memory.max ${16 * M} -> max`,
+      `container s1 memory.max ${16 * M} -> ${32 * M}`,
+    ]);
+  });
+
+  test('gets its first limit after another container is lowered', () => {
+    const state = pod(64, 'max', [container('s1', 'max'), container('s2', 32), container('app', 16)]);
+    const containers = [
+      { id: 's1', memory: bytes(16 * M) },
+      { id: 's2', memory: bytes(16 * M) },
+    ];
+    expect(texts(plan(state, { containers, call: 'none', volumes: NO_VOLUMES }))).toEqual([
+      `container s2 memory.max ${32 * M} -> ${16 * M}`,
+      `container s1 memory.max max -> ${16 * M}`,
+    ]);
+  });
+
+  test('is lowered before a container is raised also if it does not run yet', () => {
+    const state = pod(48, 'max', [container('a', 16)]);
+    const stored = containerChanges(container('b', 32), { id: 'b', memory: bytes(16 * M) });
+    const target = { containers: [{ id: 'a', memory: bytes(32 * M) }], call: 'none', volumes: NO_VOLUMES } as const;
+    expect(texts(plan(state, target, [stored!]))).toEqual([
+      `container b memory.max ${32 * M} -> ${16 * M}`,
+      `container a memory.max ${16 * M} -> ${32 * M}`,
+    ]);
+  });
+});
+
+describe('the plan for several containers', () => {
+  const state: PodState = {
+    ...pod(300, 30_000, [
+      { ...container('a', 100, 10_000), shares: cpuShares(1024) },
+      { ...container('b', 200, 20_000), shares: cpuShares(1024) },
+    ]),
+    weight: cpuWeight(39),
+  };
+  const M = MiB;
+  const planned = (containers: Parameters<typeof podLimitsFor>[1]): string[] =>
+    texts(plan(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes: NO_VOLUMES }));
+
+  test('lowers one container before it raises another, and leaves the pod when the sum stays', () => {
+    expect(
+      planned([
+        { id: 'a', memory: bytes(150 * MiB) },
+        { id: 'b', memory: bytes(150 * MiB) },
+      ]),
+    ).toEqual([`container b memory.max ${200 * M} -> ${150 * M}`, `container a memory.max ${100 * M} -> ${150 * M}`]);
+  });
+
+  test('has two updates when memory and CPU go opposite ways, with shares in the second', () => {
+    const shares = cpuShares(512);
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(15_000), shares }])).toEqual([
+      'pod cpu.max 30000 100000 -> 35000 100000',
+      `container a memory.max ${100 * M} -> ${50 * M}`,
+      'container a cpu.max 10000 100000 -> 15000 100000, cpu shares 1024 -> 512',
+      `pod memory.max ${300 * M} -> ${250 * M}`,
+    ]);
+    expect(planned([{ id: 'a', memory: bytes(150 * MiB), cpu: cpu(5000), shares }])).toEqual([
+      `pod memory.max ${300 * M} -> ${350 * M}`,
+      'container a cpu.max 10000 100000 -> 5000 100000',
+      `container a memory.max ${100 * M} -> ${150 * M}, cpu shares 1024 -> 512`,
+      'pod cpu.max 30000 100000 -> 25000 100000',
+    ]);
+  });
+
+  test('has one update when memory and CPU go the same way, or one of them stays', () => {
+    const shares = cpuShares(512);
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000), shares }])[0]).toBe(
+      `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 100000, cpu shares 1024 -> 512`,
+    );
+    expect(planned([{ id: 'a', cpu: cpu(10_000), shares }])).toEqual(['container a cpu shares 1024 -> 512']);
+  });
+
+  test('has one update when the CPU rate stays and only the period changes', () => {
+    expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000, 50_000) }])).toEqual([
+      `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 50000`,
+      `pod memory.max ${300 * M} -> ${250 * M}`,
+    ]);
+  });
+
+  test('has a step for another period only where there is a quota', () => {
+    const limitless = { ...state, cpu: cpu('max'), containers: [container('a', 100), container('b', 200, 20_000)] };
+    const containers = [
+      { id: 'a', cpu: cpu('max', 50_000) },
+      { id: 'b', cpu: cpu(20_000, 50_000) },
+    ];
+    const target = { cpu: cpu('max', 50_000), containers, call: 'none', volumes: NO_VOLUMES } as const;
+    expect(texts(plan(limitless, target))).toEqual(['container b cpu.max 20000 100000 -> 20000 50000']);
+  });
+
+  test('has no steps for unknown containers, or for shares and weights that were not read', () => {
+    const unread = { ...pod(100, 'max', [container('a', 100)]), weight: undefined };
+    const containers = [
+      { id: 'gone', memory: bytes(MiB) },
+      { id: 'a', shares: cpuShares(512) },
+    ];
+    expect(plan(unread, { weight: cpuWeight(20), containers, call: 'none', volumes: NO_VOLUMES })).toEqual([]);
+  });
+
+  test('writes the pod weight before the containers, and only when it differs', () => {
+    const containers = [{ id: 'a', shares: cpuShares(512) }];
+    const target = { containers, call: 'none', volumes: NO_VOLUMES } as const;
+    expect(texts(plan(state, { ...target, weight: cpuWeight(20) }))).toEqual([
+      'pod cpu.weight 39 -> 20',
+      'container a cpu shares 1024 -> 512',
+    ]);
+    expect(texts(plan(state, { ...target, weight: cpuWeight(39) }))).toEqual(['container a cpu shares 1024 -> 512']);
+  });
+});
+
+describe('containerChanges', () => {
+  const now = container('a', 100, 10_000);
+
+  test('has each value that differs', () => {
+    const to = { ...container('a', 50, 20_000), shares: cpuShares(2) };
+    const memory = { from: now.memory, to: to.memory };
+    const cpus = { from: now.cpu, to: to.cpu };
+    expect(containerChanges(now, to)).toStrictEqual({ kind: 'container', id: 'a', memory, cpu: cpus });
+    expect(containerChanges(now, { ...now, memory: to.memory })).toStrictEqual({ kind: 'container', id: 'a', memory });
+    expect(containerChanges(now, { ...now, cpu: to.cpu })).toStrictEqual({ kind: 'container', id: 'a', cpu: cpus });
+  });
+
+  test('is undefined when nothing differs by more than the rounding of the kernel', () => {
+    expect(containerChanges(now, { ...now })).toBeUndefined();
+    expect(containerChanges(now, { ...now, memory: bytes(100 * MiB + 4095) })).toBeUndefined();
+  });
+});

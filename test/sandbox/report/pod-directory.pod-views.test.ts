@@ -1,0 +1,327 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { status } from '@grpc/grpc-js';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
+import { readPodView } from '../../../src/sandbox/report/pod-view.ts';
+import { type PodDirectory, podDirectory, type ViewedPod, viewsOf } from '../../../src/sandbox/report/pod-directory.ts';
+import { ContainerState } from '../../../src/runtime/messages.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import { EMPTY_DIRS } from '../../../src/tmpfs/volumes.ts';
+import { FakeRuntime, RuntimeFailure, podConfig } from '../../support/fake-runtime.ts';
+
+const { CREATED, RUNNING, EXITED } = ContainerState;
+
+interface Container {
+  readonly id: string;
+  readonly pod: string;
+  readonly name: string;
+  state: number;
+}
+
+const podId = (index: number): string => `pod-${index}`;
+const cgroupOf = (pod: string): string => `/kubepods/${pod}`;
+
+/** The containers of the node, by id. Tests change them. */
+let containers: Map<string, Container>;
+let runtime: FakeRuntime;
+let pods: PodDirectory;
+
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  containers = new Map();
+  pods = podDirectory({
+    registry: runtime.context.registry,
+    volumes: runtime.context.volumes,
+    isReady: () => Promise.resolve(true),
+    readPodView: (sandboxId, listed, signal) => readPodView(runtime.context, sandboxId, listed, signal),
+  });
+  const podsNow = (): string[] => [...new Set([...containers.values()].map(({ pod }) => pod))];
+  runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: podsNow().map((id) => ({ id })) }));
+  runtime.on('PodSandboxStatus', (request) => {
+    const id = decode('PodSandboxStatusRequest', request).pod_sandbox_id;
+    const metadata = { ...podConfig.metadata, name: id, uid: `uid-${id}` };
+    const config = { ...podConfig, metadata, linux: { cgroup_parent: cgroupOf(id) } };
+    return encode('PodSandboxStatusResponse', { status: { id }, info: { info: JSON.stringify({ config }) } });
+  });
+  runtime.on('ListContainers', (request) => {
+    const filter = decode('ListContainersRequest', request).filter?.pod_sandbox_id ?? '';
+    const wanted = [...containers.values()].filter(({ pod }) => filter === '' || pod === filter);
+    return encode('ListContainersResponse', {
+      containers: wanted.map(({ id, pod, name, state }) => ({ id, pod_sandbox_id: pod, metadata: { name }, state })),
+    });
+  });
+  runtime.on('ContainerStatus', (request) => {
+    const found = containers.get(decode('ContainerStatusRequest', request).container_id);
+    if (found === undefined) throw new RuntimeFailure(status.NOT_FOUND, 'no such container');
+    const { id, pod, name, state } = found;
+    return encode('ContainerStatusResponse', {
+      status: { id, metadata: { name }, state },
+      info: { info: JSON.stringify({ sandboxID: pod, pid: 0 }) },
+    });
+  });
+});
+afterEach(() => runtime.close());
+
+const limits = { 'memory.max': '1048576', 'cpu.max': 'max 100000', 'cpu.weight': '39' };
+
+function addContainer(pod: string, name: string, state: number = RUNNING): Container {
+  const container = { id: `${pod}-${name}`, pod, name, state };
+  containers.set(container.id, container);
+  runtime.writeCgroup(cgroupOf(pod), limits);
+  if (state === RUNNING) runtime.writeCgroup(`${cgroupOf(pod)}/${container.id}`, limits);
+  return container;
+}
+
+/** Adds pods of two running containers and one that has ended. */
+function addPods(count: number): void {
+  for (let index = 0; index < count; index += 1) {
+    const pod = podId(index);
+    addContainer(pod, 'web');
+    addContainer(pod, 'proxy');
+    addContainer(pod, 'init', EXITED);
+  }
+}
+
+/** Lists the pods, lets something happen, and describes them. Returns the number of calls by method, too. */
+async function view(
+  meanwhile: () => void = () => undefined,
+): Promise<{ readonly viewed: readonly ViewedPod[]; readonly calls: Readonly<Record<string, number>> }> {
+  // The pods are known after the first list.
+  await pods.list();
+  runtime.calls.length = 0;
+  const listed = await pods.list();
+  meanwhile();
+  const viewed: ViewedPod[] = [];
+  for await (const each of viewsOf(pods, listed)) viewed[each.at] = each;
+  const calls: Record<string, number> = {};
+  for (const method of runtime.calls) calls[method] = (calls[method] ?? 0) + 1;
+  return { viewed, calls };
+}
+
+/** What a view says of the containers: those that run, and the state of all. */
+const namesIn = ({ view: seen }: Pick<ViewedPod, 'view'>) =>
+  'reason' in seen
+    ? seen.reason
+    : {
+        running: seen.containers.map(({ name }) => name),
+        declared: Object.fromEntries((seen.declared?.containers ?? []).map(({ name, state }) => [name, state])),
+      };
+
+const settled = { running: ['proxy', 'web'], declared: { init: 'ended', proxy: 'running', web: 'running' } };
+
+describe('the calls for the views of all pods', () => {
+  test.each([1, 10, 40])('are two lists of containers for %i pods, and one status of each container', async (count) => {
+    addPods(count);
+    const { viewed, calls } = await view();
+    expect(viewed.map(namesIn)).toEqual(Array.from({ length: count }, () => settled));
+    expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 2, ContainerStatus: 3 * count });
+  });
+
+  test('read the mount table once if the pods have volumes, and the one of a pod alone reads it, too', async () => {
+    addPods(10);
+    for (const { pod } of containers.values())
+      mkdirSync(join(runtime.kubeletRoot, `pods/uid-${pod}${EMPTY_DIRS}`), { recursive: true });
+    const survey = vi.spyOn(runtime.context.volumes, 'survey');
+    const { viewed } = await view(() => survey.mockClear());
+    expect(viewed.map(namesIn)).toEqual(Array.from({ length: 10 }, () => settled));
+    expect(survey).toHaveBeenCalledTimes(1);
+    await pods.describe(podId(1));
+    expect(survey).toHaveBeenCalledTimes(2);
+  });
+
+  test('of a pod alone are one list with its filter', async () => {
+    addPods(3);
+    await pods.list();
+    const filters: (string | undefined)[] = [];
+    runtime.wrapResponder('ListContainers', (request, before) => {
+      filters.push(decode('ListContainersRequest', request).filter?.pod_sandbox_id);
+      return before(request);
+    });
+    const pod = await pods.find({ by: 'sandbox_id', id: podId(1) });
+    expect(namesIn({ view: await pods.describe(pod.sandboxId) })).toEqual(settled);
+    expect(filters).toEqual([podId(1)]);
+  });
+});
+
+describe('containers that change between the list and the description of their pod', () => {
+  const learn = ({ id, pod, name }: Container): void =>
+    runtime.context.registry.learnContainer({ containerId: id, sandboxId: pod, name });
+
+  test.each<[string, () => void, object]>([
+    [
+      'are not lost if created and started',
+      () => learn(addContainer(podId(1), 'agent')),
+      {
+        running: ['agent', 'proxy', 'web'],
+        declared: { agent: 'running', init: 'ended', proxy: 'running', web: 'running' },
+      },
+    ],
+    [
+      'are not lost if created',
+      () => learn(addContainer(podId(1), 'agent', CREATED)),
+      {
+        running: ['proxy', 'web'],
+        declared: { agent: 'created', init: 'ended', proxy: 'running', web: 'running' },
+      },
+    ],
+    [
+      'are not reported if removed by a call through the shim',
+      () => {
+        containers.delete(`${podId(1)}-init`);
+        runtime.context.registry.forgetContainer(`${podId(1)}-init`);
+      },
+      { running: ['proxy', 'web'], declared: { proxy: 'running', web: 'running' } },
+    ],
+    [
+      'are not reported if removed without the shim',
+      () => containers.delete(`${podId(1)}-web`),
+      { running: ['proxy'], declared: { init: 'ended', proxy: 'running' } },
+    ],
+    [
+      'are reported as ended if they end',
+      () => (containers.get(`${podId(1)}-web`)!.state = EXITED),
+      { running: ['proxy'], declared: { init: 'ended', proxy: 'running', web: 'ended' } },
+    ],
+  ])('%s', async (_, change, expected) => {
+    addPods(3);
+    const { viewed, calls } = await view(change);
+    expect(viewed.map(namesIn)).toEqual([settled, expected, settled]);
+    // Only the containers of that pod are listed again, and all of them at the end.
+    expect(calls).toMatchObject({ ListPodSandbox: 1, ListContainers: 3 });
+  });
+
+  test('do not hide what was read before, if the runtime has gone when they are read again', async () => {
+    addPods(3);
+    await pods.list();
+    const listed = await pods.list();
+    for (let index = 0; index < 3; index += 1) addContainer(podId(index), 'agent');
+    const viewed: ViewedPod[] = [];
+    for await (const each of viewsOf(pods, listed)) {
+      viewed[each.at] = each;
+      // From the second description of the pods on.
+      if (viewed.length === 3)
+        runtime.on('ContainerStatus', () => {
+          throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
+        });
+    }
+    expect(viewed.map(namesIn)).toEqual([settled, settled, settled]);
+    expect(runtime.calls.filter((method) => method === 'ContainerStatus')).toHaveLength(10);
+  });
+
+  test('are not lost if created without the shim, also in a pod that is described by then', async () => {
+    addPods(3);
+    await pods.list();
+    const listed = await pods.list();
+    const viewed: ViewedPod[] = [];
+    const seen: number[] = [];
+    runtime.calls.length = 0;
+    for await (const each of viewsOf(pods, listed)) {
+      seen.push(each.at);
+      viewed[each.at] = each;
+      // The second one is described next, and the first one has been.
+      if (seen.length === 1) for (const index of [0, 1]) addContainer(podId(index), 'agent');
+    }
+    const withAgent = {
+      running: ['agent', 'proxy', 'web'],
+      declared: { agent: 'running', init: 'ended', proxy: 'running', web: 'running' },
+    };
+    expect(viewed.map(namesIn)).toEqual([withAgent, withAgent, settled]);
+    expect(seen).toEqual([0, 1, 2, 0, 1]);
+    expect(runtime.calls.filter((call) => call === 'ListContainers')).toHaveLength(1);
+  });
+
+  test('leave the views as they are if the backend cannot be asked at the end', async () => {
+    addPods(2);
+    const { viewed } = await view(() => runtime.on('ListContainers'));
+    expect(viewed.map(namesIn)).toEqual([settled, settled]);
+  });
+
+  test('are reported as running if they start', async () => {
+    addPods(2);
+    const agent = addContainer(podId(0), 'agent', CREATED);
+    const { viewed, calls } = await view(() => {
+      agent.state = RUNNING;
+      runtime.writeCgroup(`${cgroupOf(agent.pod)}/${agent.id}`, limits);
+    });
+    expect(namesIn(viewed[0]!)).toEqual({
+      running: ['agent', 'proxy', 'web'],
+      declared: { agent: 'running', init: 'ended', proxy: 'running', web: 'running' },
+    });
+    expect(calls).toMatchObject({ ListContainers: 3 });
+  });
+
+  test('a pod that is removed is reported as unknown, and the others are described', async () => {
+    addPods(3);
+    const { viewed, calls } = await view(() => {
+      for (const name of ['web', 'proxy', 'init']) containers.delete(`${podId(1)}-${name}`);
+      runtime.context.registry.forgetPod(podId(1));
+      runtime.on('PodSandboxStatus', () => {
+        throw new RuntimeFailure(status.NOT_FOUND, 'no such sandbox');
+      });
+    });
+    expect(viewed.map(namesIn)).toEqual([settled, 'UNKNOWN_POD', settled]);
+    expect(calls).toMatchObject({ ListContainers: 2, PodSandboxStatus: 1 });
+  });
+});
+
+test('a reader that has gone ends the call in progress, and no further pod is described', async () => {
+  addPods(3);
+  const gone = new AbortController();
+  const asked: string[] = [];
+  runtime.wrapResponder('ContainerStatus', (request, before) => {
+    asked.push(decode('ContainerStatusRequest', request).container_id);
+    if (asked.length < 4) return before(request);
+    gone.abort(new Error('gone'));
+    return new Promise(() => undefined);
+  });
+  const viewed: string[] = [];
+  const read = async (): Promise<void> => {
+    for await (const { pod } of viewsOf(pods, await pods.list(), gone.signal)) viewed.push(pod.sandboxId);
+  };
+  // The deadline of the call, after 10 s, never comes.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
+  await expect(read()).rejects.toThrow('gone');
+  expect(viewed).toEqual([podId(0)]);
+  expect(asked).toHaveLength(4);
+});
+
+describe('errors', () => {
+  test('of one pod do not hide the others, and cost no further list', async () => {
+    addPods(3);
+    const { viewed, calls } = await view(() => runtime.removeCgroup(cgroupOf(podId(1))));
+    expect(viewed.map(namesIn)).toEqual([settled, 'CGROUP_UNAVAILABLE', settled]);
+    expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 2, ContainerStatus: 6 });
+  });
+
+  test('of the backend for one container do not hide the other pods', async () => {
+    addPods(3);
+    const { viewed } = await view(() =>
+      runtime.wrapResponder('ContainerStatus', (request, before) => {
+        if (decode('ContainerStatusRequest', request).container_id !== `${podId(1)}-web`) return before(request);
+        throw new RuntimeFailure(status.INTERNAL, 'no spec');
+      }),
+    );
+    expect(viewed.map(namesIn)).toEqual([settled, 'BACKEND_FAILED', settled]);
+  });
+
+  test('of a backend that does not answer end the calls, and all later pods have the error', async () => {
+    addPods(4);
+    const { viewed, calls } = await view(() =>
+      runtime.wrapResponder('ContainerStatus', (request, before) => {
+        if (decode('ContainerStatusRequest', request).container_id !== `${podId(1)}-web`) return before(request);
+        throw new RuntimeFailure(status.UNAVAILABLE, 'no answer');
+      }),
+    );
+    const gone = 'BACKEND_UNAVAILABLE';
+    expect(viewed.map(namesIn)).toEqual([settled, gone, gone, gone]);
+    expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 1, ContainerStatus: 4 });
+  });
+
+  test('of the list of containers are those of the list of pods', async () => {
+    addPods(2);
+    runtime.on('ListContainers');
+    await expect(pods.list()).rejects.toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
+    expect(runtime.calls.filter((call) => call === 'ContainerStatus')).toEqual([]);
+  });
+});

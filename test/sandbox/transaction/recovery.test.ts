@@ -1,0 +1,95 @@
+import { setImmediate } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+import { FakeClock } from '../../support/resize/fake-resizes.ts';
+import { Recovery } from '../../../src/sandbox/transaction/recovery.ts';
+
+/** A recovery whose attempts return `outcomes` in order, and succeed after that. */
+function recovering(...outcomes: boolean[]) {
+  const clock = new FakeClock();
+  const tries: number[] = [];
+  const recovery = new Recovery(() => {
+    tries.push(clock.now());
+    return Promise.resolve(outcomes.shift() ?? true);
+  }, clock);
+  const start = clock.now();
+  return { recovery, clock, times: () => tries.map((at) => at - start) };
+}
+
+/** Advances the clock timer by timer, and runs what each timer starts. */
+async function through(clock: FakeClock, ms: number): Promise<void> {
+  const end = clock.now() + ms;
+  for (let { next } = clock; next !== undefined && clock.now() + next <= end; { next } = clock) {
+    clock.pass(next);
+    await setImmediate();
+  }
+  clock.pass(end - clock.now());
+}
+
+describe('recovery after the backend connects', () => {
+  test('runs once when it succeeds', async () => {
+    const { recovery, clock, times } = recovering(true);
+    await recovery.begin();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0]);
+  });
+
+  test('is retried with a growing delay until it succeeds, since a starting containerd does not answer yet', async () => {
+    const { recovery, clock, times } = recovering(...Array.from({ length: 8 }, () => false));
+    await recovery.begin();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 100, 300, 700, 1500, 3100, 6300, 11_300, 16_300]);
+  });
+
+  test('restarts with the next connection, which ends the retries of the previous one', async () => {
+    const { recovery, clock, times } = recovering(false, false, true);
+    await recovery.begin();
+    await through(clock, 50);
+    await recovery.begin();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 50, 150]);
+  });
+
+  test('is retried in the background when a transaction could not end, once for all of them', async () => {
+    const { recovery, clock, times } = recovering(true, false, true);
+    await recovery.begin();
+    recovery.retry();
+    recovery.retry();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 5000, 10_000]);
+    expect(clock.next).toBeUndefined();
+  });
+
+  test('is repeated when a transaction could not end while an attempt ran, which may have passed its pod', async () => {
+    const clock = new FakeClock();
+    const ends: ((isDone: boolean) => void)[] = [];
+    const recovery = new Recovery(() => new Promise((resolve) => ends.push(resolve)), clock);
+    const begun = recovery.begin();
+    recovery.retry();
+    ends[0]?.(true);
+    await begun;
+    expect([ends.length, clock.next]).toEqual([1, 5000]);
+    await through(clock, 5000);
+    ends[1]?.(true);
+    await setImmediate();
+    expect([ends.length, clock.next]).toEqual([2, undefined]);
+  });
+
+  test('that has a pending attempt needs no other one, and none begins after close', async () => {
+    const { recovery, clock, times } = recovering(false, true);
+    await recovery.begin();
+    recovery.retry();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0, 100]);
+    recovery.close();
+    recovery.retry();
+    expect(clock.next).toBeUndefined();
+  });
+
+  test('is not retried after close', async () => {
+    const { recovery, clock, times } = recovering(false, false);
+    await recovery.begin();
+    recovery.close();
+    await through(clock, 60_000);
+    expect(times()).toEqual([0]);
+  });
+});

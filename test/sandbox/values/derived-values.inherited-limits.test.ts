@@ -1,0 +1,159 @@
+import { describe, expect, test } from 'vitest';
+import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { withInheritedLimits } from '../../../src/sandbox/values/derived-values.ts';
+import type { Amounts, DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
+import type { Limits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+
+const cpu = (milli: number, period = 100_000) => ({
+  quota: microseconds((milli * period) / 1000),
+  period: microseconds(period),
+});
+const NO_CPU = { quota: 'max' as const, period: microseconds(100_000) };
+
+interface Given {
+  readonly memory?: Limit<Bytes>;
+  readonly cpu?: PodState['cpu'];
+  readonly own?: Amounts;
+  readonly more?: Partial<DeclaredContainer>;
+}
+
+/** A pod of 128 MiB and 500m with pod-level limits of the same, with these containers. */
+function state(containers: Readonly<Record<string, Given>>, more: Partial<PodState> = {}, level?: Amounts): PodState {
+  const all = Object.entries(containers);
+  return {
+    memory: mi(128),
+    cpu: cpu(500),
+    weight: undefined,
+    overhead: { memory: bytes(0), cpu: cpu(0) },
+    containers: all.map(([name, { memory = mi(128), cpu: limit = cpu(500) }]) => ({
+      id: `id-${name}`,
+      memory,
+      cpu: limit,
+    })),
+    volumes: [],
+    declared: {
+      source: 'spec',
+      containers: all.map(([name, { own = {}, more: others = {} }]) => ({
+        name,
+        kind: 'app',
+        state: 'running',
+        id: `id-${name}`,
+        limits: own,
+        ...others,
+      })),
+      limits: level ?? { memory: mi(128), milliCpu: 500 },
+      volumes: new Map(),
+    },
+    ...more,
+  };
+}
+
+const asking = (pod: Limits, containers: Readonly<Record<string, Limits>> = {}): DesiredPod => ({
+  pod,
+  containers: new Map(Object.entries(containers)),
+  volumes: new Map(),
+});
+const limitsAfter = (now: PodState, desired: DesiredPod): object =>
+  Object.fromEntries(withInheritedLimits(now, desired).containers);
+
+const both = { memory: mi(256), cpu: cpu(700) };
+
+describe('a container without limits of its own', () => {
+  test('gets the new limits of the pod, of each resource that changes', () => {
+    expect(limitsAfter(state({ a: {} }), asking(both))).toEqual({ a: both });
+    expect(limitsAfter(state({ a: {} }), asking({ memory: mi(64) }))).toEqual({ a: { memory: mi(64) } });
+    expect(limitsAfter(state({ a: {} }), asking({ cpu: cpu(300) }))).toEqual({ a: { cpu: cpu(300) } });
+    expect(limitsAfter(state({ a: {} }), asking({ memory: 'max', cpu: NO_CPU }))).toEqual({
+      a: { memory: 'max', cpu: NO_CPU },
+    });
+  });
+
+  test('gets them without the overhead of the pod', () => {
+    const overhead = { memory: mi(28), cpu: cpu(100) };
+    const now = state({ a: { memory: mi(100), cpu: cpu(400) } }, { overhead }, { memory: mi(90), milliCpu: 300 });
+    expect(limitsAfter(now, asking(both))).toEqual({ a: { memory: mi(228), cpu: cpu(600) } });
+    expect(limitsAfter(now, asking({ memory: mi(1), cpu: cpu(50) }))).toEqual({
+      a: { memory: bytes(4096), cpu: { quota: 1000, period: 100_000 } },
+    });
+    const unlimited = { ...now, overhead: { memory: mi(28), cpu: NO_CPU }, cpu: NO_CPU };
+    const without = { ...unlimited, containers: unlimited.containers.map((one) => ({ ...one, cpu: NO_CPU })) };
+    expect(limitsAfter(without, asking({ cpu: cpu(600) }))).toEqual({ a: { cpu: cpu(600) } });
+  });
+
+  test('gets them after the pod has been resized past what it declares', () => {
+    const now = state({ a: { memory: mi(192), cpu: cpu(800, 50_000) } }, { memory: mi(192), cpu: cpu(800) });
+    expect(limitsAfter(now, asking(both))).toEqual({ a: both });
+  });
+
+  test('gets them while kubelet has resized the pod and not the container yet', () => {
+    expect(limitsAfter(state({ a: {} }, { memory: mi(192), cpu: cpu(800) }), asking(both))).toEqual({ a: both });
+  });
+
+  test('gets them where the kernel or systemd has rounded a limit', () => {
+    const odd = bytes(mi(128) + 100);
+    expect(limitsAfter(state({ a: {} }, { memory: odd }, { memory: odd }), asking({ memory: mi(256) }))).toEqual({
+      a: { memory: mi(256) },
+    });
+    const rounded = state({ a: { cpu: cpu(125) } }, { cpu: cpu(130) }, { milliCpu: 128 });
+    expect(limitsAfter(rounded, asking({ cpu: cpu(300) }))).toEqual({});
+    expect(limitsAfter({ ...rounded, inPercents: true }, asking({ cpu: cpu(300) }))).toEqual({ a: { cpu: cpu(300) } });
+    const far = {
+      ...rounded,
+      inPercents: true as const,
+      cpu: cpu(200),
+      containers: [{ id: 'id-a', memory: mi(128), cpu: cpu(117) }],
+    };
+    expect(limitsAfter(far, asking({ cpu: cpu(300) }))).toEqual({});
+  });
+
+  test('has what the request asks for it', () => {
+    const now = state({ a: {}, b: {} });
+    const asked = asking(both, { a: { memory: mi(32) } });
+    expect(limitsAfter(now, asked)).toEqual({ a: { memory: mi(32), cpu: both.cpu }, b: both });
+  });
+
+  test('keeps another limit that somebody has set', () => {
+    expect(limitsAfter(state({ a: { memory: mi(50), cpu: cpu(499) } }), asking(both))).toEqual({});
+    expect(limitsAfter(state({ a: { memory: 'max', cpu: NO_CPU } }), asking(both))).toEqual({});
+  });
+
+  test.each<[string, Partial<DeclaredContainer>]>([
+    ['is an ephemeral container', { kind: 'ephemeral' }],
+    ['is an init container that kubelet does not resize', { kind: 'init', isFixed: true }],
+    ['does not run', { id: 'another' }],
+    ['was not created', { id: undefined }],
+  ] as [string, Partial<DeclaredContainer>][])('keeps them if it %s', (_, more) => {
+    expect(limitsAfter(state({ a: { more } }), asking(both))).toEqual({});
+  });
+
+  test('keeps them if nothing tells whether they are its own', () => {
+    const { declared, ...others } = state({ a: {} });
+    const [{ limits, ...unknown }] = declared!.containers as [DeclaredContainer];
+    expect(limits).toEqual({});
+    expect(limitsAfter({ ...others, declared: { ...declared!, containers: [unknown] } }, asking(both))).toEqual({});
+    expect(limitsAfter(others, asking(both))).toEqual({});
+  });
+});
+
+test('a container with a limit of its own keeps it, each resource by itself', () => {
+  expect(limitsAfter(state({ a: { own: { memory: mi(128) } } }), asking(both))).toEqual({ a: { cpu: both.cpu } });
+  expect(limitsAfter(state({ a: { own: { milliCpu: 500 } } }), asking(both))).toEqual({ a: { memory: both.memory } });
+});
+
+test('in a pod without a pod-level limit nothing goes along, each resource by itself', () => {
+  const now = (level: Amounts): PodState => state({ a: {} }, {}, level);
+  expect(limitsAfter(now({}), asking(both))).toEqual({});
+  expect(limitsAfter(now({ memory: mi(128) }), asking(both))).toEqual({ a: { memory: both.memory } });
+  expect(limitsAfter(now({ milliCpu: 500 }), asking(both))).toEqual({ a: { cpu: both.cpu } });
+  const { declared, ...others } = now({});
+  const { limits, ...without } = declared!;
+  expect(limits).toEqual({});
+  expect(limitsAfter({ ...others, declared: without }, asking(both))).toEqual({});
+});
+
+test('a request that does not change the pod stays as it is', () => {
+  const desired = asking({}, { a: { memory: mi(1) } });
+  expect(withInheritedLimits(state({ a: {} }), desired)).toBe(desired);
+});

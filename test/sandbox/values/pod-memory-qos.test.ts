@@ -1,0 +1,380 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { memoryHighOf } from '../../../src/kubelet/memory-formulas.ts';
+import { ContainerState } from '../../../src/runtime/messages.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import { recover } from '../../../src/sandbox/transaction/recover.ts';
+import { describeStep } from '../../../src/sandbox/plan/step.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
+import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+
+/** Memory QoS: what kubelet has derived from limits and requests is scaled by a ResizePod, and what somebody set stays. */
+
+const text = (count: number): string => String(count * MiB);
+/** memory.high by kubelet's formula, of amounts in mebibytes. */
+const high = (request: number, limit: number, factor = 0.9): string =>
+  String(memoryHighOf({ request: mi(request), limit: mi(limit) }, factor, bytes(4096)));
+const CGROUP = `/kubepods/pod1/${containerId(0)}`;
+
+let runtime: FakeRuntime;
+let store: FakeStoringRuntime;
+beforeEach(async () => {
+  runtime = await FakeRuntime.start();
+  runtime.makePod(text(256), [128 * MiB, 128 * MiB]);
+  runtime.writeFile('/kubepods/pod1', 'memory.min', '0');
+  runtime.writeFile('/kubepods/pod1', 'memory.low', '0');
+  runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
+  store = new FakeStoringRuntime(runtime);
+});
+afterEach(() => runtime.close());
+
+interface Qos {
+  readonly 'memory.high'?: string;
+  readonly 'memory.min'?: string;
+  readonly 'memory.low'?: string;
+}
+
+/** c0 with these values of kubelet, and c1 without memory QoS. Limits of 128 MiB. */
+function create(unified: Qos, limit = 128): void {
+  const limits = { cpu_quota: 10_000n, cpu_period: 100_000n, memory_limit_in_bytes: BigInt(limit * MiB) };
+  const files = { 'memory.min': '0', 'memory.low': '0' };
+  store.create(0, { ...limits, unified: { ...unified } }, files);
+  store.create(1, { ...limits, memory_limit_in_bytes: BigInt(128 * MiB) }, files);
+}
+
+/** kubelet has admitted these requests, in mebibytes. */
+function admitted(requests: Readonly<Record<string, number>>, limits: Readonly<Record<string, number>> = {}): void {
+  const sizes = (of: Readonly<Record<string, number>>) =>
+    Object.entries(of).map(([name, size]): [string, { memory?: Bytes }] => [
+      name,
+      size === 0 ? {} : { memory: mi(size) },
+    ]);
+  runtime.allocated.set('uid-1', {
+    containers: new Map([...sizes({ c0: 128, c1: 128, ...limits })]),
+    pod: undefined,
+    requests: { containers: new Map(sizes(requests)), pod: undefined },
+    isComplete: true,
+  });
+}
+
+interface Wanted {
+  readonly limit?: Limit<Bytes>;
+  readonly request?: number;
+  readonly pod?: Limit<Bytes>;
+}
+const resize = ({ limit, request, pod }: Wanted, more: Partial<DesiredPod> = {}, dryRun = false) =>
+  resizePod(
+    runtime.context,
+    SANDBOX,
+    {
+      pod: pod === undefined ? {} : { memory: pod },
+      containers: new Map([['c0', limit === undefined ? {} : { memory: limit }]]),
+      volumes: new Map(),
+      memoryRequests: { containers: request === undefined ? {} : { c0: mi(request) } },
+      ...more,
+    },
+    { dryRun, deadline: performance.now() + 60_000 },
+  );
+
+const found = (): Record<string, string> =>
+  Object.fromEntries(
+    ['memory.max', 'memory.high', 'memory.min', 'memory.low'].map((file) => [
+      file,
+      runtime.read(`${containerId(0)}/${file}`),
+    ]),
+  );
+const podFile = (file: string): string => runtime.read(file);
+
+describe('memory.high of a container', () => {
+  test.each([
+    ['the state of kubelet', () => admitted({ c0: 64, c1: 64 }), {}],
+    ['memory.min, as kubelet 1.35 sets it', () => undefined, { 'memory.min': text(64) }],
+    ['memory.low, as TieredReservation sets it', () => undefined, { 'memory.low': text(64) }],
+  ])('follows the limit up and down; the request is known from %s', async (_, know, more) => {
+    know();
+    create({ 'memory.high': high(64, 128), 'memory.min': '0', 'memory.low': '0', ...more });
+    await resize({ limit: mi(256) });
+    expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(64, 256) });
+    expect(store.stored(0).unified['memory.high']).toBe(high(64, 256));
+    await resize({ limit: mi(96) });
+    expect(found()).toMatchObject({ 'memory.max': text(96), 'memory.high': high(64, 96), 'memory.low': '0', ...more });
+  });
+
+  test('follows the request alone, and the request that an earlier resize has set', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128) });
+    await resize({ request: 96 });
+    expect(found()).toMatchObject({ 'memory.max': text(128), 'memory.high': high(96, 128) });
+    await resize({ limit: mi(256) }, { earlierMemoryRequests: { containers: { c0: mi(96) } } });
+    expect(found()['memory.high']).toBe(high(96, 256));
+  });
+
+  test('follows too if only the resize itself says what the request is', async () => {
+    create({ 'memory.high': high(64, 128) });
+    await resize({ limit: mi(256), request: 64 });
+    expect(found()['memory.high']).toBe(high(64, 256));
+  });
+
+  test('is a share of the limit if the container has no request', async () => {
+    admitted({ c0: 0, c1: 64 });
+    create({ 'memory.high': high(0, 128) });
+    await resize({ limit: mi(200) });
+    expect(found()['memory.high']).toBe(high(0, 200));
+  });
+
+  test('is removed when request and limit become equal', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128) });
+    await resize({ limit: mi(100), request: 100 });
+    expect(found()).toMatchObject({ 'memory.max': text(100), 'memory.high': 'max' });
+  });
+
+  test('without a limit is derived from the memory of the node, also when a limit is added or removed', async () => {
+    runtime.writeCgroup('/kubepods', { 'memory.max': text(1000), 'cpu.max': 'max 100000', 'cpu.weight': '100' });
+    runtime.writeFile('/kubepods/pod1', 'memory.max', 'max');
+    admitted({ c0: 64, c1: 64 }, { c0: 0 });
+    runtime.writeFile(CGROUP, 'memory.max', 'max');
+    create({ 'memory.high': high(64, 1000) }, 0);
+    await resize({ request: 128 });
+    expect(found()).toMatchObject({ 'memory.max': 'max', 'memory.high': high(128, 1000) });
+    await resize({ limit: mi(256), request: 128 });
+    expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(128, 256) });
+    await resize({ limit: 'max', request: 128 });
+    expect(found()).toMatchObject({ 'memory.max': 'max', 'memory.high': high(128, 1000) });
+  });
+
+  test('by another factor follows where kubelet has created all containers with it', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128, 0.8), 'memory.min': '0', 'memory.low': '0' });
+    await resize({ limit: mi(256) });
+    expect(found()['memory.high']).toBe(high(64, 256, 0.8));
+  });
+
+  test('is stored by the runtime if the container does not run', async () => {
+    admitted({ c0: 64, c1: 64 });
+    const linux = { memory_limit_in_bytes: BigInt(128 * MiB), unified: { 'memory.high': high(64, 128) } };
+    create({});
+    runtime.describeContainer(containerId(0), {
+      metadata: { name: 'c0' },
+      state: ContainerState.CREATED,
+      resources: { linux },
+    });
+    runtime.removeCgroup(CGROUP);
+    const asked: unknown[] = [];
+    runtime.on('UpdateContainerResources', (request) => {
+      asked.push(runtime.decodeUpdate(request).linux!.unified);
+      return Buffer.alloc(0);
+    });
+    await resize({ limit: mi(256) });
+    expect(asked).toEqual([{ 'memory.high': high(64, 256) }]);
+  });
+});
+
+describe('what somebody has set on purpose stays', () => {
+  test.each([
+    ['a memory.high that no formula leads to', { 'memory.high': text(100) }, { c0: 64, c1: 64 }],
+    ['a memory.high of a container whose request nothing tells', { 'memory.high': high(64, 128) }, {}],
+    [
+      'a memory.high by another factor that kubelet has not set',
+      { 'memory.high': high(64, 128, 0.5) },
+      { c0: 64, c1: 64 },
+    ],
+    [
+      'a memory.high that matches another factor by a memory.low that nobody has declared',
+      { 'memory.high': high(64, 128, 0.5), 'memory.low': text(64) },
+      {},
+    ],
+    ['no memory.high', {}, { c0: 64, c1: 64 }],
+  ])('%s', async (_, unified: Qos, requests: Readonly<Record<string, number>>) => {
+    if (Object.keys(requests).length > 0) admitted(requests);
+    create(unified);
+    const before = found();
+    await resize({ limit: mi(256) });
+    expect(found()).toEqual({ ...before, 'memory.max': text(256) });
+  });
+
+  test('a memory.min and a memory.low that are no request', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.min': text(20), 'memory.low': text(40) });
+    await resize({ limit: mi(256), request: 96 });
+    expect(found()).toMatchObject({ 'memory.min': text(20), 'memory.low': text(40) });
+  });
+
+  test('another factor, where the containers of the pod have several', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128, 0.8), 'memory.min': '0' });
+    store.create(1, {
+      memory_limit_in_bytes: BigInt(128 * MiB),
+      unified: { 'memory.high': high(64, 128, 0.7), 'memory.min': '0' },
+    });
+    await resize({ limit: mi(256) });
+    expect(found()['memory.high']).toBe(high(64, 128, 0.8));
+  });
+
+  test('memory.high, when only CPU changes', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128) });
+    const cpu = { quota: microseconds(20_000), period: microseconds(100_000) };
+    const { steps } = await resize({}, { containers: new Map([['c0', { cpu }]]) });
+    expect(steps.map(({ step }) => describeStep(step)).filter((step) => step.includes('memory'))).toEqual([]);
+  });
+});
+
+describe('memory.min and memory.low', () => {
+  test.each(['memory.min', 'memory.low'] as const)(
+    '%s that is the request follows it, of container and pod',
+    async (file) => {
+      admitted({ c0: 64, c1: 32 });
+      create({ [file]: text(64) });
+      runtime.writeFile('/kubepods/pod1', file, text(96));
+      await resize({ request: 80 });
+      expect([found()[file], podFile(file)]).toEqual([text(80), text(112)]);
+      const earlier = { earlierMemoryRequests: { containers: { c0: mi(80) } } };
+      const { steps } = await resize({ request: 16, limit: mi(100) }, earlier);
+      expect([found()[file], podFile(file)]).toEqual([text(16), text(48)]);
+      // The pod's protection covers that of its containers at every instant.
+      expect(steps.map(({ step }) => step.kind)).toEqual(['container', 'pod-unified', 'pod-memory']);
+    },
+  );
+
+  test('of a Guaranteed pod follow limit and request, though nothing tells the request', async () => {
+    create({ 'memory.min': text(128) });
+    await resize({ limit: mi(160), request: 160 });
+    expect(found()).toMatchObject({ 'memory.max': text(160), 'memory.min': text(160), 'memory.high': 'max' });
+  });
+
+  test('stay without memory QoS for requests (policy None)', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128), 'memory.min': '0', 'memory.low': '0' });
+    await resize({ request: 96 });
+    expect(found()).toMatchObject({ 'memory.min': '0', 'memory.low': '0' });
+    expect([podFile('memory.min'), podFile('memory.low')]).toEqual(['0', '0']);
+  });
+
+  test('of the pod stay where somebody has set them', async () => {
+    admitted({ c0: 64, c1: 32 });
+    create({ 'memory.low': text(64) });
+    runtime.writeFile('/kubepods/pod1', 'memory.low', text(50));
+    await resize({ request: 80 });
+    expect([found()['memory.low'], podFile('memory.low')]).toEqual([text(80), text(50)]);
+  });
+});
+
+describe('an init container that runs, with a sidecar before it and the app container after it', () => {
+  const amounts = (limit: number, request: number) => ({
+    limits: { memory: mi(limit) },
+    requests: { memory: mi(request) },
+    resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' } as const,
+  });
+  beforeEach(() => {
+    runtime.specs.set('uid-1', {
+      containers: [
+        { name: 'c1', kind: 'sidecar', ...amounts(128, 32) },
+        { name: 'c0', kind: 'init', ...amounts(128, 64) },
+        { name: 'web', kind: 'app', ...amounts(100, 50) },
+      ],
+      limits: {},
+      requests: {},
+      qosClass: 'Burstable',
+      priority: 0,
+      volumes: new Map(),
+    });
+    create({ 'memory.high': high(64, 128), 'memory.low': text(64) });
+    // kubelet: the init container with the sidecar before it, which is more than sidecar and app container.
+    runtime.writeFile('/kubepods/pod1', 'memory.low', text(96));
+  });
+
+  test('is raised with its derived values, and the pod with both', async () => {
+    await resize({ limit: mi(256), request: 100 });
+    expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(100, 256), 'memory.low': text(100) });
+    expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(384), text(132)]);
+  });
+
+  test('is lowered, and the pod no further than what the sidecar and the app container need', async () => {
+    await resize({ limit: mi(64), request: 32 });
+    expect(found()).toMatchObject({ 'memory.max': text(64), 'memory.high': high(32, 64), 'memory.low': text(32) });
+    expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(228), text(82)]);
+  });
+});
+
+describe('memory.high of a pod', () => {
+  test('with limits of its own follows its limit, after a raise and before a decrease', async () => {
+    admitted({ c0: 64, c1: 64 });
+    create({});
+    runtime.writeFile('/kubepods/pod1', 'memory.high', high(128, 256));
+    const up = await resize({ pod: mi(512) });
+    expect([podFile('memory.max'), podFile('memory.high')]).toEqual([text(512), high(128, 512)]);
+    const down = await resize({ pod: mi(300) });
+    expect([podFile('memory.max'), podFile('memory.high')]).toEqual([text(300), high(128, 300)]);
+    const order = (steps: typeof up.steps): string[] => steps.map(({ step }) => describeStep(step).split(' ')[1]!);
+    expect([order(up.steps), order(down.steps)]).toEqual([
+      ['memory.max', 'memory.high'],
+      ['memory.high', 'memory.max'],
+    ]);
+  });
+});
+
+describe('a resize that does not end', () => {
+  beforeEach(() => {
+    admitted({ c0: 64, c1: 64 });
+    create({ 'memory.high': high(64, 128), 'memory.low': text(64) });
+    runtime.writeFile('/kubepods/pod1', 'memory.low', text(128));
+  });
+
+  test('is rolled back in every derived value', async () => {
+    const before = [found(), podFile('memory.low'), podFile('memory.max')];
+    const failing = resize(
+      { limit: mi(256), request: 96 },
+      {
+        containers: new Map([
+          ['c0', { memory: mi(256) }],
+          ['c1', { memory: mi(200) }],
+        ]),
+      },
+    );
+    runtime.wrapResponder('UpdateContainerResources', (request, next) => {
+      if (runtime.decodeUpdate(request).container_id === containerId(1)) throw new Error('refused');
+      return next(request);
+    });
+    await expect(failing).rejects.toThrow('refused');
+    expect([found(), podFile('memory.low'), podFile('memory.max')]).toEqual(before);
+    expect(store.stored(0).unified).toEqual({ 'memory.high': high(64, 128), 'memory.low': text(64) });
+  });
+
+  test('is recovered after a crash: rolled back in every derived value', async () => {
+    const { steps } = await resize({ limit: mi(256), request: 96 }, {}, true);
+    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const before = [found(), podFile('memory.low'), podFile('memory.max')];
+    await runtime.context.journal.begin(
+      pod,
+      [
+        ...steps.map(({ step }) => step),
+        {
+          kind: 'pod-memory',
+          from: mi(384),
+          to: mi(400),
+        },
+      ],
+      { volumes: new Map() },
+    );
+    runtime.writeFile('/kubepods/pod1', 'memory.max', text(384));
+    runtime.writeFile('/kubepods/pod1', 'memory.low', text(160));
+    const unified = { 'memory.high': high(96, 256), 'memory.low': text(96) };
+    store.create(0, { memory_limit_in_bytes: BigInt(256 * MiB), unified });
+    await recover(runtime.context);
+    expect([found(), podFile('memory.low'), podFile('memory.max')]).toEqual(before);
+  });
+
+  test('a dry run shows the derived values and writes none', async () => {
+    const before = found();
+    const { steps } = await resize({ limit: mi(256) }, {}, true);
+    expect(steps.map(({ step }) => describeStep(step)).join()).toContain(
+      `memory.high ${high(64, 128)} -> ${high(64, 256)}`,
+    );
+    expect(found()).toEqual(before);
+  });
+});

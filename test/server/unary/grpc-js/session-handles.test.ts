@@ -1,0 +1,78 @@
+import { duplexPair } from 'node:stream';
+import { type ServerHttp2Session, connect, createServer } from 'node:http2';
+import { once } from 'node:events';
+import { PerformanceObserver } from 'node:perf_hooks';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { type Server, ServerCredentials } from '@grpc/grpc-js';
+import { afterAll, expect, test } from 'vitest';
+import { API_LIMITS, GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
+import { createRawServer } from '../../../../src/server/unary/grpc-js/raw-server.ts';
+import { keepSessionHandles, keptHandles } from '../../../../src/server/unary/grpc-js/session-handles.ts';
+import { noCounters } from '../../../../src/core/observe/interfaces.ts';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+const { server } = createRawServer(noCounters, API_LIMITS);
+const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+
+afterAll(() => {
+  injector.destroy();
+  server.forceShutdown();
+});
+
+async function session(): Promise<void> {
+  const [ours, theirs] = duplexPair();
+  injector.injectConnection(ours);
+  const client = connect('http://localhost', { createConnection: () => theirs });
+  await once(client, 'remoteSettings');
+  client.destroy();
+  await once(client, 'close');
+}
+
+/** Resolves when every observer that exists has seen a full collection. */
+async function collected(): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  const observer = new PerformanceObserver(() => resolve(undefined));
+  observer.observe({ entryTypes: ['gc'] });
+  collect();
+  await promise;
+  observer.disconnect();
+}
+
+/** Two full collections after the sessions. */
+const noneKept = (): Promise<void> =>
+  expect
+    .poll(() => {
+      collect();
+      return keptHandles();
+    })
+    .toBe(0);
+
+test('the native part of an ended session is kept until full collections have passed', async () => {
+  for (let count = 0; count < GRPC_LIMITS.keptSessions + 3; count += 1) {
+    await session();
+    expect(keptHandles()).toBeGreaterThan(0);
+    expect(keptHandles()).toBeLessThanOrEqual(GRPC_LIMITS.keptSessions);
+  }
+  await noneKept();
+});
+
+test('a session that is open during a full collection counts once', async () => {
+  await noneKept();
+  await collected();
+  const factory = { createHttp2Server: () => createServer() };
+  keepSessionHandles(factory as unknown as Server);
+  const sessions = factory.createHttp2Server();
+  const [ours, theirs] = duplexPair();
+  const opened = once(sessions, 'session');
+  sessions.emit('connection', ours);
+  const client = connect('http://localhost', { createConnection: () => theirs });
+  const [opposite] = (await opened) as [ServerHttp2Session];
+  await collected();
+  expect(keptHandles()).toBe(1);
+  const ended = once(opposite, 'close');
+  client.destroy();
+  await ended;
+  expect(keptHandles()).toBe(1);
+});
