@@ -142,7 +142,7 @@ async function lookAt(
   return { use, isHeld };
 }
 
-interface ReclaimParts {
+interface ReclaimOptions {
   readonly time: TimeLimit;
   readonly clock: Clock;
   readonly onReclaimed: (freed: Bytes) => void;
@@ -168,10 +168,10 @@ class Reclaim {
     readonly tree: LowerUsageTree,
     readonly cgroup: CgroupPath,
     readonly target: Bytes,
-    readonly parts: ReclaimParts,
+    readonly options: ReclaimOptions,
     readonly high: TemporaryMemoryHigh,
   ) {
-    this.time = parts.time;
+    this.time = options.time;
   }
 
   /** Runs until usage is below the target. Returns that usage. */
@@ -227,13 +227,13 @@ class Reclaim {
     this.time.throwIfAborted();
     const inMemory = bytes(use.unreclaimable + use.swappable);
     if (hasEnoughMargin(this.target, inMemory)) return true;
-    if (this.#growth.fits(inMemory, this.target - inMemory, this.parts.clock.now())) return true;
+    if (this.#growth.fits(inMemory, this.target - inMemory, this.options.clock.now())) return true;
     if (this.time.isOver) throw timeout(this.cgroup, this.target, use);
     return false;
   }
 
   #use(): Promise<MemoryUse> {
-    return this.tree.readMemoryUse(this.cgroup, this.parts.swapAfter);
+    return this.tree.readMemoryUse(this.cgroup, this.options.swapAfter);
   }
 
   /** Whether nothing is in swap that could come back. */
@@ -264,7 +264,7 @@ class Reclaim {
     const got = await this.#timed(() => this.tree.reclaim(this.cgroup, amount));
     if (got === 'unsupported') this.#isByHigh = true;
     else this.count += 1;
-    if (got === 'all') this.parts.onReclaimed(amount);
+    if (got === 'all') this.options.onReclaimed(amount);
     else this.#reclaimedSince(current);
     return got;
   }
@@ -279,7 +279,7 @@ class Reclaim {
 
   #reclaimedSince(before: Bytes): void {
     const freed = before - this.tree.readMemoryCurrent(this.cgroup);
-    if (freed > 0) this.parts.onReclaimed(bytes(freed));
+    if (freed > 0) this.options.onReclaimed(bytes(freed));
   }
 
   async #hold(limit: Bytes): Promise<void> {
@@ -290,7 +290,7 @@ class Reclaim {
   /** Runs a write that reclaims when a slot is free, and adapts the size of the next one to its duration. */
   async #timed<Result>(write: () => Promise<Result>): Promise<Result | undefined> {
     let took: number | undefined;
-    const { onWaiting } = this.parts;
+    const { onWaiting } = this.options;
     onWaiting(true);
     const work = reclaiming.run(async () => {
       onWaiting(false);

@@ -24,13 +24,13 @@ interface Waiting {
 export class KeyedLock {
   /** The waiting actions of each held key. */
   readonly #queues = new Map<string, Waiting[]>();
-  readonly #before: (key: string) => Promise<void> | undefined;
+  #before: (key: string) => Promise<void> | undefined = () => undefined;
 
   /**
-   * @param before called with the key when a lock is taken that was free; its actions wait for the promise, which must not
-   *   reject. Undefined: nothing to wait for.
+   * Calls `before` with the key when a lock is taken that was free; its actions wait for the promise, which must not reject. Undefined:
+   * nothing to wait for.
    */
-  constructor(before: (key: string) => Promise<void> | undefined = () => undefined) {
+  beforeActions(before: (key: string) => Promise<void> | undefined): void {
     this.#before = before;
   }
 

@@ -13,7 +13,7 @@ export const MARGIN = 16 * MiB;
 const NOISE = MiB;
 
 /** What {@link MemoryRelease} reads and does. */
-export interface MemoryParts {
+export interface MemoryOptions {
   /** Returns the resident memory, in bytes. */
   readonly rss: () => number;
   /** Collects all garbage. */
@@ -37,24 +37,24 @@ export class MemoryRelease {
   #last = -1;
   #isCollected = false;
   #isUnmapped = false;
-  readonly #parts: MemoryParts;
+  readonly #options: MemoryOptions;
 
-  constructor(parts: MemoryParts) {
-    this.#parts = parts;
+  constructor(options: MemoryOptions) {
+    this.#options = options;
   }
 
   /** To be called regularly. Collects when memory does not grow any more, and trims at the next call. */
   check(): void {
     if (this.#isCollected) {
       this.#isCollected = false;
-      this.#parts.trim();
+      this.#options.trim();
       const isFirst = this.#least === undefined;
-      if (isFirst) this.#parts.unmap();
-      this.#least = this.#last = this.#parts.rss();
+      if (isFirst) this.#options.unmap();
+      this.#least = this.#last = this.#options.rss();
       this.#isUnmapped = isFirst;
       return;
     }
-    const rss = this.#parts.rss();
+    const rss = this.#options.rss();
     // Pages that are in use are mapped again by now: the least is with them.
     if (this.#isUnmapped) this.#least = this.#last = rss;
     this.#isUnmapped = false;
@@ -62,8 +62,8 @@ export class MemoryRelease {
     this.#last = rss;
     if (this.#least !== undefined) this.#least = Math.min(this.#least, rss);
     if (grows || rss < (this.#least ?? 0) + MARGIN) return;
-    if (this.#least === undefined) this.#parts.collectCode();
-    else this.#parts.collect();
+    if (this.#least === undefined) this.#options.collectCode();
+    else this.#options.collect();
     this.#isCollected = true;
   }
 }

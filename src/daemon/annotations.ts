@@ -1,31 +1,22 @@
 import { hostname } from 'node:os';
-import { type Config, type Counters, type Log, Reason, ShimError, systemClock } from '../core/index.ts';
-import type { KubernetesParts, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
+import { type Config, Reason, ShimError, systemClock } from '../core/index.ts';
+import type { KubernetesOptions, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
-import { type Registry, type ResizeContext, isStaticPod, setVolumeAnnotated } from '../sandbox/index.ts';
-
-export interface AnnotationsParts {
-  readonly context: Pick<ResizeContext, 'registry' | 'policies' | 'decreaseReclaimer' | 'journal' | 'lock' | 'log'>;
-  readonly podResizes: PodResizes;
-  readonly specs: LatePodSpecs;
-  readonly allocatable: LateAllocatable;
-  readonly log: Log;
-  readonly counters: Counters;
-}
+import type { ResizeCore } from './resize-core.ts';
+import { type Registry, isStaticPod, setVolumeAnnotated } from '../sandbox/index.ts';
 
 /**
- * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, `specs` knows
- * their specs and `allocatable` the node's allocatable from then on. Call it after the resizes of an earlier process
+ * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, and their
+ * specs and the node's allocatable are known from then on. Call it after the resizes of an earlier process
  * are restored. Loads src/kubernetes/annotations on demand, so that nodes without the flag spend no memory on it.
  */
 export async function watchKubernetes(
   { kubeconfig, nodeName }: Pick<Config, 'kubeconfig' | 'nodeName'>,
-  { context, podResizes, specs, allocatable, log, counters }: AnnotationsParts,
+  { node, decreaseReclaimer, podResizes, apiServer }: ResizeCore,
 ): Promise<KubernetesWatch> {
   const { watchAnnotations } = await import('../kubernetes/annotations/annotations.ts');
-  const { registry, policies } = context;
+  const { registry, policies, log, counters } = node;
   const watch = watchAnnotations({
     kubeconfig,
     // The default node name of kubelet.
@@ -34,20 +25,19 @@ export async function watchKubernetes(
     pods: {
       find: (uid) => findLocal(registry, podResizes.pods, uid),
       policy: (sandboxId, volume) => policies.policy(sandboxId, volume),
-      annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(context, sandboxId, volume, isThere),
+      annotated: (sandboxId, volume, isThere) => setVolumeAnnotated(node, sandboxId, volume, isThere),
       ...namesIn(registry),
-    } satisfies KubernetesParts['pods'],
+    } satisfies KubernetesOptions['pods'],
     counters,
     clock: systemClock,
     random: Math.random,
     log,
   });
-  specs.use(watch.specs);
-  allocatable.use(watch.allocatable);
+  apiServer.watched(watch);
   registry.watch({
     podAdded: ({ metadata }) => watch.podAdded(metadata),
   });
-  context.decreaseReclaimer.watch((uid, { message }) => {
+  decreaseReclaimer.watch((uid, { message }) => {
     const pod = registry.pods.find(({ metadata }) => metadata.uid === uid);
     if (pod !== undefined) watch.decreaseDeferred(pod.metadata, message);
   });
@@ -55,7 +45,7 @@ export async function watchKubernetes(
 }
 
 /** The names of the pods of this node, by which objects of the API server are compared with them. */
-const namesIn = (registry: Registry): Pick<KubernetesParts['pods'], 'named' | 'isStatic'> => ({
+const namesIn = (registry: Registry): Pick<KubernetesOptions['pods'], 'named' | 'isStatic'> => ({
   named: (uid) =>
     registry.pods
       .filter(({ metadata }) => metadata.uid === uid)

@@ -17,7 +17,7 @@ import {
   version,
   writeBypassTarget,
 } from '../core/index.ts';
-import type { MonitoringParts } from '../monitoring/index.ts';
+import type { MonitoringOptions } from '../monitoring/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
 import { EndpointDrift } from './endpoint-drift.ts';
 import { type StopSignal, endProcessNow, failedWith, stopSignal, useLittleMemory } from './process.ts';
@@ -103,7 +103,7 @@ const monitored = ({
   bypass,
   drift,
 }: Pick<Assembly, 'counters' | 'resizing' | 'bypass' | 'drift'>): Omit<
-  MonitoringParts,
+  MonitoringOptions,
   'version' | 'log' | 'connections'
 > => ({
   counted: counters.families,

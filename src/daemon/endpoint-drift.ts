@@ -12,7 +12,7 @@ import type { EndpointWatch } from '../kubelet/endpoint/watch.ts';
 import type { CriSocket } from './cri-socket.ts';
 import type { Resizing } from './resizing.ts';
 
-export interface EndpointDriftParts {
+export interface EndpointDriftOptions {
   readonly cri: Pick<CriSocket, 'path' | 'peers'>;
   readonly bypass: Pick<BypassWatch, 'times'>;
   readonly resizing: Pick<Resizing, 'endpointChanged'>;
@@ -28,15 +28,15 @@ const FIRST_LOOK_MS = 500;
  */
 export class EndpointDrift {
   readonly #config: Pick<Config, 'stateFolder'>;
-  readonly #parts: EndpointDriftParts;
+  readonly #options: EndpointDriftOptions;
   readonly #clock: Clock;
   #watch: EndpointWatch | undefined;
   #stopTimer: (() => void) | undefined;
   #isClosed = false;
 
-  constructor(config: Pick<Config, 'stateFolder'>, parts: EndpointDriftParts, clock: Clock = systemClock) {
+  constructor(config: Pick<Config, 'stateFolder'>, options: EndpointDriftOptions, clock: Clock = systemClock) {
     this.#config = config;
-    this.#parts = parts;
+    this.#options = options;
     this.#clock = clock;
   }
 
@@ -55,7 +55,7 @@ export class EndpointDrift {
 
   /** Never rejects. */
   async #run(): Promise<void> {
-    const { cri, bypass, resizing, log } = this.#parts;
+    const { cri, bypass, resizing, log } = this.#options;
     try {
       const { EndpointWatch: Watch } = await import('../kubelet/endpoint/watch.ts');
       if (this.#isClosed) return;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { type Config, type Log, messageOf } from '../core/index.ts';
-import type { MonitoringParts } from '../monitoring/index.ts';
+import type { MonitoringOptions } from '../monitoring/index.ts';
 import { listen } from '../server/index.ts';
 
 /** The running metrics server, or none. */
@@ -18,13 +18,13 @@ const SOCKET_MODE = 0o600;
  */
 export async function serveMetrics(
   { metricsBind: bind, metricsTokenFile: tokenFile }: Config,
-  parts: MonitoringParts,
+  options: MonitoringOptions,
 ): Promise<RunningMetrics> {
   if (bind.kind === 'none') return { close: () => Promise.resolve() };
-  const { log } = parts;
+  const { log } = options;
   try {
     const { createMonitoringServer } = await import('../monitoring/index.ts');
-    const monitoring = createMonitoringServer(parts, {
+    const monitoring = createMonitoringServer(options, {
       isTcp: bind.kind === 'tcp',
       ...(tokenFile !== '' && { tokenFile }),
     });

@@ -1,43 +1,24 @@
-import { type Counters, type Log, systemClock } from '../core/index.ts';
+import { systemClock } from '../core/index.ts';
 import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
-import type { MemoryVolumes } from '../tmpfs/index.ts';
-import { type Backend, SandboxState } from '../runtime/index.ts';
+import { SandboxState } from '../runtime/index.ts';
 import {
-  type NewestValues,
+  type DecreaseReclaimer,
+  type Node,
   type PodDirectory,
   type PodIdentity,
   type PodRank,
   type PodSpecs,
   type ReadPodView,
   type Registry,
-  type ResizeHistory,
-  type ResizePod,
   type ResizeStore,
   Resizes,
   identityOf,
   newestSandbox,
   podDirectory,
   qosOfCgroup,
+  readPodView,
+  resizePod,
 } from '../sandbox/index.ts';
-
-export interface PodResizesParts {
-  readonly registry: Registry;
-  readonly backend: Backend;
-  readonly volumes: MemoryVolumes;
-  readonly resizePod: ResizePod;
-  readonly readPodView: ReadPodView;
-  readonly store: ResizeStore;
-  /** The specs of the pods, for the order of retries. */
-  readonly specs: PodSpecs;
-  /** kubelet's checkpoints. */
-  readonly kubelet: KubeletState;
-  /** The order of all requests, those of the CRI included. */
-  readonly newest: NewestValues;
-  /** All resizes, those of the CRI included. */
-  readonly history: ResizeHistory;
-  readonly log: Log;
-  readonly counters: Counters;
-}
 
 /** Resizes of pods for the resize API and for annotations. */
 export interface PodResizes {
@@ -52,7 +33,7 @@ export interface PodResizes {
 }
 
 /** Returns the rank of a pod: its priority and its QoS class, by the spec; without that the class of its cgroup. */
-export function podRank({ registry, specs }: Pick<PodResizesParts, 'registry' | 'specs'>, pod: PodIdentity): PodRank {
+export function podRank(registry: Pick<Registry, 'knownPod'>, specs: PodSpecs, pod: PodIdentity): PodRank {
   const spec = specs.of(pod);
   const known = registry.knownPod(pod.sandboxId);
   const qosClass = spec?.qosClass ?? (known && qosOfCgroup(known));
@@ -79,19 +60,18 @@ function followRegistry(registry: Registry, resizes: Resizes): void {
 }
 
 /** Returns the resizes of all pods, connected to the registry. */
-export function createPodResizes(parts: PodResizesParts): PodResizes {
-  const { registry, backend, volumes, resizePod, readPodView, store, newest, history, log, counters } = parts;
-  const rankOf = (pod: PodIdentity): PodRank => podRank(parts, pod);
-  const random = Math.random;
-  const kubeletRequests = (podUid: string): EntryRequests | undefined => admittedRequests(parts.kubelet, podUid);
-  const order = { newest, history, rankOf, newestSandbox: (uid: string) => newestIdentity(registry, uid) };
+export function createPodResizes(node: Node, decreaseReclaimer: DecreaseReclaimer, store: ResizeStore): PodResizes {
+  const { registry, backend, volumes, specs, kubelet, newest, history, log, counters } = node;
   const resizes = new Resizes({
-    resizePod,
+    resizePod: (sandboxId, desired, options) => resizePod(node, sandboxId, desired, options),
     store,
-    kubeletRequests,
-    ...order,
+    kubeletRequests: (podUid) => admittedRequests(kubelet, podUid),
+    newest,
+    history,
+    rankOf: (pod) => podRank(registry, specs, pod),
+    newestSandbox: (uid) => newestIdentity(registry, uid),
     clock: systemClock,
-    random,
+    random: Math.random,
     log,
     counters,
   });
@@ -101,10 +81,12 @@ export function createPodResizes(parts: PodResizesParts): PodResizes {
     return status?.state === SandboxState.READY;
   };
   const exists = async (sandboxId: string): Promise<boolean> => (await registry.pod(sandboxId)) !== undefined;
+  const view: ReadPodView = (sandboxId, listed, signal) =>
+    readPodView(node, decreaseReclaimer, sandboxId, listed, signal);
   let isRestored = false;
   return {
     resizes,
-    pods: podDirectory({ registry, volumes, isReady, readPodView }),
+    pods: podDirectory({ registry, volumes, isReady, readPodView: view }),
     restore() {
       isRestored = true;
       return resizes.restore(exists);

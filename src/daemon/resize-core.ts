@@ -1,9 +1,11 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
 import { type Config, type Counters, type Log, TimeLimit, messageOf, steadyNow, systemClock } from '../core/index.ts';
-import { KubeletFiles, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
+import { KubeletFiles, type KubeletState, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
 import {
   type Amounts,
+  type DecreaseReclaimer,
   Journal,
+  type Node,
   type NodeAllocatable,
   type PodIdentity,
   PodJournal,
@@ -11,34 +13,28 @@ import {
   type PodSpecs,
   RecentResizes,
   Registry,
-  type ResizeContext,
   type ResizeStore,
   areRequestsFreed,
-  createResizeContext,
+  connectDecreaseReclaimer,
+  createNode,
   idsInCgroup,
   noNodeAllocatable,
   noPodSpecs,
-  readPodView,
-  resizePod,
 } from '../sandbox/index.ts';
 import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
 import { type PodResizes, createPodResizes } from './pod-resizes.ts';
 
-/** The state and the clients that resizes need, assembled from the settings. */
+/** The node and what acts on its pods, assembled from the settings. */
 export interface ResizeCore {
-  readonly backend: Backend;
+  readonly node: Node;
+  readonly decreaseReclaimer: DecreaseReclaimer;
   readonly backendDriver: BackendCgroupDriver;
-  readonly registry: Registry;
-  readonly volumes: MemoryVolumes;
   /** The files of kubelet; undefined with `--foresight=false`. */
   readonly kubelet: KubeletFiles | undefined;
-  readonly context: ResizeContext;
   readonly podResizes: PodResizes;
-  /** The pods' specs, known once the API server is watched. */
-  readonly specs: LatePodSpecs;
-  /** The node's allocatable, known once the API server is watched. */
-  readonly allocatable: LateAllocatable;
+  /** What the API server says of the node and its pods, known once it is watched. */
+  readonly apiServer: ApiServer;
   /** Waits at most {@link JOURNAL_CLOSE_MS}: on a disk that hangs, the journal does not close. Never rejects. */
   closeJournal(): Promise<void>;
 }
@@ -46,29 +42,26 @@ export interface ResizeCore {
 /** How long the end of the shim waits for the journal, in milliseconds. */
 const JOURNAL_CLOSE_MS = 1000;
 
-/** Returns the state and the clients that resizes need. */
+/** Creates the node and what acts on its pods, then connects them. */
 export function createResizeCore(config: Config, log: Log, counters: Counters): ResizeCore {
   const backend = new Backend(`unix://${config.containerRuntimeEndpoint}`);
-  const registry = new Registry(backend, log, (pod) => idsInCgroup(tree, pod));
-  const volumes = new MemoryVolumes(placeOfVolumes(config));
-  const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
-  const journal = new PodJournal(opened);
   const backendDriver = new BackendCgroupDriver(backend);
   const driver = (): Promise<CgroupDriverName> => cgroupDriver(config, backendDriver);
   const tree = new DriverCgroupTree({ root: config.cgroupRoot, driver, systemd: new Busctl() });
-  const { reclaimTimeout, volumesFollow } = config;
-  const kubelet = kubeletFiles(config, { log, counters, onChange: kubeletChanges(() => core) });
-  const specs = new LatePodSpecs();
-  const allocatable = new LateAllocatable();
-  const context = createResizeContext({
-    registry,
+  const opened = Journal.open(config.stateFolder, { log, counters, clock: systemClock });
+  const journal = new PodJournal(opened);
+  const { foresight, kubeletRoot, reclaimTimeout, volumesFollow } = config;
+  const kubelet = foresight ? new KubeletFiles({ kubeletRoot, clock: systemClock, log, counters }) : undefined;
+  const apiServer = new ApiServer();
+  const node = createNode({
+    registry: new Registry(backend, log, (pod) => idsInCgroup(tree, pod)),
     backend,
     journal,
     tree,
-    volumes,
-    managers: new ManagerFiles(config.kubeletRoot, { log, counters }),
-    specs,
-    allocatable,
+    volumes: new MemoryVolumes(placeOfVolumes(config)),
+    managers: new ManagerFiles(kubeletRoot, { log, counters }),
+    specs: apiServer,
+    allocatable: apiServer,
     volumesFollow,
     reclaimTimeout,
     log,
@@ -77,21 +70,11 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
     ...(config.metricsBind.kind !== 'none' && { recent: new RecentResizes() }),
     ...(kubelet && { kubelet }),
   });
-  const podResizes = podResizesOf(context, { journal, log, counters });
+  const decreaseReclaimer = connectDecreaseReclaimer(node);
+  const podResizes = createPodResizes(node, decreaseReclaimer, storeIn(journal));
+  kubelet?.onChange(kubeletChanges(kubelet, decreaseReclaimer, podResizes.resizes));
   const closeJournal = (): Promise<void> => closeInTime(opened, config.stateFolder, log);
-  const core = {
-    backend,
-    backendDriver,
-    registry,
-    volumes,
-    kubelet,
-    context,
-    podResizes,
-    specs,
-    allocatable,
-    closeJournal,
-  };
-  return core;
+  return { node, decreaseReclaimer, backendDriver, kubelet, podResizes, apiServer, closeJournal };
 }
 
 async function closeInTime(opened: Promise<Journal>, folder: string, log: Log): Promise<void> {
@@ -105,34 +88,6 @@ async function closeInTime(opened: Promise<Journal>, folder: string, log: Log): 
   } finally {
     limit.close();
   }
-}
-
-function podResizesOf(
-  context: ResizeContext,
-  { journal, log, counters }: { readonly journal: PodJournal; readonly log: Log; readonly counters: Counters },
-): PodResizes {
-  const { registry, backend, volumes, newest, history, specs, kubelet } = context;
-  return createPodResizes({
-    registry,
-    backend,
-    volumes,
-    store: storeIn(journal),
-    newest,
-    history,
-    specs,
-    kubelet,
-    log,
-    counters,
-    resizePod: (sandboxId, desired, options) => resizePod(context, sandboxId, desired, options),
-    readPodView: (sandboxId, listed, signal) => readPodView(context, sandboxId, listed, signal),
-  });
-}
-
-function kubeletFiles(
-  { foresight, kubeletRoot }: Config,
-  parts: { readonly log: Log; readonly counters: Counters; readonly onChange: () => void },
-): KubeletFiles | undefined {
-  return foresight ? new KubeletFiles({ kubeletRoot, clock: systemClock, ...parts }) : undefined;
 }
 
 const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>
@@ -156,45 +111,37 @@ const storeIn = (journal: PodJournal): ResizeStore => ({
   },
 });
 
-/** The specs of pods, from a source that is known only once the API server is watched. Until then no spec is known. */
-export class LatePodSpecs implements PodSpecs {
-  #source: PodSpecs = noPodSpecs;
+/** What the API server says of the node and its pods. Until it is watched, nothing is known. */
+export class ApiServer implements PodSpecs, NodeAllocatable {
+  #specs: PodSpecs = noPodSpecs;
+  #allocatable: NodeAllocatable = noNodeAllocatable;
 
-  use(source: PodSpecs): void {
-    this.#source = source;
+  /** Uses what a watch knows from now on. */
+  watched({ specs, allocatable }: { readonly specs: PodSpecs; readonly allocatable: NodeAllocatable }): void {
+    this.#specs = specs;
+    this.#allocatable = allocatable;
   }
 
   of(pod: PodIdentity): PodSpec | undefined {
-    return this.#source.of(pod);
-  }
-}
-
-/** The node's allocatable, from a source that is known only once the API server is watched. */
-export class LateAllocatable implements NodeAllocatable {
-  #source: NodeAllocatable = noNodeAllocatable;
-
-  use(source: NodeAllocatable): void {
-    this.#source = source;
+    return this.#specs.of(pod);
   }
 
   amounts(): Amounts | undefined {
-    return this.#source.amounts();
+    return this.#allocatable.amounts();
   }
 }
 
-/** Returns what to do when kubelet's checkpoints have changed. `parts` is called then. */
+/** Returns what to do when kubelet's checkpoints have changed. */
 export function kubeletChanges(
-  parts: () => {
-    readonly context: Pick<ResizeContext, 'decreaseReclaimer' | 'kubelet'>;
-    readonly podResizes: PodResizes;
-  },
+  kubelet: Pick<KubeletState, 'allocatedPods'>,
+  decreaseReclaimer: Pick<DecreaseReclaimer, 'check'>,
+  resizes: Pick<PodResizes['resizes'], 'roomFreed'>,
 ): () => void {
   let admitted: ReadonlyMap<string, PodEntry> = new Map();
   return () => {
-    const { context, podResizes } = parts();
-    context.decreaseReclaimer.check();
-    const now = context.kubelet.allocatedPods();
-    if (areRequestsFreed(admitted, now)) podResizes.resizes.roomFreed();
+    decreaseReclaimer.check();
+    const now = kubelet.allocatedPods();
+    if (areRequestsFreed(admitted, now)) resizes.roomFreed();
     admitted = now;
   };
 }

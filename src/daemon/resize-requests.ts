@@ -1,7 +1,5 @@
 import {
   type Config,
-  type Counters,
-  type Log,
   type PassedSocket,
   type ReadinessCheck,
   type ReadinessReport,
@@ -10,32 +8,19 @@ import {
   systemClock,
 } from '../core/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
-import { type AnnotationsParts, watchKubernetes } from './annotations.ts';
-import type { LateAllocatable, LatePodSpecs } from './resize-core.ts';
-import type { PodResizes } from './pod-resizes.ts';
+import { watchKubernetes } from './annotations.ts';
+import type { ResizeCore } from './resize-core.ts';
 import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/index.ts';
-
-export interface ResizeRequestsOptions {
-  readonly config: Config;
-  readonly context: AnnotationsParts['context'];
-  readonly podResizes: PodResizes;
-  /** Filled by the watch in Kubernetes. */
-  readonly specs: LatePodSpecs;
-  /** Filled by the watch in Kubernetes. */
-  readonly allocatable: LateAllocatable;
-  readonly readiness: () => Promise<ReadinessReport>;
-  /** The socket of the resize API, if systemd created it. */
-  readonly passed: PassedSocket | undefined;
-  readonly log: Log;
-  readonly counters: Counters;
-}
 
 /** When the bypass has served, in milliseconds since the epoch. */
 type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
 
 /** The sources of pod resizes other than the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
 export class ResizeRequests {
-  readonly #options: ResizeRequestsOptions;
+  readonly #config: Config;
+  readonly #core: ResizeCore;
+  /** The socket of the resize API, if systemd created it. */
+  readonly #passed: PassedSocket | undefined;
   #api: RunningResizeApi | undefined;
   #kubernetes: KubernetesWatch | undefined;
   #restored: Promise<void> | undefined;
@@ -45,8 +30,11 @@ export class ResizeRequests {
   /** A bypass that has ended before the watch in Kubernetes could report it. */
   #ended: BypassEnd | undefined;
 
-  constructor(options: ResizeRequestsOptions) {
-    this.#options = options;
+  /** @param passed the socket of the resize API, if systemd created it */
+  constructor(config: Config, core: ResizeCore, passed: PassedSocket | undefined) {
+    this.#config = config;
+    this.#core = core;
+    this.#passed = passed;
   }
 
   /** The readiness of the watch in Kubernetes, if there is one. Optional, because the shim resizes also without the API server. */
@@ -55,11 +43,10 @@ export class ResizeRequests {
   }
 
   /** Serves the resize API if it is configured. Never rejects. */
-  async serveApi(): Promise<void> {
-    const { config, passed } = this.#options;
-    if (config.resizeListen === '' && passed === undefined) return;
+  async serveApi(readiness: () => Promise<ReadinessReport>): Promise<void> {
+    if (this.#config.resizeListen === '' && this.#passed === undefined) return;
     try {
-      this.#api = await startResizeApi(config, this.#options);
+      this.#api = await startResizeApi(this.#config, this.#core, readiness, this.#passed);
       void this.#api.failure.then((error) => this.#apiFailed(error));
     } catch (error) {
       this.#apiFailed(error);
@@ -92,37 +79,28 @@ export class ResizeRequests {
   /** Waits for running resizes and calls of the API, at most `graceMs`. */
   async close(graceMs: number): Promise<void> {
     const deadline = steadyNow() + graceMs;
-    await this.#options.podResizes.close(graceMs);
+    await this.#core.podResizes.close(graceMs);
     await this.#api?.close(Math.max(0, deadline - steadyNow()));
   }
 
   async #restore(): Promise<void> {
-    const { config, context, podResizes, specs, allocatable, log, counters } = this.#options;
-    if (this.#api === undefined && config.kubeconfig === '') return;
-    await podResizes.restore();
-    if (config.kubeconfig === '' || this.#isClosed) return;
+    const { kubeconfig } = this.#config;
+    if (this.#api === undefined && kubeconfig === '') return;
+    await this.#core.podResizes.restore();
+    if (kubeconfig === '' || this.#isClosed) return;
     try {
-      this.#kubernetes = await watchKubernetes(config, { context, podResizes, specs, allocatable, log, counters });
+      this.#kubernetes = await watchKubernetes(this.#config, this.#core);
       if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
       if (this.#endpoint !== undefined) this.#kubernetes.endpointChanged(this.#endpoint.isDrift, this.#endpoint.note);
     } catch (error) {
-      log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
+      this.#core.node.log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }
   }
 
   #apiFailed(error: unknown): void {
-    const { config, passed, log } = this.#options;
-    log.error({ listen: passed?.path ?? config.resizeListen, error: messageOf(error) }, 'resize API is not served');
+    const listen = this.#passed?.path ?? this.#config.resizeListen;
+    this.#core.node.log.error({ listen, error: messageOf(error) }, 'resize API is not served');
   }
-}
-
-export interface ResizeApiParts {
-  readonly podResizes: PodResizes;
-  readonly readiness: () => Promise<ReadinessReport>;
-  /** The socket of the API, if systemd created it. */
-  readonly passed: PassedSocket | undefined;
-  readonly log: Log;
-  readonly counters: Counters;
 }
 
 /** The running resize API. */
@@ -134,9 +112,12 @@ interface RunningResizeApi {
 }
 
 /** Serves the resize API at `--resize-listen`. Call it after the CRI socket is open: both may be in the same folder. */
-async function startResizeApi(config: Config, parts: ResizeApiParts): Promise<RunningResizeApi> {
-  const { podResizes, readiness, passed, log, counters } = parts;
-  const { resizes, pods } = podResizes;
+async function startResizeApi(
+  config: Config,
+  { podResizes: { resizes, pods }, node: { log, counters } }: ResizeCore,
+  readiness: () => Promise<ReadinessReport>,
+  passed: PassedSocket | undefined,
+): Promise<RunningResizeApi> {
   const { resizeListen: path, resizeSocketMode: mode } = config;
   return openResizeApi({
     path: passed?.path ?? path,

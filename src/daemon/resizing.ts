@@ -144,17 +144,17 @@ export function createResizing(
   { passed, connections, endpointCheck }: Outside,
 ): Resizing {
   const core = createResizeCore(config, log, counters);
-  const { backend, kubelet, context, podResizes } = core;
-  const readiness = async (): Promise<ReadinessReport> => {
-    return withChecks(await readinessOf(context), [...requests.optionalChecks(), endpointCheck()]);
-  };
-  const requests = new ResizeRequests({ ...core, config, readiness, passed, log, counters });
-  const interceptors = createInterceptors(context, backend, { version, readiness, connections });
-  const recovery = new Recovery(() => recover(context), systemClock);
+  const { node, decreaseReclaimer, kubelet, podResizes } = core;
+  const { backend, journal } = node;
+  const requests = new ResizeRequests(config, core, passed);
+  const readiness = async (): Promise<ReadinessReport> =>
+    withChecks(await readinessOf(node), [...requests.optionalChecks(), endpointCheck()]);
+  const interceptors = createInterceptors(node, decreaseReclaimer, { version, readiness, connections });
+  const recovery = new Recovery(() => recover(node), systemClock);
   // Many views of the status page cost no more than one.
-  const overview = new SharedCall((signal) => overviewOf(context, podResizes.pods, signal));
-  context.journal.onUnfinished(() => recovery.retry());
-  context.journal.onLate(lateRecords(recovery, podResizes, log));
+  const overview = new SharedCall((signal) => overviewOf(node, podResizes.pods, signal));
+  journal.onUnfinished(() => recovery.retry());
+  journal.onLate(lateRecords(recovery, podResizes, log));
   return {
     interceptors,
     handlers: localHandlers(interceptors, backend),
@@ -164,21 +164,21 @@ export function createResizing(
     watchResizes: (onResize) => watchResizes(podResizes, onResize, log),
     async begin() {
       kubelet?.begin();
-      await requests.serveApi();
+      await requests.serveApi(readiness);
       // On every connection, including the first one: pods may have changed in the meantime.
       backend.onConnected(() => {
         core.backendDriver.reconnected();
         void recovery.begin().then(() => requests.restore());
       });
     },
-    letCallsThrough: () => context.decreaseReclaimer.openComparisons(),
+    letCallsThrough: () => decreaseReclaimer.openComparisons(),
     bypassEnded: (times) => requests.bypassEnded(times),
     endpointChanged: (isDrift, note) => requests.endpointChanged(isDrift, note),
     async close(graceMs) {
       kubelet?.close();
       recovery.close();
       requests.closeWatch();
-      await Promise.all([requests.close(graceMs), context.decreaseReclaimer.close()]);
+      await Promise.all([requests.close(graceMs), decreaseReclaimer.close()]);
       backend.close();
       await core.closeJournal();
     },
@@ -217,12 +217,7 @@ function watchResizes({ resizes }: PodResizes, onResize: () => void, log: Log): 
   }
 }
 
-const readingsOf = ({
-  registry,
-  volumes,
-  podResizes,
-  kubelet,
-}: Pick<ResizeCore, 'registry' | 'volumes' | 'podResizes' | 'kubelet'>): NodeReadings => ({
+const readingsOf = ({ node: { registry, volumes }, podResizes, kubelet }: ResizeCore): NodeReadings => ({
   pods: registry.pods.length,
   volumes: volumeTotals(volumes),
   unfinished: podResizes.resizes.unfinished,

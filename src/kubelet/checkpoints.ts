@@ -34,13 +34,11 @@ export const noKubeletState: KubeletState = {
   allocatedPods: () => new Map(),
 };
 
-export interface KubeletStateParts {
+export interface KubeletFilesOptions {
   readonly kubeletRoot: string;
   readonly clock: Clock;
   readonly log: Log;
   readonly counters: Counters;
-  /** Called when a checkpoint has changed, never from within another method. Must not throw. */
-  readonly onChange: () => void;
 }
 
 const NAMES = ['allocated_pods_state', 'actuated_pods_state'] as const;
@@ -67,7 +65,7 @@ interface OneFile {
  * is delayed. An unreadable file counts as missing, except for {@link allocatedPods}.
  */
 export class KubeletFiles implements KubeletState {
-  readonly #parts: KubeletStateParts;
+  readonly #options: KubeletFilesOptions;
   readonly #files: Readonly<Record<Name, OneFile>>;
   readonly #watch: FolderWatch;
   readonly #budget: WorkBudget;
@@ -77,12 +75,13 @@ export class KubeletFiles implements KubeletState {
   #isClosed = false;
   /** What to call after the next read. */
   readonly #waiting: (() => void)[] = [];
-  /** A change was read that `onChange` has not reported yet. */
+  /** A change was read that the listener has not been called for yet. */
   #isNew = false;
+  #onChange: () => void = () => undefined;
 
-  constructor(parts: KubeletStateParts) {
-    const { kubeletRoot, clock } = parts;
-    this.#parts = parts;
+  constructor(options: KubeletFilesOptions) {
+    const { kubeletRoot, clock } = options;
+    this.#options = options;
     this.#budget = new WorkBudget(clock.now());
     const open = (name: Name): OneFile => ({
       name,
@@ -103,8 +102,13 @@ export class KubeletFiles implements KubeletState {
       clock,
       onChange: () => this.#later(GAP_MS),
       onFault: (error) => this.#unwatchable(error),
-      onRestored: () => parts.log.info({ folder: kubeletRoot }, 'kubelet folder watched again'),
+      onRestored: () => options.log.info({ folder: kubeletRoot }, 'kubelet folder watched again'),
     });
+  }
+
+  /** Calls `listener` when a checkpoint has changed, never from within another method. It must not throw. */
+  onChange(listener: () => void): void {
+    this.#onChange = listener;
   }
 
   /** Reads the files, and watches them from now on. */
@@ -145,7 +149,7 @@ export class KubeletFiles implements KubeletState {
 
   /** Returns whether the checkpoints were read. */
   #refresh(): boolean {
-    const isAllowed = !this.#isClosed && this.#budget.waitAt(this.#parts.clock.now()) === 0;
+    const isAllowed = !this.#isClosed && this.#budget.waitAt(this.#options.clock.now()) === 0;
     if (isAllowed) this.#read();
     if (this.#isNew) this.#reportSoon();
     return isAllowed;
@@ -163,13 +167,13 @@ export class KubeletFiles implements KubeletState {
   #reportSoon(): void {
     if (this.#isClosed) return;
     this.#stopTimer?.();
-    this.#stopTimer = this.#parts.clock.after(0, () => this.#look());
+    this.#stopTimer = this.#options.clock.after(0, () => this.#look());
   }
 
   /** Schedules a read. Until it runs, the watch reports no further change. */
   #later(gapMs: number): void {
     if (this.#isClosed || this.#stopTimer !== undefined) return;
-    const { clock } = this.#parts;
+    const { clock } = this.#options;
     const wait = Math.max(gapMs, this.#budget.waitAt(clock.now()));
     this.#stopTimer = clock.after(wait, () => this.#look());
   }
@@ -180,7 +184,7 @@ export class KubeletFiles implements KubeletState {
     this.#stopLook = undefined;
     if (this.#isClosed) return;
     // A call may have used up the time for reading since this was scheduled.
-    if (this.#budget.waitAt(this.#parts.clock.now()) > 0) {
+    if (this.#budget.waitAt(this.#options.clock.now()) > 0) {
       this.#later(0);
       this.#report();
       return;
@@ -198,7 +202,7 @@ export class KubeletFiles implements KubeletState {
     this.#stopLook = undefined;
     for (const [at, name] of NAMES.entries()) {
       if (at < first || !this.#timed(() => this.#readOne(this.#files[name]))) continue;
-      this.#stopLook = this.#parts.clock.after(0, () => this.#readFrom(at + 1));
+      this.#stopLook = this.#options.clock.after(0, () => this.#readFrom(at + 1));
       return;
     }
     this.#wake();
@@ -208,7 +212,7 @@ export class KubeletFiles implements KubeletState {
   #report(): void {
     if (!this.#isNew) return;
     this.#isNew = false;
-    this.#parts.onChange();
+    this.#onChange();
   }
 
   #read(): void {
@@ -221,7 +225,7 @@ export class KubeletFiles implements KubeletState {
   #timed<Result>(read: () => Result): Result {
     const start = performance.now();
     const result = read();
-    this.#budget.spend(performance.now() - start, this.#parts.clock.now());
+    this.#budget.spend(performance.now() - start, this.#options.clock.now());
     return result;
   }
 
@@ -234,7 +238,7 @@ export class KubeletFiles implements KubeletState {
     const result = one.file.result();
     if (result.kind === 'unchanged') return false;
     this.#isNew = true;
-    const { log, counters } = this.#parts;
+    const { log, counters } = this.#options;
     one.exists = result.kind !== 'absent';
     const read = result.kind === 'text' ? this.#parsed(one, result.text) : result;
     one.pods = read.kind === 'read' ? withEqualEntries(one.lastPods, read.pods) : new Map();
@@ -264,7 +268,7 @@ export class KubeletFiles implements KubeletState {
   }
 
   #unwatchable(error: unknown): void {
-    const { log, counters, kubeletRoot } = this.#parts;
+    const { log, counters, kubeletRoot } = this.#options;
     counters.foresight('unreadable');
     log.warn(
       { folder: kubeletRoot, error: messageOf(error) },

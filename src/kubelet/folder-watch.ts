@@ -6,7 +6,7 @@ import { type Clock, errnoOf } from '../core/index.ts';
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 60_000;
 
-export interface FolderWatchParts {
+export interface FolderWatchOptions {
   readonly folder: string;
   readonly names: readonly string[];
   readonly clock: Clock;
@@ -28,16 +28,16 @@ export interface FolderWatchParts {
 export class FolderWatch {
   readonly #folder: string;
   readonly #names: ReadonlySet<string>;
-  readonly #parts: FolderWatchParts;
+  readonly #options: FolderWatchOptions;
   #watcher: FSWatcher | undefined;
   /** Cancels the next attempt after a fault. */
   #stopTimer: (() => void) | undefined;
   #pause = FIRST_PAUSE_MS;
 
-  constructor(parts: FolderWatchParts) {
-    this.#parts = parts;
-    this.#folder = parts.folder;
-    this.#names = new Set(parts.names);
+  constructor(options: FolderWatchOptions) {
+    this.#options = options;
+    this.#folder = options.folder;
+    this.#names = new Set(options.names);
   }
 
   /**
@@ -48,7 +48,7 @@ export class FolderWatch {
     if (this.#stopTimer !== undefined) return;
     const error = this.#watchFault();
     if (error === undefined) return;
-    this.#parts.onFault(error);
+    this.#options.onFault(error);
     this.#tryLater();
   }
 
@@ -76,14 +76,14 @@ export class FolderWatch {
   }
 
   #tryLater(): void {
-    this.#stopTimer = this.#parts.clock.after(this.#pause, () => {
+    this.#stopTimer = this.#options.clock.after(this.#pause, () => {
       if (this.#watchFault() !== undefined) {
         this.#tryLater();
         return;
       }
       this.#stopTimer = undefined;
-      this.#parts.onRestored();
-      this.#parts.onChange();
+      this.#options.onRestored();
+      this.#options.onChange();
     });
     this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
   }
@@ -112,7 +112,7 @@ export class FolderWatch {
     watcher.on('error', (error) => {
       if (this.#watcher !== watcher) return;
       this.#closeWatcher();
-      this.#parts.onFault(error);
+      this.#options.onFault(error);
       this.#tryLater();
     });
     this.#watcher = watcher;
@@ -121,7 +121,7 @@ export class FolderWatch {
   #tell(): void {
     this.#closeWatcher();
     this.#pause = FIRST_PAUSE_MS;
-    this.#parts.onChange();
+    this.#options.onChange();
   }
 }
 

@@ -22,9 +22,9 @@ export class ManagerFiles implements ResourceManagers {
   readonly #cpu: StateFile<CpuAssignments>;
   readonly #memory: StateFile<MemoryAssignments>;
 
-  constructor(kubeletRoot: string, parts: ManagerFilesParts) {
-    this.#cpu = new StateFile(kubeletRoot, 'cpu_manager_state', readCpuState, parts);
-    this.#memory = new StateFile(kubeletRoot, 'memory_manager_state', readMemoryState, parts);
+  constructor(kubeletRoot: string, options: ManagerFilesOptions) {
+    this.#cpu = new StateFile(kubeletRoot, 'cpu_manager_state', readCpuState, options);
+    this.#memory = new StateFile(kubeletRoot, 'memory_manager_state', readMemoryState, options);
   }
 
   exclusiveCpus(podUid: string, container: string): string | undefined {
@@ -36,7 +36,7 @@ export class ManagerFiles implements ResourceManagers {
   }
 }
 
-export interface ManagerFilesParts {
+export interface ManagerFilesOptions {
   readonly log: Log;
   readonly counters: Pick<Counters, 'foresight'>;
 }
@@ -45,14 +45,14 @@ class StateFile<Content extends { readonly fault?: string }> {
   readonly #file: CheckpointFile;
   readonly #name: string;
   readonly #parse: (text: string) => Content | string;
-  readonly #parts: ManagerFilesParts;
+  readonly #options: ManagerFilesOptions;
   #content: Content | undefined;
 
-  constructor(folder: string, name: string, parse: (text: string) => Content | string, parts: ManagerFilesParts) {
+  constructor(folder: string, name: string, parse: (text: string) => Content | string, options: ManagerFilesOptions) {
     this.#file = new CheckpointFile(join(folder, name));
     this.#name = name;
     this.#parse = parse;
-    this.#parts = parts;
+    this.#options = options;
   }
 
   read(): Content | undefined {
@@ -63,8 +63,8 @@ class StateFile<Content extends { readonly fault?: string }> {
     const unread = result.kind === 'unreadable' ? result.why : parsed;
     const fault = typeof unread === 'string' ? unread : unread?.fault;
     if (fault !== undefined) {
-      this.#parts.counters.foresight('unreadable');
-      this.#parts.log.warn({ file: this.#name, error: fault }, 'state of a kubelet manager not understood');
+      this.#options.counters.foresight('unreadable');
+      this.#options.log.warn({ file: this.#name, error: fault }, 'state of a kubelet manager not understood');
     }
     return this.#content;
   }
@@ -74,7 +74,7 @@ class StateFile<Content extends { readonly fault?: string }> {
  * The checkpoints of kubelet's CPU manager (kubelet pkg/kubelet/cm/cpumanager/state/checkpoint.go, CPUManagerCheckpoint) and memory
  * manager (pkg/kubelet/cm/memorymanager/state/checkpoint.go, MemoryManagerCheckpoint). Only the static policies assign anything. Since
  * 1.37 the state is JSON in the string `data`, with the assignments of pods; the same file has those of containers as before, for
- * earlier kubelets. As with the other checkpoints of kubelet, parts of unknown shape are skipped and the checksums are not verified.
+ * earlier kubelets. As with the other checkpoints of kubelet, options of unknown shape are skipped and the checksums are not verified.
  */
 interface ManagerState {
   /** What was not understood. Absent: nothing. */

@@ -5,7 +5,7 @@ import { type Answer, plain } from './answer.ts';
 import type { MonitoringLimits } from './limits.ts';
 import { type NodePage, type Sections, failureSection } from './page/page.ts';
 
-export interface LivePagesParts extends Pick<ConnectionLimits, 'admit' | 'release'> {
+export interface LivePagesOptions extends Pick<ConnectionLimits, 'admit' | 'release'> {
   /** Reads what the page shows. Rejects with ShimError, or with the signal's reason once it aborts. */
   readonly read: (signal: AbortSignal) => Promise<NodePage>;
   /** Returns what the page shows as another page has read it a moment before, or reads it. Rejects like `read`. */
@@ -38,7 +38,7 @@ interface LivePage {
  * nobody makes while none is open.
  */
 export class LivePages {
-  readonly #parts: LivePagesParts;
+  readonly #options: LivePagesOptions;
   readonly #limits: MonitoringLimits;
   readonly #pages = new Set<LivePage>();
   readonly #closing = new AbortController();
@@ -48,8 +48,8 @@ export class LivePages {
   /** Aborts when the last page is closed: nobody waits for the reading of all pages any more. */
   #unread = new AbortController();
 
-  constructor(parts: LivePagesParts, limits: MonitoringLimits) {
-    this.#parts = parts;
+  constructor(options: LivePagesOptions, limits: MonitoringLimits) {
+    this.#options = options;
     this.#limits = limits;
   }
 
@@ -69,7 +69,7 @@ export class LivePages {
   #start({ socket }: IncomingMessage, response: ServerResponse, pod: string): void {
     const [oldest] = this.#pages;
     if (this.#pages.size >= this.#limits.streams && oldest !== undefined) {
-      this.#parts.refused('page_streams');
+      this.#options.refused('page_streams');
       this.#end(oldest, this.#limits.streamRetryMs);
     }
     const now = performance.now();
@@ -85,9 +85,9 @@ export class LivePages {
       movedAt: now,
     };
     this.#pages.add(page);
-    this.#parts.release(socket);
+    this.#options.release(socket);
     response.once('close', () => this.#remove(page));
-    void this.#update([page], this.#parts.readCached, page.closed.signal);
+    void this.#update([page], this.#options.readCached, page.closed.signal);
     if (!this.#isUpdating) void this.#updateUntilClosed();
   }
 
@@ -107,7 +107,7 @@ export class LivePages {
       response.destroy();
       return;
     }
-    this.#parts.admit(socket);
+    this.#options.admit(socket);
     response.end(retryMs === undefined ? '' : `retry: ${retryMs}\n\n`);
   }
 
@@ -127,14 +127,14 @@ export class LivePages {
     this.#isUpdating = true;
     let stopWatching: (() => void) | undefined;
     try {
-      stopWatching = this.#parts.watchResizes(() => this.#due.resolve(undefined));
+      stopWatching = this.#options.watchResizes(() => this.#due.resolve(undefined));
       for (;;) {
         await Promise.race([this.#due.promise, this.#pause(streamMs)]);
         this.#due = Promise.withResolvers();
         if (this.#pages.size === 0) break;
         const begun = performance.now();
         this.#unread = new AbortController();
-        await this.#update([...this.#pages], this.#parts.read, this.#unread.signal);
+        await this.#update([...this.#pages], this.#options.read, this.#unread.signal);
         // A node with many pods is read half of the time at most.
         await this.#pause(Math.max(streamPauseMs, performance.now() - begun));
       }
@@ -147,7 +147,7 @@ export class LivePages {
   }
 
   #logError(error: unknown): void {
-    this.#parts.log.error(loggableError(error), 'status page not updated because of an internal error');
+    this.#options.log.error(loggableError(error), 'status page not updated because of an internal error');
   }
 
   #pause(ms: number): Promise<void> {
@@ -155,7 +155,7 @@ export class LivePages {
   }
 
   /** Never rejects: a failure is shown by the page. */
-  async #update(pages: readonly LivePage[], read: LivePagesParts['read'], signal: AbortSignal): Promise<void> {
+  async #update(pages: readonly LivePage[], read: LivePagesOptions['read'], signal: AbortSignal): Promise<void> {
     const sections = await this.#sections(read, signal);
     for (const page of pages) {
       this.#send(page, sections(page.pod));
@@ -165,7 +165,7 @@ export class LivePages {
   }
 
   /** Never rejects, and the function that it returns never throws. */
-  async #sections(read: LivePagesParts['read'], signal: AbortSignal): Promise<(pod: string) => Partial<Sections>> {
+  async #sections(read: LivePagesOptions['read'], signal: AbortSignal): Promise<(pod: string) => Partial<Sections>> {
     const failed = (error: unknown): Partial<Sections> => {
       if (signal.aborted && error === signal.reason) return {};
       if (error instanceof ShimError) return { state: failureSection(`${error.reason}: ${error.message}`) };
@@ -199,7 +199,7 @@ export class LivePages {
     const text = changed.length === 0 ? '' : `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`;
     // Its browser connects again, and then gets the present state alone.
     if (this.#isStuck(page, now) || this.#hasTooMuch(response, Buffer.byteLength(text))) {
-      this.#parts.refused('page_updates');
+      this.#options.refused('page_updates');
       response.destroy();
       return;
     }

@@ -24,7 +24,7 @@ import { LivePages } from './live-pages.ts';
 import { NodePage } from './page/page.ts';
 import type { Overview } from '../sandbox/index.ts';
 
-export interface MonitoringParts {
+export interface MonitoringOptions {
   readonly version: string;
   /** The metric families of the counters. */
   readonly counted: readonly Family[];
@@ -64,24 +64,24 @@ export interface MonitoringAccess {
 
 /** Returns the HTTP server of metrics, health checks and the status page. */
 export function createMonitoringServer(
-  parts: MonitoringParts,
+  options: MonitoringOptions,
   { isTcp, tokenFile }: MonitoringAccess,
   limits: MonitoringLimits = MONITORING_LIMITS,
 ): MonitoringServer {
-  const read = (signal?: AbortSignal): Promise<NodePage> => readPage(parts, signal);
+  const read = (signal?: AbortSignal): Promise<NodePage> => readPage(options, signal);
   const readCached = cached(read, limits.pageMs);
-  const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, parts.log, limits.tokenMs);
+  const token = tokenFile === undefined ? undefined : new TokenFile(tokenFile, options.log, limits.tokenMs);
   const lag = measureEventLoop();
   const routes: Readonly<Record<string, Route>> = {
     '/metrics': async () => ({
       status: 200,
       type: expositionType,
-      body: expositionOf(await allFamilies(parts, lag.family)),
+      body: expositionOf(await allFamilies(options, lag.family)),
     }),
     '/': (query, signal) => pageOf(() => (isTcp ? readCached : read)(signal), query),
     '/healthz': (query) => livenessAnswer('healthz', query),
     '/livez': (query) => livenessAnswer('livez', query),
-    '/readyz': async (query) => healthAnswer('readyz', await parts.readiness(), query),
+    '/readyz': async (query) => healthAnswer('readyz', await options.readiness(), query),
   };
   const answer: AnswerOf = async (request, response, signal) =>
     (isTcp ? whyWrongHost(request) : undefined) ??
@@ -90,10 +90,10 @@ export function createMonitoringServer(
   const isFirst = oneRequestEach();
   const http = createServer((request, response) => {
     if (isFirst(request))
-      void serve(answer, request, response, { signal: goneSignal(response, ended), log: parts.log });
+      void serve(answer, request, response, { signal: goneSignal(response, ended), log: options.log });
   });
   const { ended, ...connections } = limitConnections(http, limits);
-  const live = new LivePages({ ...parts, ...connections, read, readCached }, limits);
+  const live = new LivePages({ ...options, ...connections, read, readCached }, limits);
   return {
     http,
     close() {
@@ -106,7 +106,7 @@ export function createMonitoringServer(
 }
 
 async function readPage(
-  { version, readiness, overview }: MonitoringParts,
+  { version, readiness, overview }: MonitoringOptions,
   signal: AbortSignal | undefined,
 ): Promise<NodePage> {
   const shown = { version, readiness: await readiness(), overview: await overview(signal) };
@@ -135,9 +135,9 @@ async function pageOf(read: () => Promise<NodePage>, query: URLSearchParams): Pr
   }
 }
 
-async function allFamilies(parts: MonitoringParts, lag: Family): Promise<readonly Family[]> {
-  const { version, counted, connections, node, bypass, endpoint } = parts;
-  const readiness = await parts.readiness();
+async function allFamilies(options: MonitoringOptions, lag: Family): Promise<readonly Family[]> {
+  const { version, counted, connections, node, bypass, endpoint } = options;
+  const readiness = await options.readiness();
   const read = readingFamilies({
     version,
     connections: connections(),

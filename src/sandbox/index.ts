@@ -1,8 +1,8 @@
 /** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export { areRequestsFreed } from './admission/pod-requests.ts';
-export { type ResizeContext, createResizeContext } from './context.ts';
-export { type AwaitComparableParts, awaitComparable, measuredByRuntime } from './foresight/decrease-reclaimer.ts';
-export type { PendingPodLimits } from './foresight/pending-resize.ts';
+export { connectDecreaseReclaimer, createNode } from './create-node.ts';
+export type { Node } from './node.ts';
+export { DecreaseReclaimer, awaitComparable, measuredByRuntime } from './foresight/decrease-reclaimer.ts';
 export {
   type HistoryEntry,
   type Requester,
@@ -10,23 +10,21 @@ export {
   criRequester,
   requesterText,
 } from './history/history-entry.ts';
-export { ResizeHistory } from './history/history.ts';
-export { NewestValues } from './history/newest-values.ts';
 export { type RecentResize, RecentResizes } from './history/recent-resizes.ts';
 export { PodJournal } from './journal/pod-journal.ts';
 export { Journal } from './journal/store.ts';
 export { applyContainerShares, applyVolumeSizes } from './operations/pod-volumes.ts';
-export { type AdmitRestartParts, raisePodForRestart } from './operations/raise-pod-limit.ts';
+export { raisePodForRestart } from './operations/raise-pod-limit.ts';
 export { resizePod } from './operations/resize-pod.ts';
-export { type CallerOf, type UpdateContainerParts, updateContainer } from './operations/update-container.ts';
-export { type UpdatePodParts, updatePod } from './operations/update-pod.ts';
+export { type CallerOf, updateContainer } from './operations/update-container.ts';
+export { updatePod } from './operations/update-pod.ts';
 export { amountTexts, formatCpuLimit, formatMemory, formatShares, invalid } from './plan/amounts.ts';
 export { policyText } from './plan/value-changes.ts';
 export type { Explanation } from './plan/failures.ts';
-export type { MemoryRequests, ResizePod, ResizeState } from './plan/resize-request.ts';
+export type { MemoryRequests, ResizeState } from './plan/resize-request.ts';
 export { type Step, type StepRecord, describeStep } from './plan/step.ts';
 export type { KnownValues, PodLimits } from './plan/value-changes.ts';
-export { findCgroup, idsInCgroup, knownCgroup } from './pods/container-cgroups.ts';
+export { idsInCgroup } from './pods/container-cgroups.ts';
 export { qosOfCgroup } from './pods/declare-pod.ts';
 export type { Amounts, AppRestartPolicy, DeclaredPod, QosClass, ResizePolicy } from './pods/declared-pod.ts';
 export type { FailOpen } from './pods/fail-open.ts';
@@ -52,7 +50,7 @@ export { type PodRank, retryDelay } from './queue/retries.ts';
 export { ResizeWatch } from './queue/watch.ts';
 export { type Overview, type PodSummary, overviewOf } from './report/overview.ts';
 export { type PodDirectory, type PodRef, podDirectory, viewsOf } from './report/pod-directory.ts';
-export { type PodInfoParts, podInfo } from './report/pod-info.ts';
+export { podInfo } from './report/pod-info.ts';
 export {
   type ActualValues,
   type PendingKubeletResize,

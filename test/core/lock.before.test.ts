@@ -4,7 +4,8 @@ import { KeyedLock } from '../../src/core/lock.ts';
 test('a free lock that is taken waits for what its owner has to end first, once for all that wait', async () => {
   const asked: string[] = [];
   let end = (): void => undefined;
-  const lock = new KeyedLock((key) => {
+  const lock = new KeyedLock();
+  lock.beforeActions((key) => {
     asked.push(key);
     return key === 'a' ? new Promise((resolve) => (end = resolve)) : undefined;
   });

@@ -1,18 +1,16 @@
 import { expect, test } from 'vitest';
 import { podRank } from '../../src/daemon/pod-resizes.ts';
 import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
-import type { Registry } from '../../src/sandbox/pods/registry.ts';
+import type { PodDescription } from '../../src/runtime/description.ts';
 
 const pod = { sandboxId: 's', uid: 'u', namespace: 'default', name: 'web' };
 const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>
   podRank(
     {
-      specs: { of: () => spec as PodSpec | undefined },
-      registry: {
-        knownPod: (sandboxId: string) =>
-          sandboxId === 's' && cgroupParent !== undefined ? { sandboxId, cgroupParent } : undefined,
-      } as unknown as Registry,
+      knownPod: (sandboxId: string) =>
+        sandboxId === 's' && cgroupParent !== undefined ? ({ sandboxId, cgroupParent } as PodDescription) : undefined,
     },
+    { of: () => spec as PodSpec | undefined },
     pod,
   );
 

@@ -13,14 +13,11 @@ const entry = (memory: number): PodEntry => ({
 test('each change is checked for decreases, and resizes are retried only when requests were freed since the last one', () => {
   let pods: ReadonlyMap<string, PodEntry> = new Map();
   let [checked, freed] = [0, 0];
-  const parts = {
-    context: {
-      kubelet: { allocatedPods: () => pods },
-      decreaseReclaimer: { check: () => void (checked += 1) },
-    },
-    podResizes: { resizes: { roomFreed: () => void (freed += 1) } },
-  };
-  const changed = kubeletChanges(() => parts as unknown as ReturnType<Parameters<typeof kubeletChanges>[0]>);
+  const changed = kubeletChanges(
+    { allocatedPods: () => pods },
+    { check: () => void (checked += 1) },
+    { roomFreed: () => void (freed += 1) },
+  );
   const freedAfter = (...entries: readonly (readonly [string, PodEntry])[]): number => {
     pods = new Map(entries);
     changed();

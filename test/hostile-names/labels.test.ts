@@ -30,7 +30,7 @@ describe('H2: the labels of a container', () => {
           containers: [{ id: 'web-0', pod_sandbox_id: SANDBOX, metadata: { name: 'web' }, state: RUNNING, labels }],
         });
       });
-      const { registry, kubelet } = runtime.context;
+      const { registry, kubelet } = runtime.node;
       const pod = await registry.pod(SANDBOX);
       const declared = await declarePod({ registry, kubelet, specs: noPodSpecs }, pod!);
       expect(asked).toEqual([SANDBOX]);

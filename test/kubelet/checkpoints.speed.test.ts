@@ -20,7 +20,6 @@ beforeEach(() => {
     clock: systemClock,
     log: noLog,
     counters: createCounters(),
-    onChange: () => undefined,
   });
 });
 afterEach(() => {

@@ -30,8 +30,8 @@ beforeEach(() => {
     clock: systemClock,
     log: { ...noLog, info: record, warn: record },
     counters,
-    onChange: () => void (changes += 1),
   });
+  files.onChange(() => void (changes += 1));
 });
 afterEach(() => {
   files.close();
@@ -94,7 +94,8 @@ test('a replaced checkpoint is reported once, and a caller reads it at once', as
 test('two checkpoints are read in a turn each, and reported once', async () => {
   const clock = new FakeClock();
   files.close();
-  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters });
+  files.onChange(() => void (changes += 1));
   makeRoot();
   files.begin();
   write({ u: withMemory({ a: '64Mi' }) });
@@ -112,7 +113,8 @@ test('two checkpoints are read in a turn each, and reported once', async () => {
 test('a caller between two turns finds both checkpoints', async () => {
   const clock = new FakeClock();
   files.close();
-  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+  files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters });
+  files.onChange(() => void (changes += 1));
   makeRoot();
   files.begin();
   write({ u: withMemory({ a: '64Mi' }) });
@@ -255,7 +257,8 @@ describe('while no read is allowed', () => {
   function useUp(): void {
     clock = new FakeClock();
     files.close();
-    files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters, onChange: () => void (changes += 1) });
+    files = new KubeletFiles({ kubeletRoot: root, clock, log: noLog, counters });
+    files.onChange(() => void (changes += 1));
     makeRoot();
     files.begin();
     const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));

@@ -43,8 +43,8 @@ beforeEach(async () => {
     clock,
     log: { ...noLog, info: record, warn: record },
     counters,
-    onChange: () => void (changes += 1),
   });
+  files.onChange(() => void (changes += 1));
 });
 afterEach(() => {
   files.close();

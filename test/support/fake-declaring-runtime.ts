@@ -75,7 +75,7 @@ export class FakeDeclaringRuntime {
   }
 
   async declared(specs: PodSpecs = noPodSpecs): Promise<DeclaredPod> {
-    const { registry, kubelet } = this.runtime.context;
+    const { registry, kubelet } = this.runtime.node;
     const pod = await registry.pod(SANDBOX);
     return declarePod({ registry, kubelet, specs }, pod!);
   }

@@ -17,7 +17,9 @@ import type { Amounts } from '../../src/sandbox/pods/declared-pod.ts';
 import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
 import { idsInCgroup } from '../../src/sandbox/pods/container-cgroups.ts';
 import { Registry } from '../../src/sandbox/pods/registry.ts';
-import { type ResizeContext, createResizeContext } from '../../src/sandbox/context.ts';
+import { connectDecreaseReclaimer, createNode } from '../../src/sandbox/create-node.ts';
+import type { DecreaseReclaimer } from '../../src/sandbox/foresight/decrease-reclaimer.ts';
+import type { Node } from '../../src/sandbox/node.ts';
 import { timerlessClock } from './fake-clock.ts';
 
 /**
@@ -74,7 +76,8 @@ export class FakeRuntime {
   readonly specs = new Map<string, PodSpec>();
   /** The allocatable of the Node in the API server. */
   nodeAllocatable: Amounts | undefined;
-  readonly context: ResizeContext;
+  readonly node: Node;
+  readonly decreaseReclaimer: DecreaseReclaimer;
 
   private constructor() {
     const address = `unix://${join(this.#folder, 'cri.sock')}`;
@@ -86,8 +89,8 @@ export class FakeRuntime {
       error: () => undefined,
     };
     const counters: Counters = { ...this.counted, failOpen: (reason) => void this.failOpens.push(reason) };
-    this.context = createResizeContext({
-      registry: new Registry(this.backend, log, (pod) => idsInCgroup(this.context.tree, pod)),
+    this.node = createNode({
+      registry: new Registry(this.backend, log, (pod) => idsInCgroup(this.node.tree, pod)),
       backend: this.backend,
       journal: new PodJournal(this.journal),
       tree: new CgroupTree(this.cgroupRoot, this.procRoot),
@@ -107,6 +110,7 @@ export class FakeRuntime {
       procRoot: this.procRoot,
       reclaimTimeout: 30_000,
     });
+    this.decreaseReclaimer = connectDecreaseReclaimer(this.node);
   }
 
   static async start(): Promise<FakeRuntime> {
@@ -123,7 +127,7 @@ export class FakeRuntime {
     runtime.describePod();
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
-        containers: runtime.context.registry.containersOf(SANDBOX).map(({ containerId: id, name }, index) => {
+        containers: runtime.node.registry.containersOf(SANDBOX).map(({ containerId: id, name }, index) => {
           const state = existsSync(join(runtime.cgroupRoot, 'kubepods/pod1', id)) ? RUNNING : EXITED;
           return { id, metadata: { name }, state, created_at: BigInt(index) };
         }),
@@ -276,7 +280,7 @@ export class FakeRuntime {
 
   async close(): Promise<void> {
     // Reading the records opens the folder, too.
-    await this.context.journal.restored();
+    await this.node.journal.restored();
     await (await this.journal).close();
     this.backend.close();
     this.#server.forceShutdown();

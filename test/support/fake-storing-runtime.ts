@@ -50,7 +50,7 @@ export class FakeStoringRuntime {
     const id = containerId(index);
     for (const [file, content] of Object.entries({ 'memory.swap.max': 'max', ...files }))
       this.#runtime.writeFile(`/kubepods/pod1/${id}`, file, content);
-    this.#runtime.context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: `c${index}` });
+    this.#runtime.node.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: `c${index}` });
     this.#stored.set(id, decode('LinuxContainerResources', Buffer.alloc(0)));
     this.update(id, decode('LinuxContainerResources', encode('LinuxContainerResources', linux)));
   }

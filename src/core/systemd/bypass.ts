@@ -8,7 +8,7 @@ import { steadyNow, wallTime } from '../clock.ts';
 import { syncFile, syncFolder } from '../fsync.ts';
 import type { BypassTimes, Log } from '../observe/interfaces.ts';
 
-export interface BypassParts {
+export interface BypassOptions {
   /** Returns the output of `systemctl show` for properties of the bypass. */
   readonly show?: (properties: readonly string[]) => Promise<string>;
   /** In a container: the file in which the entry point says the same as systemctl; see {@link takeBypassFiles}. */
@@ -27,12 +27,12 @@ const ANSWER_MS = 10_000;
 
 /** Follows the bypass that may have served before this shim, until all clients are back. systemd sends us no event for it. */
 export class BypassWatch {
-  readonly #parts: BypassParts;
+  readonly #options: BypassOptions;
   readonly #stop = new AbortController();
   #times: BypassTimes = { start: undefined, end: undefined };
 
-  constructor(parts: BypassParts) {
-    this.#parts = parts;
+  constructor(options: BypassOptions) {
+    this.#options = options;
   }
 
   get times(): BypassTimes {
@@ -41,7 +41,7 @@ export class BypassWatch {
 
   /** Returns when there is nothing to follow any more. Never rejects. */
   async run(): Promise<void> {
-    const { log, onEnd, uptime = steadyNow } = this.#parts;
+    const { log, onEnd, uptime = steadyNow } = this.#options;
     try {
       let wasActive = false;
       while (!this.#stop.signal.aborted) {
@@ -70,7 +70,7 @@ export class BypassWatch {
   }
 
   async #read(): Promise<BypassTimes & { readonly isActive: boolean; readonly endAge: number }> {
-    const { show = showUnit, state } = this.#parts;
+    const { show = showUnit, state } = this.#options;
     const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
     const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
     const isActive = values.get('ActiveState') === 'active';

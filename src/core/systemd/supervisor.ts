@@ -18,7 +18,7 @@ export interface Supervisor {
   close(): void;
 }
 
-export interface SupervisorParts {
+export interface SupervisorOptions {
   readonly log: Log;
   readonly counters: Counters;
 }
@@ -52,21 +52,21 @@ export function takeSupervisorVariables(env: NodeJS.ProcessEnv, pid: number): Su
 }
 
 /** Returns a supervisor for the variables; without variables, one that does nothing. */
-export function superviseBy(variables: SupervisorVariables | undefined, parts: SupervisorParts): Supervisor {
-  return variables === undefined ? noSupervisor : new Notifier(variables, parts);
+export function superviseBy(variables: SupervisorVariables | undefined, options: SupervisorOptions): Supervisor {
+  return variables === undefined ? noSupervisor : new Notifier(variables, options);
 }
 
 class Notifier implements Supervisor {
   readonly #variables: SupervisorVariables;
-  readonly #parts: SupervisorParts;
+  readonly #options: SupervisorOptions;
   #sender: Promise<DatagramSender> | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #isCheckingWorkers = false;
   #hasFailed = false;
 
-  constructor(variables: SupervisorVariables, parts: SupervisorParts) {
+  constructor(variables: SupervisorVariables, options: SupervisorOptions) {
     this.#variables = variables;
-    this.#parts = parts;
+    this.#options = options;
   }
 
   async check(): Promise<void> {
@@ -117,8 +117,8 @@ class Notifier implements Supervisor {
     } catch (error) {
       if (this.#hasFailed) return;
       this.#hasFailed = true;
-      this.#parts.counters.notifyFault();
-      this.#parts.log.warn({ error: messageOf(error) }, 'notification of systemd failed');
+      this.#options.counters.notifyFault();
+      this.#options.log.warn({ error: messageOf(error) }, 'notification of systemd failed');
     }
   }
 }

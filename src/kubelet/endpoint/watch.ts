@@ -5,7 +5,7 @@ import { type EndpointChain, layerName, readEndpointChain } from './chain.ts';
 import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
 import { USED_FILE, isSameSocket } from './paths.ts';
 
-export interface EndpointWatchParts {
+export interface EndpointWatchOptions {
   /** Mount point of procfs. */
   readonly procRoot: string;
   /** The CRI socket of the shim. */
@@ -38,7 +38,7 @@ const nothing: Look = { state: 'unknown', process: undefined, says: 'no kubelet 
  * kubelet that starts is no drift, and a drift is known within 45 s.
  */
 export class EndpointWatch {
-  readonly #parts: EndpointWatchParts;
+  readonly #options: EndpointWatchOptions;
   #look = nothing;
   /** The last look that counted. */
   #known = nothing;
@@ -48,8 +48,8 @@ export class EndpointWatch {
   #stop: () => void = () => undefined;
   #isClosed = false;
 
-  constructor(parts: EndpointWatchParts) {
-    this.#parts = parts;
+  constructor(options: EndpointWatchOptions) {
+    this.#options = options;
   }
 
   get state(): EndpointState {
@@ -66,7 +66,7 @@ export class EndpointWatch {
   /** Looks once, and then every 15 s until closed. Never rejects. */
   async run(): Promise<void> {
     await this.look();
-    if (!this.#isClosed) this.#stop = this.#parts.clock.after(INTERVAL_MS, () => void this.run());
+    if (!this.#isClosed) this.#stop = this.#options.clock.after(INTERVAL_MS, () => void this.run());
   }
 
   close(): void {
@@ -76,7 +76,7 @@ export class EndpointWatch {
 
   /** Looks once. Never rejects. */
   async look(): Promise<void> {
-    const { log } = this.#parts;
+    const { log } = this.#options;
     let look = nothing;
     try {
       look = await this.#found();
@@ -92,7 +92,7 @@ export class EndpointWatch {
   }
 
   async #found(): Promise<Look> {
-    const { procRoot, isBypassed, peers } = this.#parts;
+    const { procRoot, isBypassed, peers } = this.#options;
     if (isBypassed()) return { ...nothing, says: 'the bypass serves kubelet' };
     const earlier = this.#look.process;
     const process =
@@ -100,7 +100,7 @@ export class EndpointWatch {
     if (process === undefined) return nothing;
     const chain = await readEndpointChain(process.flags, process.view);
     const isConnected = peers()?.has(process.pid);
-    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#parts.listen));
+    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#options.listen));
     const state = await this.#stateOf(isConnected, isOurs, chain);
     return { state, process, says: saysOf(state, chain) };
   }
@@ -117,7 +117,7 @@ export class EndpointWatch {
   }
 
   #enter(look: Look): void {
-    const { log, onDrift } = this.#parts;
+    const { log, onDrift } = this.#options;
     const { state, says } = look;
     this.#known = look;
     if (isDriftState(state) && !this.#isDrift) {
@@ -133,7 +133,7 @@ export class EndpointWatch {
 
   async #markUsed(): Promise<void> {
     if (await this.#wasUsed()) return;
-    await mkdir(this.#parts.stateFolder, { recursive: true, mode: 0o700 });
+    await mkdir(this.#options.stateFolder, { recursive: true, mode: 0o700 });
     await writeFile(this.#marker, '', { mode: 0o600 });
     this.#isUsed = true;
   }
@@ -150,7 +150,7 @@ export class EndpointWatch {
   }
 
   get #marker(): string {
-    return join(this.#parts.stateFolder, USED_FILE);
+    return join(this.#options.stateFolder, USED_FILE);
   }
 }
 

@@ -21,7 +21,7 @@ import { apiOf } from '../client/api.ts';
 import { openConnection } from '../client/connection.ts';
 import { type NodeAllocatable, type PodSpecs, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
 
-export interface KubernetesParts {
+export interface KubernetesOptions {
   /** A file, or {@link IN_CLUSTER}. */
   readonly kubeconfig: string;
   readonly nodeName: string;
@@ -57,22 +57,25 @@ export interface KubernetesWatch {
 }
 
 /** Watches the pods of this node and acts on their annotations until closed. Does not wait for the API server, and never throws. */
-export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
-  const { kubeconfig, nodeName, resizes, pods, clock, random, log, counters } = parts;
+export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
+  const { kubeconfig, nodeName, resizes, pods, clock, random, log, counters } = options;
   const stop = new AbortController();
   const { signal } = stop;
   const api = apiOf(() => openConnection(kubeconfig));
   const poster = new EventPoster({ api, nodeName, clock, random, log });
   const reach = new Reach(log, nodeName);
   const requests = new AnnotationRequests({ resizes, pods, post: (event) => poster.post(event), clock, random, log });
-  void followResizes(parts, (resize) => requests.reached(resize), signal);
+  void followResizes(options, (resize) => requests.reached(resize), signal);
   void poster.run(signal);
   const specs = new SpecStore((sandboxId) => pods.isStatic(sandboxId));
   const claims = new PodClaims({ podsOf: (uid) => pods.named(uid), log, counters });
   const audience = all(specs, claims, requests);
   const allocatable = new AllocatableStore();
   void feedNode({ api, nodeName, store: allocatable, clock, log }, signal);
-  void feedPods({ watch: podWatch(api, nodeName), audience, reach, skipped: skippedIn(parts), clock, random }, signal);
+  void feedPods(
+    { watch: podWatch(api, nodeName), audience, reach, skipped: skippedIn(options), clock, random },
+    signal,
+  );
   return {
     podAdded(pod) {
       claims.look(pod.uid);
@@ -101,7 +104,7 @@ export function watchAnnotations(parts: KubernetesParts): KubernetesWatch {
 
 /** Returns a function that reports an object that was skipped because it is too large. */
 const skippedIn =
-  ({ counters, log }: Pick<KubernetesParts, 'counters' | 'log'>) =>
+  ({ counters, log }: Pick<KubernetesOptions, 'counters' | 'log'>) =>
   (pod?: ApiPodIdentity): void => {
     counters.ignoredPod('too_large');
     const names = pod && { namespace: pod.namespace, pod: pod.name, uid: pod.uid };
@@ -127,7 +130,7 @@ const all = (...audiences: readonly PodAudience[]): PodAudience => ({
 
 /** Passes on the states of all resizes, starting with unfinished ones, until aborted. Never rejects. */
 export async function followResizes(
-  parts: {
+  options: {
     readonly resizes: Pick<Resizes, 'watch' | 'find'>;
     readonly clock: Clock;
     /** 0 to 1, as Math.random. */
@@ -137,7 +140,7 @@ export async function followResizes(
   reached: (resize: Resize) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const { resizes, clock, random, log } = parts;
+  const { resizes, clock, random, log } = options;
   for (let failures = 0; !signal.aborted; ) {
     try {
       const watch = resizes.watch();

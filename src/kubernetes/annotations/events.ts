@@ -84,7 +84,7 @@ function podEventBody({ pod, reason, note, at }: PodEvent, nodeName: string): ob
 
 export const CONTROLLER = 'cri-resize-shim';
 
-export interface PosterParts {
+export interface PosterOptions {
   readonly api: Api;
   readonly nodeName: string;
   readonly clock: Clock;
@@ -115,13 +115,13 @@ interface Waiting {
  * namespace whose events fail in the server does not delay others.
  */
 export class EventPoster {
-  readonly #parts: PosterParts;
+  readonly #options: PosterOptions;
   readonly #isFirst = oncePerKey(64);
   #waiting: Waiting[] = [];
   #wake: () => void = () => undefined;
 
-  constructor(parts: PosterParts) {
-    this.#parts = parts;
+  constructor(options: PosterOptions) {
+    this.#options = options;
   }
 
   post(event: PodEvent | NodeEvent): void {
@@ -131,7 +131,7 @@ export class EventPoster {
       this.#dropped('namespace', 'the namespace of the pod is not a valid name');
       return;
     }
-    this.#waiting.push({ namespace, body: eventBody(event, this.#parts.nodeName), failures: 0 });
+    this.#waiting.push({ namespace, body: eventBody(event, this.#options.nodeName), failures: 0 });
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
       this.#dropped('too many', 'too many pending events');
@@ -158,7 +158,7 @@ export class EventPoster {
         failures += 1;
         this.#failed(event, error);
         const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
-        await wait(this.#parts.clock, Math.max(asked, retryDelay(failures, this.#parts.random())), signal);
+        await wait(this.#options.clock, Math.max(asked, retryDelay(failures, this.#options.random())), signal);
       }
     }
   }
@@ -180,7 +180,7 @@ export class EventPoster {
   async #try({ namespace, body }: Waiting, signal: AbortSignal): Promise<unknown> {
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`;
     try {
-      const response = await this.#parts.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
+      const response = await this.#options.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
       // The event exists even if the response cannot be read.
       await readText(response, LONGEST_ANSWER).catch(() => undefined);
       return undefined;
@@ -190,7 +190,7 @@ export class EventPoster {
   }
 
   #dropped(kind: string, error: string): void {
-    if (this.#isFirst(kind)) this.#parts.log.warn({ error }, 'pod events dropped');
+    if (this.#isFirst(kind)) this.#options.log.warn({ error }, 'pod events dropped');
   }
 }
 

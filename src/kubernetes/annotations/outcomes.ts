@@ -22,7 +22,7 @@ const PASSING: ReadonlySet<string> = new Set([
 /** Whether the reason says nothing about the request itself, so that it is made again. */
 export const isPassing = (reason: string | undefined): boolean => reason !== undefined && PASSING.has(reason);
 
-export interface OutcomesParts {
+export interface OutcomesOptions {
   readonly post: (event: PodEvent) => void;
   readonly clock: Clock;
 }
@@ -32,12 +32,12 @@ export interface OutcomesParts {
  * the request is retried.
  */
 export class Outcomes {
-  readonly #parts: OutcomesParts;
+  readonly #options: OutcomesOptions;
   /** The outcomes already posted for the last request, and its text, by pod and volume. */
   readonly #posted = new Map<string, Map<string, { readonly text: string; readonly posted: Set<string> }>>();
 
-  constructor(parts: OutcomesParts) {
-    this.#parts = parts;
+  constructor(options: OutcomesOptions) {
+    this.#options = options;
   }
 
   /** Starts a request for this volume. A request with a new text posts all its outcomes, also those of an earlier request. */
@@ -107,7 +107,7 @@ export class Outcomes {
     const key = `${reason} ${why}`;
     if (posted === undefined || posted.has(key)) return;
     posted.add(key);
-    this.#parts.post({ pod, reason, note, at: this.#parts.clock.wallTime() });
+    this.#options.post({ pod, reason, note, at: this.#options.clock.wallTime() });
   }
 }
 

@@ -23,7 +23,7 @@ export interface LocalPod {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-export interface RequestsParts {
+export interface RequestsOptions {
   readonly resizes: Pick<Resizes, 'resize' | 'cancel' | 'find' | 'newestOf' | 'annotationsOf' | 'storeAnnotations'>;
   readonly pods: NodePods;
   readonly post: (event: PodEvent) => void;
@@ -52,16 +52,16 @@ const TRY_MS = 30_000;
  * are still waiting, because a newer resize of a pod supersedes older ones.
  */
 export class AnnotationRequests implements PodAudience {
-  readonly #parts: RequestsParts;
+  readonly #options: RequestsOptions;
   readonly #outcomes: Outcomes;
   readonly #own: OwnResizes;
   readonly #entries = new Map<string, Entry>();
   #isClosed = false;
 
-  constructor(parts: RequestsParts) {
-    this.#parts = parts;
-    this.#outcomes = new Outcomes(parts);
-    this.#own = new OwnResizes(parts.resizes, this.#outcomes);
+  constructor(options: RequestsOptions) {
+    this.#options = options;
+    this.#outcomes = new Outcomes(options);
+    this.#own = new OwnResizes(options.resizes, this.#outcomes);
   }
 
   replace(pods: readonly ApiPod[]): void {
@@ -124,7 +124,7 @@ export class AnnotationRequests implements PodAudience {
   }
 
   #later(entry: Entry, error: unknown): void {
-    const { clock, random, log } = this.#parts;
+    const { clock, random, log } = this.#options;
     const { pod } = entry;
     if (!(error instanceof ShimError))
       log.error({ uid: pod.uid, ...loggableError(error) }, 'pod annotation could not be processed');
@@ -135,7 +135,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Makes the next request. Returns whether there may be more. Rejects if it has to be retried later. */
   async #carryOutNext(entry: Entry): Promise<boolean> {
-    const { resizes, pods } = this.#parts;
+    const { resizes, pods } = this.#options;
     const local = this.#isActionable(entry) ? await pods.find(entry.pod.uid) : undefined;
     if (local === undefined || !this.#isActionable(entry)) return false;
     const { identity, annotations } = local;
@@ -167,8 +167,8 @@ export class AnnotationRequests implements PodAudience {
       }
       if (this.#hasGone(pod, failure)) return false;
       // A rejected request sets no size. Noted first: a shim that is killed in between repeats the request.
-      if (failure === undefined) await this.#parts.pods.annotated(pod.sandboxId, volume, true);
-      await this.#parts.resizes.storeAnnotations(pod, { [volume]: text });
+      if (failure === undefined) await this.#options.pods.annotated(pod.sandboxId, volume, true);
+      await this.#options.resizes.storeAnnotations(pod, { [volume]: text });
       // Rejected before it became a resize, so no state of a resize reports it.
       if (failure !== undefined && failure.context.resize === undefined)
         this.#outcomes.infeasible(pod, volume, text, failure);
@@ -178,7 +178,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Handles a removed annotation: the volume keeps its size, and a waiting request is canceled. */
   async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
-    const { resizes, pods } = this.#parts;
+    const { resizes, pods } = this.#options;
     const waiting = this.#own.waitingFor(pod, volume);
     const texts = this.#own.waitingTexts(pod);
     const waited = textOf(texts, volume);
@@ -199,7 +199,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Returns the error of a rejected request; undefined if it is completed, deferred or canceled. Rejects for internal errors. */
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
-    const { resizes, clock } = this.#parts;
+    const { resizes, clock } = this.#options;
     try {
       const requester = { kind: 'annotation' } as const;
       const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS, requester };
@@ -213,7 +213,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Whether the pod is gone, so that nothing is stored for it. */
   #hasGone({ sandboxId }: PodIdentity, failure: ShimError | undefined): boolean {
-    return failure?.code === Code.NOT_FOUND || this.#parts.resizes.newestOf(sandboxId)?.reason === POD_GONE;
+    return failure?.code === Code.NOT_FOUND || this.#options.resizes.newestOf(sandboxId)?.reason === POD_GONE;
   }
 }
 

@@ -5,7 +5,7 @@ import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../
 import type { Clock, Log, ReadinessCheck } from '../../core/index.ts';
 import { retryDelay } from '../../sandbox/index.ts';
 
-export interface FeedParts {
+export interface FeedOptions {
   readonly watch: PodWatch;
   readonly audience: PodAudience;
   readonly reach: Reach;
@@ -24,13 +24,13 @@ const SOON_MS = 1000;
  * version is too old. Lists come from the cache of the API server where it has the last version, as for kubelet
  * (client-go, Reflector). Retries failures with increasing delays up to a minute. Never rejects.
  */
-export async function feedPods(given: FeedParts, signal: AbortSignal): Promise<void> {
-  const parts = { ...given, audience: perObject(given.audience) };
-  const { reach, clock, random } = parts;
+export async function feedPods(given: FeedOptions, signal: AbortSignal): Promise<void> {
+  const options = { ...given, audience: perObject(given.audience) };
+  const { reach, clock, random } = options;
   const place: Place = { version: '0', isListed: false, isCached: true, failures: 0 };
   while (!signal.aborted) {
     try {
-      await follow(parts, place, signal);
+      await follow(options, place, signal);
     } catch (error) {
       if (isStopped(signal)) return;
       // A version that is too old is not a failure: it is normal after an interruption.
@@ -61,7 +61,7 @@ function dropVersion(place: Place): void {
   place.isListed = false;
 }
 
-async function list({ watch, audience, skipped }: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
+async function list({ watch, audience, skipped }: FeedOptions, place: Place, signal: AbortSignal): Promise<void> {
   const found = await watch.list(place.isCached ? place.version : undefined, signal);
   audience.replace(found.pods);
   for (const pod of found.skipped) skipped(pod);
@@ -69,9 +69,9 @@ async function list({ watch, audience, skipped }: FeedParts, place: Place, signa
 }
 
 /** Lists the pods if needed, and watches them until the watch ends. */
-async function follow(parts: FeedParts, place: Place, signal: AbortSignal): Promise<void> {
-  const { watch, reach, clock } = parts;
-  if (!place.isListed) await list(parts, place, signal);
+async function follow(options: FeedOptions, place: Place, signal: AbortSignal): Promise<void> {
+  const { watch, reach, clock } = options;
+  if (!place.isListed) await list(options, place, signal);
   const changes = await watch.changes(place.version, signal);
   reach.reached();
   const start = clock.now();
@@ -80,7 +80,7 @@ async function follow(parts: FeedParts, place: Place, signal: AbortSignal): Prom
     for await (const change of changes) {
       hasProgress = true;
       place.version = change.version ?? place.version;
-      pass(change, parts);
+      pass(change, options);
     }
   } finally {
     hasProgress ||= clock.now() - start >= SOON_MS;
@@ -89,7 +89,7 @@ async function follow(parts: FeedParts, place: Place, signal: AbortSignal): Prom
   if (!hasProgress) throw new ApiUnreached('the watch ended immediately');
 }
 
-function pass(change: PodChange, { audience, skipped }: Pick<FeedParts, 'audience' | 'skipped'>): void {
+function pass(change: PodChange, { audience, skipped }: Pick<FeedOptions, 'audience' | 'skipped'>): void {
   if (change.kind === 'present') audience.present(change.pod);
   if (change.kind === 'gone') audience.gone(change.pod);
   if (change.kind !== 'skipped') return;

@@ -30,7 +30,7 @@ export class AllocatableStore implements NodeAllocatable {
   }
 }
 
-export interface NodeFeedParts {
+export interface NodeFeedOptions {
   readonly api: Api;
   readonly nodeName: string;
   readonly store: AllocatableStore;
@@ -43,7 +43,7 @@ export interface NodeFeedParts {
  * change, and a failure once for each kind. Never rejects.
  */
 export async function feedNode(
-  { api, nodeName, store, clock, log }: NodeFeedParts,
+  { api, nodeName, store, clock, log }: NodeFeedOptions,
   signal: AbortSignal,
 ): Promise<void> {
   let failure: string | undefined;

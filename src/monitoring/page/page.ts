@@ -27,7 +27,7 @@ const scriptElement = new Html(`<script>${script}</script>`);
 /** Timelines on the page without a pod: a busy node has resizes all the time. */
 const SHOWN_TIMELINES = 10;
 
-export interface PageParts {
+export interface PageOptions {
   readonly version: string;
   readonly readiness: ReadinessReport;
   readonly overview: Overview;
@@ -42,7 +42,7 @@ export interface PageQuery {
   readonly filter: string;
 }
 
-/** The parts of the page that change, as markup, by the id of their element. */
+/** The options of the page that change, as markup, by the id of their element. */
 export type Sections = Readonly<Record<'state' | 'card' | 'pods' | 'history' | 'resizes', string>>;
 
 /** Answers to `/` that are cached for one reading. */
@@ -50,28 +50,28 @@ const CACHED_ANSWERS = 8;
 
 /** The page of one reading of the node: pods by pressure, the details of one, and resizes. Renders nothing twice. */
 export class NodePage {
-  readonly #parts: PageParts;
+  readonly #options: PageOptions;
   readonly #rows: readonly PodRow[];
   readonly #sections = new Map<string, Sections>();
   readonly #answers = new Map<string, Answer>();
   readonly #state: string;
   #allPods: string | undefined;
 
-  private constructor(parts: PageParts, rows: readonly PodRow[]) {
-    this.#parts = parts;
+  private constructor(options: PageOptions, rows: readonly PodRow[]) {
+    this.#options = options;
     this.#rows = rows;
-    this.#state = stateOf(parts).text;
+    this.#state = stateOf(options).text;
   }
 
   /** Renders the table of pods, in several turns of the event loop. */
-  static async of(parts: PageParts): Promise<NodePage> {
-    return new NodePage(parts, await podRows(parts.overview.pods));
+  static async of(options: PageOptions): Promise<NodePage> {
+    return new NodePage(options, await podRows(options.overview.pods));
   }
 
-  /** Returns the parts of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
+  /** Returns the options of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
   sections(pod: string): Sections {
     return cachedIn(this.#sections, pod, () => {
-      const { overview } = this.#parts;
+      const { overview } = this.#options;
       return {
         state: this.#state,
         card: pod === '' ? '' : cardOf(overview, pod).text,
@@ -104,7 +104,7 @@ function cachedIn<Value>(cache: Map<string, Value>, key: string, make: () => Val
   return value;
 }
 
-function stateOf({ version, readiness, now }: PageParts): Html {
+function stateOf({ version, readiness, now }: PageOptions): Html {
   const failing = readiness.checks.filter(({ ready }) => !ready);
   const states =
     failing.length === 0

@@ -291,7 +291,7 @@ export async function siteToRemove(
   }
 }
 
-interface SiteParts {
+interface SiteOptions {
   readonly signal: AbortSignal;
   /** Text of a given configuration. */
   readonly given?: string | undefined;
@@ -302,7 +302,7 @@ interface SiteParts {
 function siteOf(
   settings: ReadSettings,
   { kubeletUnit, timeout }: InstallOptions,
-  { signal, given, credentials }: SiteParts,
+  { signal, given, credentials }: SiteOptions,
 ): Site {
   const to = '/usr/local/lib/cri-resize-shim';
   return {

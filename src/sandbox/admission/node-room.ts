@@ -48,7 +48,7 @@ export function assertNodeHasRoom(pod: PodDescription, { before, after }: Reques
  * node's size.
  */
 export function assertWithinCgroups(
-  parts: Pick<AllocatableParts, 'tree'>,
+  tree: Pick<CgroupTree, 'readLimitsNow'>,
   pod: PodDescription,
   state: PodState,
   { pod: own, containers }: DesiredPod,
@@ -61,7 +61,7 @@ export function assertWithinCgroups(
       memoryOf(state, name),
     ]),
   ];
-  const others = limitsAbove(parts, pod, (cgroup) => !isKubeletCgroup(cgroup)).memory;
+  const others = limitsAbove(tree, pod, (cgroup) => !isKubeletCgroup(cgroup)).memory;
   const [least] = others.toSorted((one, other) => one.amount - other.amount);
   if (least === undefined) return;
   for (const [whose, { memory }, now] of all) {
@@ -120,7 +120,8 @@ export interface LimitAbove extends Allocatable {
   readonly cgroup: CgroupPath;
 }
 
-export interface AllocatableParts {
+/** What tells how much memory and CPU the pods of the node may use. */
+export interface AllocatableSources {
   readonly tree: Pick<CgroupTree, 'readLimitsNow'>;
   /** The allocatable of the Node object, where the API server says it. */
   readonly allocatable: NodeAllocatable;
@@ -134,13 +135,13 @@ export interface AllocatableParts {
  * of kubepods to what it reserves for pods (kubelet pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
  */
 export function nodeAllocatable(
-  parts: AllocatableParts,
+  sources: AllocatableSources,
   pod: PodDescription,
 ): { readonly memory?: Allocatable; readonly milliCpu?: Allocatable } {
-  const inApi = parts.allocatable.amounts();
-  const node = inApi ?? nodeSize(parts.procRoot);
+  const inApi = sources.allocatable.amounts();
+  const node = inApi ?? nodeSize(sources.procRoot);
   const source = inApi === undefined ? 'the node has no more' : "the node's allocatable";
-  const above = limitsAbove(parts, pod);
+  const above = limitsAbove(sources.tree, pod);
   const memory = least(node.memory, source, above.memory);
   const milliCpu = least(node.milliCpu, source, above.milliCpu);
   return { ...(memory && { memory }), ...(milliCpu && { milliCpu }) };
@@ -150,11 +151,11 @@ export function nodeAllocatable(
  * Returns what may be the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute): the least first. kubelet limits the
  * memory of kubepods to that; the Node object has less, by the threshold of evictions.
  */
-export function memorySizes(parts: AllocatableParts, pod: PodDescription): readonly Bytes[] {
-  const above = limitsAbove(parts, pod)
+export function memorySizes(sources: AllocatableSources, pod: PodDescription): readonly Bytes[] {
+  const above = limitsAbove(sources.tree, pod)
     .memory.map(({ amount }) => amount)
     .sort((one, other) => one - other);
-  const all = [...above, parts.allocatable.amounts()?.memory, nodeSize(parts.procRoot).memory];
+  const all = [...above, sources.allocatable.amounts()?.memory, nodeSize(sources.procRoot).memory];
   return all.filter((size) => size !== undefined).map(bytes);
 }
 
@@ -166,7 +167,7 @@ const least = (amount: number | undefined, source: string, above: readonly Alloc
  * @param counts whether a cgroup counts; the others are not read
  */
 export function limitsAbove(
-  { tree }: Pick<AllocatableParts, 'tree'>,
+  tree: Pick<CgroupTree, 'readLimitsNow'>,
   pod: PodDescription,
   counts: (cgroup: CgroupPath) => boolean = () => true,
 ): { readonly memory: readonly LimitAbove[]; readonly milliCpu: readonly LimitAbove[] } {

@@ -17,7 +17,8 @@ export interface TotalRequests {
 export const RESOURCES = ['memory', 'milliCpu'] as const;
 export type Resource = (typeof RESOURCES)[number];
 
-export interface RequestedPodParts {
+/** The containers and the pod-level amounts that the requests of a pod are summed up from. */
+export interface CountedPod {
   /** Init containers and sidecars in the order of their start. */
   readonly containers: readonly { readonly kind: ContainerKind; readonly requests?: Amounts }[];
   /** The pod-level requests: they replace the sum, each resource by itself. */
@@ -29,7 +30,7 @@ export interface RequestedPodParts {
  * Returns the requests of a pod (k8s.io/component-helpers resource/helpers.go, PodRequests): the sum of app containers and sidecars,
  * or an init container with the sidecars before it if that is more, plus the overhead. Ephemeral containers request nothing.
  */
-export function podRequests({ containers, level, overhead }: RequestedPodParts): TotalRequests {
+export function podRequests({ containers, level, overhead }: CountedPod): TotalRequests {
   const total = (resource: Resource): number => {
     const own = level?.[resource] ?? sumOf(containers, resource);
     return own + (overhead === undefined ? 0 : overheadRequests(overhead)[resource]);
@@ -37,7 +38,7 @@ export function podRequests({ containers, level, overhead }: RequestedPodParts):
   return { memory: bytes(total('memory')), milliCpu: total('milliCpu') };
 }
 
-function sumOf(containers: RequestedPodParts['containers'], resource: Resource): number {
+function sumOf(containers: CountedPod['containers'], resource: Resource): number {
   let [sum, sidecars, highest] = [0, 0, 0];
   for (const { kind, requests = {} } of containers) {
     const requested = requests[resource] ?? 0;

@@ -22,7 +22,7 @@ import {
  * assigned them for the old values, and does not resize such containers (kubelet pkg/kubelet/allocation/handlers.go).
  */
 export function assertNotAssigned(
-  { managers }: { readonly managers: ResourceManagers },
+  managers: ResourceManagers,
   pod: PodDescription,
   state: PodState,
   desired: DesiredPod,

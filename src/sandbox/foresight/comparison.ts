@@ -1,6 +1,6 @@
 import type { CgroupPath, ReadWatch } from '../../cgroups/index.ts';
 import { messageOf } from '../../core/index.ts';
-import type { DecreaseReclaimerParts } from './decrease.ts';
+import type { DecreaseReclaimerOptions } from './decrease.ts';
 import { HOLD_MS } from './decrease-policy.ts';
 
 /** Where kubelet has a figure of memory usage from: the runtime measures at each call, cAdvisor every 10 to 30 s. */
@@ -21,8 +21,8 @@ interface WaitingCall {
   readonly end: () => void;
 }
 
-interface ComparisonParts extends Pick<DecreaseReclaimerParts, 'clock' | 'log'> {
-  readonly tree: Pick<DecreaseReclaimerParts['tree'], 'watchMeasuring'>;
+interface ComparisonOptions extends Pick<DecreaseReclaimerOptions, 'clock' | 'log'> {
+  readonly tree: Pick<DecreaseReclaimerOptions['tree'], 'watchMeasuring'>;
 }
 
 /**
@@ -32,7 +32,7 @@ interface ComparisonParts extends Pick<DecreaseReclaimerParts, 'clock' | 'log'> 
  * cri_stats_provider.go, PodCPUAndMemoryStats).
  */
 export class Comparison {
-  readonly #parts: ComparisonParts;
+  readonly #options: ComparisonOptions;
   /** Calls that wait until the state changes. */
   readonly #waiting = new Set<() => void>();
   /** All calls that wait, also those for a check. */
@@ -49,8 +49,8 @@ export class Comparison {
   #isFromRuntime = false;
   #stopWatch: () => void = () => undefined;
 
-  constructor(parts: ComparisonParts) {
-    this.#parts = parts;
+  constructor(options: ComparisonOptions) {
+    this.#options = options;
   }
 
   /** Whether a call waits: kubelet is about to compare. */
@@ -120,7 +120,7 @@ export class Comparison {
     if (source === 'runtime') this.#isFromRuntime = false;
     if (this.#isOpenForGood || this.#count >= MAX_CALLS) return Promise.resolve();
     return new Promise((resolve) => {
-      const stop = this.#parts.clock.after(HOLD_MS, () => call.end());
+      const stop = this.#options.clock.after(HOLD_MS, () => call.end());
       const call: WaitingCall = {
         isOver: false,
         end: () => {
@@ -173,7 +173,7 @@ export class Comparison {
 
   /** Opens once cAdvisor has measured the pod. Without a watch, once it must have. */
   async #measured(pod: CgroupPath, isOver: () => boolean): Promise<void> {
-    const { tree, clock, log } = this.#parts;
+    const { tree, clock, log } = this.#options;
     try {
       const watch: ReadWatch = await tree.watchMeasuring(pod);
       if (isOver()) {

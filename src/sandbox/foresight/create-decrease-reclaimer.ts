@@ -1,13 +1,13 @@
+import type { Node } from '../node.ts';
 import { basename } from 'node:path';
 import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } from '../../cgroups/index.ts';
-import type { Bytes, Clock, Counters, KeyedLock, Limit, Log } from '../../core/index.ts';
+import type { Bytes, Clock, Limit } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type PendingPodLimits, hasPendingMemory } from './pending-resize.ts';
+import { hasPendingMemory } from './pending-resize.ts';
 import { pendingSwapOf } from './pending-swap.ts';
-import { pendingResizeOf } from './pending-kubelet-resize.ts';
 import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
 import { DecreaseReclaimer } from './decrease-reclaimer.ts';
-import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import { declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import type { Registry } from '../pods/registry.ts';
@@ -16,55 +16,36 @@ import { hasPodCgroup, podCgroup, readPod } from '../pods/read-pod.ts';
 import { lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import { compareLimits, sameMemory } from '../plan/amounts.ts';
-import type { PodOutcome, PodOutcomes } from '../history/outcomes.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
-
-export interface CreateDecreaseReclaimerParts extends DeclarePodParts {
-  readonly registry: Registry;
-  readonly tree: CgroupTree;
-  readonly journal: PodJournal;
-  /** The outcomes of each pod's requests. */
-  readonly outcomes: Pick<PodOutcomes, 'of'>;
-  /** Serializes the transactions of a pod, by {@link lockKeyOf}. */
-  readonly lock: KeyedLock;
-  /** kubelet's checkpoints: a hint at the calls it is about to make. */
-  readonly kubelet: KubeletState;
-  /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
-  readonly pendingPodLimits: Map<string, PendingPodLimits>;
-}
+import type { PodOutcome } from '../history/outcomes.ts';
 
 /** Creates the node's decrease reclaimer. It does nothing until its `check` is called. */
-export function createDecreaseReclaimer(
-  context: () => CreateDecreaseReclaimerParts,
-  parts: { readonly clock: Clock; readonly log: Log; readonly counters: Counters },
-): DecreaseReclaimer {
+export function createDecreaseReclaimer(node: Node, clock: Clock): DecreaseReclaimer {
+  const { registry, kubelet, lock, outcomes, tree, log, counters } = node;
   const sandboxes = (uid: string): readonly PodDescription[] =>
-    context().registry.pods.filter(({ metadata }) => metadata.uid === uid);
+    registry.pods.filter(({ metadata }) => metadata.uid === uid);
   const locks = (uid: string): ReadonlySet<string> => new Set(sandboxes(uid).map(lockKeyOf));
-  const newest = (uid: string): PodDescription | undefined => newestSandbox(context().registry, uid);
+  const newest = (uid: string): PodDescription | undefined => newestSandbox(registry, uid);
   const declarations = new KnownDeclarations();
   return new DecreaseReclaimer({
-    ...parts,
-    get tree() {
-      return context().tree;
-    },
-    holds: holdJournal(context, newest),
-    pods: () => podsWithPendingMemory(context(), declarations),
+    clock,
+    log,
+    counters,
+    tree,
+    holds: holdJournal(node, newest),
+    pods: () => podsWithPendingMemory(node, declarations),
     isPending: (uid) =>
-      isMemoryPending(context().kubelet, declarations, uid) &&
-      context().registry.pods.some(({ metadata }) => metadata.uid === uid),
-    entries: (uid) => [context().kubelet.allocated(uid), context().kubelet.actuated(uid)],
+      isMemoryPending(kubelet, declarations, uid) && registry.pods.some(({ metadata }) => metadata.uid === uid),
+    entries: (uid) => [kubelet.allocated(uid), kubelet.actuated(uid)],
     decreases: async (uid) => {
       const pod = newest(uid);
-      return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(context(), pod, declarations);
+      return pod === undefined || !hasPodCgroup(pod) ? undefined : decreasesOf(node, pod, declarations);
     },
     refusalOf(uid, list) {
       const pod = newest(uid);
-      return pod && errorFor(context().outcomes.of(pod.sandboxId), list);
+      return pod && errorFor(outcomes.of(pod.sandboxId), list);
     },
-    isBusy: (uid) => [...locks(uid)].some((key) => context().lock.isHeld(key)),
+    isBusy: (uid) => [...locks(uid)].some((key) => lock.isHeld(key)),
     idle: async (uid) => {
-      const { lock } = context();
       for (const key of locks(uid)) if (lock.isHeld(key)) await lock.run(key, () => Promise.resolve());
     },
   });
@@ -80,13 +61,9 @@ function errorFor({ desired, lastError }: PodOutcome, list: readonly Decrease[])
   return list.some(isAsked) ? lastError : undefined;
 }
 
-function holdJournal(
-  context: () => Pick<CreateDecreaseReclaimerParts, 'tree' | 'journal'>,
-  podOf: (uid: string) => PodDescription | undefined,
-): HoldJournal {
+function holdJournal({ tree, journal }: Node, podOf: (uid: string) => PodDescription | undefined): HoldJournal {
   return {
     async begin(uid, cgroups) {
-      const { tree, journal } = context();
       await journal.restored();
       const pod = podOf(uid);
       if (pod === undefined || journal.transactionOf(pod) !== undefined) return false;
@@ -96,7 +73,6 @@ function holdJournal(
       return true;
     },
     async lowers(uid, high) {
-      const { journal } = context();
       const pod = podOf(uid);
       if (pod === undefined) return;
       const known = journal.holdsOf(pod);
@@ -106,11 +82,11 @@ function holdJournal(
     async end(uid) {
       const pod = podOf(uid);
       // The record of a removed pod is removed with it.
-      if (pod !== undefined) await context().journal.setHolds(pod, []);
+      if (pod !== undefined) await journal.setHolds(pod, []);
     },
     left(uid) {
       // A removed pod has nothing to recover.
-      if (podOf(uid) !== undefined) context().journal.holdLeft();
+      if (podOf(uid) !== undefined) journal.holdLeft();
     },
   };
 }
@@ -132,22 +108,22 @@ function isMemoryPending(kubelet: KubeletState, declarations: KnownDeclarations,
 
 /** Rejects with CGROUP_UNAVAILABLE; with CgroupVanished when the pod has ended. */
 async function decreasesOf(
-  context: DeclarePodParts & Pick<CreateDecreaseReclaimerParts, 'registry' | 'tree' | 'kubelet' | 'pendingPodLimits'>,
+  node: Node,
   pod: PodDescription,
   declarations: KnownDeclarations,
 ): Promise<PendingDecreases | undefined> {
-  const allocated = context.kubelet.allocated(pod.metadata.uid);
+  const allocated = node.kubelet.allocated(pod.metadata.uid);
   if (allocated === undefined) return undefined;
   const admitted = admittedBy(allocated);
-  const state = await declarations.readPod(context, pod, allocated);
-  await learnNames(context, state);
-  const pending = pendingResizeOf(context, pod, state);
-  const actuated = context.kubelet.actuated(pod.metadata.uid);
+  const state = await declarations.readPod(node, pod, allocated);
+  await learnNames(node.registry, state);
+  const pending = node.pending.of(pod, state);
+  const actuated = node.kubelet.actuated(pod.metadata.uid);
   const ofPod = allocated.pod?.memory;
   const isPodLevel = ofPod !== undefined && ofPod !== actuated?.pod?.memory;
-  const places = cgroupsOf(context, pod, state);
+  const places = cgroupsOf(node.tree, pod, state);
   const textOf = (id: string): string =>
-    `${containerSubject({ name: nameOf(context, id) }, pod).text} of ${podSubject(pod).text}`;
+    `${containerSubject({ name: nameOf(node.registry, id) }, pod).text} of ${podSubject(pod).text}`;
   const limits = new Map([
     [podSubject(pod).text, state.memory] as const,
     ...state.containers.map(({ id, memory }) => [textOf(id), memory] as const),
@@ -163,8 +139,8 @@ async function decreasesOf(
   const { memory: podTo } = pending.pod;
   if (isLower(podTo, state.memory))
     list.push({ text: podSubject(pod).text, cgroup: podCgroup(pod), from: state.memory, to: podTo, isPod: true });
-  const named = new Map([...places].map(([id, cgroup]) => [nameOf(context, id), cgroup]));
-  return { admitted, list, limits, swapAfter: pendingSwapOf(context.tree, named, { allocated, actuated }), isPodLevel };
+  const named = new Map([...places].map(([id, cgroup]) => [nameOf(node.registry, id), cgroup]));
+  return { admitted, list, limits, swapAfter: pendingSwapOf(node.tree, named, { allocated, actuated }), isPodLevel };
 }
 
 /** Identifies limits and requests of memory. The limits on swap are derived from both. */
@@ -178,21 +154,17 @@ const isLower = (to: Limit<Bytes> | undefined, from: Limit<Bytes>): to is Bytes 
   to !== undefined && to !== 'max' && compareLimits(to, from) < 0 && !sameMemory(from, to);
 
 /** Looks up containers that were created while the shim was away: kubelet's checkpoints have names, cgroups have ids. */
-async function learnNames({ registry }: { readonly registry: Registry }, state: PodState): Promise<void> {
+async function learnNames(registry: Registry, state: PodState): Promise<void> {
   for (const { id } of state.containers) if (!registry.knows(id)) await registry.describeContainer(id);
 }
 
-const nameOf = ({ registry }: { readonly registry: Registry }, id: string): string =>
+const nameOf = (registry: Registry, id: string): string =>
   registry.pods
     .flatMap(({ sandboxId }) => registry.containersOf(sandboxId))
     .find(({ containerId }) => containerId === id)?.name ?? id;
 
 /** Returns the cgroups of the containers of a state, by id. */
-function cgroupsOf(
-  { tree }: { readonly tree: CgroupTree },
-  pod: PodDescription,
-  { containers }: PodState,
-): ReadonlyMap<string, CgroupPath> {
+function cgroupsOf(tree: CgroupTree, pod: PodDescription, { containers }: PodState): ReadonlyMap<string, CgroupPath> {
   const parent = podCgroup(pod);
   const ids = new Set(containers.map(({ id }) => id));
   return new Map(
@@ -220,17 +192,13 @@ export class KnownDeclarations {
    * Reads the live values of a pod with its declaration, without the cgroups that ended containers have left. While the backend
    * cannot be asked, with the last known declaration, or without one. Throws as {@link readPod}.
    */
-  async readPod(
-    parts: DeclarePodParts & { readonly tree: CgroupTree },
-    pod: PodDescription,
-    allocated: PodEntry,
-  ): Promise<PodState> {
-    const present = parts.tree.children(podCgroup(pod)).flatMap((name) => containerIdOf(name) ?? []);
-    return readPod(parts.tree, pod, [], await this.#declared(parts, pod, allocated, present.join()));
+  async readPod(node: Node, pod: PodDescription, allocated: PodEntry): Promise<PodState> {
+    const present = node.tree.children(podCgroup(pod)).flatMap((name) => containerIdOf(name) ?? []);
+    return readPod(node.tree, pod, [], await this.#declared(node, pod, allocated, present.join()));
   }
 
   async #declared(
-    parts: DeclarePodParts,
+    node: Node,
     pod: PodDescription,
     allocated: PodEntry,
     present: string,
@@ -238,7 +206,7 @@ export class KnownDeclarations {
     const known = this.#known.get(allocated);
     if (known?.present === present) return known.declared;
     try {
-      const declared = await declarePod(parts, pod);
+      const declared = await declarePod(node, pod);
       this.#known.set(allocated, { present, declared });
       return declared;
     } catch {

@@ -3,7 +3,7 @@ import { Reason, ShimError, bytes, messageOf } from '../../core/index.ts';
 import {
   type Blocked,
   type DecreaseProgress,
-  type DecreaseReclaimerParts,
+  type DecreaseReclaimerOptions,
   type DecreaseReport,
   type DeferredListener,
   type PendingDecreases,
@@ -48,11 +48,11 @@ export class DecreaseJob {
 
   constructor(
     readonly uid: string,
-    readonly parts: DecreaseReclaimerParts,
+    readonly options: DecreaseReclaimerOptions,
     readonly listeners: readonly DeferredListener[],
   ) {
-    this.#sleep = new Sleep(parts.clock);
-    this.#comparison = new Comparison(parts);
+    this.#sleep = new Sleep(options.clock);
+    this.#comparison = new Comparison(options);
   }
 
   /** Triggers a check: kubelet's state or the pod may have changed. */
@@ -93,7 +93,7 @@ export class DecreaseJob {
 
   /** Runs until nothing is pending or the pod ends, with memory.high restored. Never rejects. */
   async run(): Promise<void> {
-    const { log } = this.parts;
+    const { log } = this.options;
     try {
       while (!this.#isOver()) {
         const waitMs = await this.#check();
@@ -129,11 +129,11 @@ export class DecreaseJob {
   /** Returns how long to wait until the next check, in milliseconds; undefined when nothing is left to do. */
   async #check(): Promise<number | undefined> {
     // A resize in progress reclaims for itself, and may be kubelet's own.
-    await this.parts.idle(this.uid);
+    await this.options.idle(this.uid);
     this.#sleep.reset();
     this.#comparison.checkBegins();
-    const { clock, counters } = this.parts;
-    const decreases = await this.parts.decreases(this.uid);
+    const { clock, counters } = this.options;
+    const decreases = await this.options.decreases(this.uid);
     if (decreases === undefined || decreases.list.length === 0) {
       // A container that kubelet has restarted instead has needed no reclaim.
       const last = this.#progress?.admitted === decreases?.admitted ? this.#progress : undefined;
@@ -167,7 +167,7 @@ export class DecreaseJob {
   #isAsked(progress: DecreaseProgress, { isPodLevel }: PendingDecreases): boolean {
     if (!progress.isAsked && (isPodLevel || this.#comparison.isAsked)) {
       progress.isAsked = true;
-      progress.since = this.parts.clock.now();
+      progress.since = this.options.clock.now();
     }
     return progress.isAsked;
   }
@@ -177,7 +177,7 @@ export class DecreaseJob {
     const { releasedSince: since, refusal: last } = progress;
     if (since === undefined && refusalOf(progress) === undefined) return;
     progress.releasedSince = undefined;
-    const found = this.parts.refusalOf(this.uid, list);
+    const found = this.options.refusalOf(this.uid, list);
     progress.refusal = since === undefined || (found?.at ?? 0) >= since ? found : undefined;
     if (progress.refusal === undefined) progress.refusals = 0;
     else if (since !== undefined) progress.refusals += 1;
@@ -190,7 +190,7 @@ export class DecreaseJob {
   #assess({ list, swapAfter }: PendingDecreases): Promise<readonly Assessed[]> {
     return Promise.all(
       list.map(async (each): Promise<Assessed> => {
-        const use = await this.parts.tree.readMemoryUse(each.cgroup, swapAfter);
+        const use = await this.options.tree.readMemoryUse(each.cgroup, swapAfter);
         return { ...each, use, assessment: assessDecrease(each.to, use) };
       }),
     );
@@ -198,7 +198,7 @@ export class DecreaseJob {
 
   /** Holds or reports, as the assessments require. Returns how long to wait until the next check, in milliseconds. */
   async #act(progress: DecreaseProgress, decreases: PendingDecreases, assessed: readonly Assessed[]): Promise<number> {
-    const wait = progress.notBefore - this.parts.clock.now();
+    const wait = progress.notBefore - this.options.clock.now();
     const stuck = assessed.find(({ assessment }) => assessment === 'stuck');
     // kubelet applies all decreases or none: while one is stuck, holding the others is useless.
     if (stuck !== undefined) {
@@ -213,11 +213,11 @@ export class DecreaseJob {
     }
     if (wait > 0) return wait;
     // From here to the creation of the hold nothing is awaited: no section under the lock can begin.
-    if (this.#isOver() || this.parts.isBusy(this.uid)) return 0;
+    if (this.#isOver() || this.options.isBusy(this.uid)) return 0;
     // A deferred decrease stays so until usage is held.
     if (this.report?.state !== 'Deferred')
       this.#inProgress(progress, `${blocked.text}: reclaiming memory to bring usage below ${blocked.to} bytes`);
-    const begunAt = this.parts.clock.wallTime();
+    const begunAt = this.options.clock.wallTime();
     const hold = this.#beginHold(progress, decreases);
     const end = await this.#ended(hold);
     if (end === 'released') progress.releasedSince = begunAt;
@@ -225,9 +225,9 @@ export class DecreaseJob {
   }
 
   #beginHold(progress: DecreaseProgress, decreases: PendingDecreases): UsageHold {
-    const { counters } = this.parts;
+    const { counters } = this.options;
     const isRefused = refusalOf(progress) !== undefined;
-    const hold = new UsageHold(this.uid, this.parts, decreases, {
+    const hold = new UsageHold(this.uid, this.options, decreases, {
       until: progress.since + RECLAIM_PERIOD_MS,
       onReclaimed: (freed) => {
         progress.reclaimed += freed;
@@ -254,7 +254,7 @@ export class DecreaseJob {
   }
 
   async #ended(hold: UsageHold): Promise<HoldEnd> {
-    const { clock, log } = this.parts;
+    const { clock, log } = this.options;
     const start = clock.now();
     const end = await hold.done;
     this.#hold = undefined;
@@ -292,7 +292,7 @@ export class DecreaseJob {
     end: 'lost' | 'expired' | { readonly error: unknown },
     hold: UsageHold,
   ): Promise<void> {
-    const decreases = await this.parts.decreases(this.uid);
+    const decreases = await this.options.decreases(this.uid);
     if (decreases === undefined || decreases.admitted !== progress.admitted) return;
     // kubelet has tried, before or meanwhile.
     if (end === 'expired' && progress.refusal !== undefined) {
@@ -312,12 +312,12 @@ export class DecreaseJob {
   #progressOf(admitted: string): DecreaseProgress {
     if (this.#progress?.admitted === admitted) return this.#progress;
     this.report = undefined;
-    return (this.#progress = newProgress(admitted, this.parts.clock.now(), this.parts.clock.wallTime()));
+    return (this.#progress = newProgress(admitted, this.options.clock.now(), this.options.clock.wallTime()));
   }
 
   #tryAgain(progress: DecreaseProgress): number {
     progress.times += 1;
-    const now = this.parts.clock.now();
+    const now = this.options.clock.now();
     const wait = backoffMs(progress.times, now - progress.since);
     progress.notBefore = now + wait;
     return wait;
@@ -331,11 +331,11 @@ export class DecreaseJob {
 
   #defer(progress: DecreaseProgress, reason: string, message: string): void {
     this.#setReport(progress, 'Deferred', reason, message);
-    const [now, last] = [this.parts.clock.now(), progress.reported.get(reason)];
+    const [now, last] = [this.options.clock.now(), progress.reported.get(reason)];
     if (last !== undefined && now - last < REPORT_AGAIN_MS) return;
     progress.reported.set(reason, now);
-    if (last === undefined) this.parts.counters.foresight('deferred');
-    this.parts.log.warn({ uid: this.uid, reason, error: message }, 'memory decrease admitted by kubelet deferred');
+    if (last === undefined) this.options.counters.foresight('deferred');
+    this.options.log.warn({ uid: this.uid, reason, error: message }, 'memory decrease admitted by kubelet deferred');
     this.#tellListeners();
   }
 
@@ -351,8 +351,8 @@ export class DecreaseJob {
       this.report?.state === 'Deferred' ? this.report.message : 'memory usage kept rising again after reclaim';
     const reason = this.report?.reason ?? Reason.RECLAIM_TIMEOUT;
     this.#setReport(progress, 'Deferred', reason, `given up after ${RECLAIM_PERIOD_MS / 60_000} minutes: ${why}`);
-    this.parts.counters.foresight('given_up');
-    this.parts.log.warn(
+    this.options.counters.foresight('given_up');
+    this.options.log.warn(
       { uid: this.uid, reclaimed: progress.reclaimed },
       'reclaim for memory decrease admitted by kubelet given up',
     );
@@ -361,9 +361,9 @@ export class DecreaseJob {
   }
 
   #unstuck({ since, reclaimed }: DecreaseProgress): void {
-    const ms = Math.round(this.parts.clock.now() - since);
-    this.parts.counters.foresight('unstuck');
-    this.parts.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
+    const ms = Math.round(this.options.clock.now() - since);
+    this.options.counters.foresight('unstuck');
+    this.options.log.info({ uid: this.uid, ms, reclaimed }, 'memory decrease applied by kubelet after reclaim');
   }
 
   #setReport(

@@ -1,7 +1,7 @@
-import type { DecreaseReclaimerParts, DecreaseReport, DeferredListener } from './decrease.ts';
+import type { DecreaseReclaimerOptions, DecreaseReport, DeferredListener } from './decrease.ts';
 import type { UsageSource } from './comparison.ts';
 import { DecreaseJob } from './decrease-job.ts';
-import type { KubeletState } from '../../kubelet/index.ts';
+import type { Node } from '../node.ts';
 import type { Registry } from '../pods/registry.ts';
 
 /** How long the end of the shim waits for all holds together, in milliseconds. */
@@ -13,7 +13,7 @@ export const CLOSE_MS = 1000;
  * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and never holds while a request for the pod runs.
  */
 export class DecreaseReclaimer {
-  readonly #parts: DecreaseReclaimerParts;
+  readonly #options: DecreaseReclaimerOptions;
   /** By pod, with its entries when it was last woken. */
   readonly #jobs = new Map<string, { readonly job: DecreaseJob; readonly entries: readonly unknown[] }>();
   /** All jobs that have not ended, including those of removed pods. */
@@ -24,8 +24,8 @@ export class DecreaseReclaimer {
   #isClosed = false;
   #isOpen = false;
 
-  constructor(parts: DecreaseReclaimerParts) {
-    this.#parts = parts;
+  constructor(options: DecreaseReclaimerOptions) {
+    this.#options = options;
   }
 
   /**
@@ -34,9 +34,9 @@ export class DecreaseReclaimer {
    */
   check(): void {
     if (this.#isClosed) return;
-    for (const uid of this.#parts.pods()) if (!this.#jobs.has(uid)) this.#begin(uid);
+    for (const uid of this.#options.pods()) if (!this.#jobs.has(uid)) this.#begin(uid);
     for (const { job, entries } of this.#jobs.values()) {
-      const now = this.#parts.entries(job.uid);
+      const now = this.#options.entries(job.uid);
       if (now.every((entry, at) => entry === entries[at])) continue;
       this.#jobs.set(job.uid, { job, entries: now });
       job.wake();
@@ -108,7 +108,7 @@ export class DecreaseReclaimer {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const uid of [...this.#jobs.keys()]) this.podRemoved(uid);
-    const { clock, log } = this.#parts;
+    const { clock, log } = this.#options;
     const left = new Set(this.#running);
     const ended = [...left].map(async (job) => {
       await job.release();
@@ -128,12 +128,12 @@ export class DecreaseReclaimer {
   }
 
   #beginIfPending(uid: string): void {
-    if (!this.#isClosed && !this.#jobs.has(uid) && this.#parts.isPending(uid)) this.#begin(uid);
+    if (!this.#isClosed && !this.#jobs.has(uid) && this.#options.isPending(uid)) this.#begin(uid);
   }
 
   #begin(uid: string): void {
-    const job = new DecreaseJob(uid, this.#parts, this.#listeners);
-    this.#jobs.set(uid, { job, entries: this.#parts.entries(uid) });
+    const job = new DecreaseJob(uid, this.#options, this.#listeners);
+    this.#jobs.set(uid, { job, entries: this.#options.entries(uid) });
     this.#running.add(job);
     void job.run().then(() => {
       if (this.#jobs.get(uid)?.job === job) this.#jobs.delete(uid);
@@ -142,18 +142,13 @@ export class DecreaseReclaimer {
   }
 }
 
-export interface AwaitComparableParts {
-  readonly registry: Registry;
-  readonly kubelet: KubeletState;
-  readonly decreaseReclaimer: DecreaseReclaimer;
-}
-
 /**
  * Returns a promise that resolves when kubelet may compare the usage of a pod with the limits that it has admitted; undefined if it
  * may at once. The promise never rejects.
  */
 export function awaitComparable(
-  { registry, kubelet, decreaseReclaimer }: AwaitComparableParts,
+  { registry, kubelet }: Node,
+  decreaseReclaimer: DecreaseReclaimer,
   sandboxId: string,
   source: UsageSource,
 ): Promise<void> | undefined {
@@ -164,7 +159,7 @@ export function awaitComparable(
 }
 
 /** Records that the runtime has reported the usage of a pod to kubelet. */
-export function measuredByRuntime({ registry, decreaseReclaimer }: AwaitComparableParts, sandboxId: string): void {
+export function measuredByRuntime({ registry }: Node, decreaseReclaimer: DecreaseReclaimer, sandboxId: string): void {
   const uid = uidOf(registry, sandboxId);
   if (uid !== undefined) decreaseReclaimer.measuredByRuntime(uid);
 }

@@ -81,7 +81,7 @@ export interface HoldJournal {
   left(podUid: string): void;
 }
 
-export interface DecreaseReclaimerParts {
+export interface DecreaseReclaimerOptions {
   readonly tree: LowerUsageTree & Pick<CgroupTree, 'watchMeasuring'>;
   readonly holds: HoldJournal;
   /** Returns the uids of the pods with limits that kubelet has admitted and not actuated. */

@@ -19,91 +19,76 @@ import { type VolumePolicies, onlyShrinking } from '../volumes/policies.ts';
 import type { KubeletState } from '../../kubelet/index.ts';
 import { isMemoryTight } from '../plan/pod-limits.ts';
 
-interface PendingResizeParts {
-  readonly registry: Registry;
-  readonly kubelet: KubeletState;
-  readonly pendingPodLimits: Map<string, PendingPodLimits>;
-}
+/** The resizes of pods that kubelet has admitted and not actuated, as its state files say. */
+export class PendingResizes {
+  readonly #registry: Registry;
+  readonly #kubelet: KubeletState;
+  /** The pending limits of pods in the middle of a resize, by sandbox id. */
+  readonly #limits = new Map<string, PendingPodLimits>();
 
-/** Returns the resize of a pod that kubelet has admitted and not actuated; undefined if none is known. */
-export function pendingResizeOf(
-  context: PendingResizeParts,
-  pod: PodDescription,
-  state: PodState,
-): PendingResize | undefined {
-  const { sandboxId, metadata } = pod;
-  const { registry } = context;
-  context.kubelet.refresh();
-  const allocated = context.kubelet.allocated(metadata.uid);
-  if (allocated === undefined) return undefined;
-  const actuated = context.kubelet.actuated(metadata.uid);
-  const names = containerNames(registry, metadata.uid);
-  const pending = derivePendingResize(state, {
-    allocated,
-    actuated,
-    names,
-    before: context.pendingPodLimits.get(sandboxId),
-  });
-  if (pending === undefined) context.pendingPodLimits.delete(sandboxId);
-  else context.pendingPodLimits.set(sandboxId, { allocated, limits: pending.pod });
-  return pending;
-}
+  constructor(registry: Registry, kubelet: KubeletState) {
+    this.#registry = registry;
+    this.#kubelet = kubelet;
+  }
 
-/** Returns names by id, from all sandboxes of the pod: containers of an ended sandbox may still run. */
-const containerNames = (registry: Registry, uid: string): ReadonlyMap<string, string> =>
-  new Map(
-    registry.pods
-      .filter((other) => other.metadata.uid === uid)
-      .flatMap((other) => registry.containersOf(other.sandboxId))
-      .map(({ containerId, name }) => [containerId, name]),
-  );
+  /** Returns the pending resize of a pod; undefined if none is known. */
+  of({ sandboxId, metadata }: PodDescription, state: PodState): PendingResize | undefined {
+    this.#kubelet.refresh();
+    const allocated = this.#kubelet.allocated(metadata.uid);
+    if (allocated === undefined) return undefined;
+    const actuated = this.#kubelet.actuated(metadata.uid);
+    const names = this.#containerNames(metadata.uid);
+    const before = this.#limits.get(sandboxId);
+    const pending = derivePendingResize(state, { allocated, actuated, names, before });
+    if (pending === undefined) this.#limits.delete(sandboxId);
+    else this.#limits.set(sandboxId, { allocated, limits: pending.pod });
+    return pending;
+  }
 
-/**
- * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so before it starts a
- * container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also have written for the previous resize
- * is raised: a container without room in its pod would be worse.
- */
-export function withoutWritten(
-  context: Pick<PendingResizeParts, 'registry' | 'kubelet'>,
-  { metadata }: PodDescription,
-  state: PodState,
-  raised: Limits,
-): Limits {
-  const allocated = context.kubelet.allocated(metadata.uid);
-  const actuated = context.kubelet.actuated(metadata.uid);
-  if (allocated === undefined || actuated === undefined) return raised;
-  const entries = { state, names: containerNames(context.registry, metadata.uid) };
-  const [wanted, done] = [writtenLimits(entries, allocated), writtenLimits(entries, actuated)];
-  const { memory, cpu } = raised;
-  return {
-    ...(memory !== undefined && (!wanted.memory || done.memory) && { memory }),
-    ...(cpu !== undefined && (!wanted.cpu || done.cpu) && { cpu }),
-  };
-}
+  /** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
+  ofContainerUpdate(pod: PodDescription, state: PodState, desired: ContainerLimits): PendingResize | undefined {
+    const pending = this.of(pod, state);
+    const now = state.containers.find(({ id }) => id === desired.id)?.memory;
+    return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, desired, now)
+      ? pending
+      : undefined;
+  }
 
-/** Returns the pending resize of a pod that this container update is a part of; undefined if there is none. */
-export function pendingResizeForContainer(
-  context: PendingResizeParts,
-  pod: PodDescription,
-  state: PodState,
-  desired: ContainerLimits,
-): PendingResize | undefined {
-  const pending = pendingResizeOf(context, pod, state);
-  const now = state.containers.find(({ id }) => id === desired.id)?.memory;
-  return pending !== undefined && now !== undefined && matchesContainerUpdate(pending, desired, now)
-    ? pending
-    : undefined;
-}
+  /** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
+  ofPodUpdate(pod: PodDescription, state: PodState, memory: Limit<Bytes> | undefined): PendingResize | undefined {
+    const pending = this.of(pod, state);
+    return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
+  }
 
-/** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
-export function pendingResizeForPod(
-  context: PendingResizeParts,
-  pod: PodDescription,
-  state: PodState,
-  memory: Limit<Bytes> | undefined,
-): PendingResize | undefined {
-  const pending = pendingResizeOf(context, pod, state);
-  return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;
+  /**
+   * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so before it starts a
+   * container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also have written for the previous resize
+   * is raised: a container without room in its pod would be worse.
+   */
+  withoutWritten({ metadata }: PodDescription, state: PodState, raised: Limits): Limits {
+    const allocated = this.#kubelet.allocated(metadata.uid);
+    const actuated = this.#kubelet.actuated(metadata.uid);
+    if (allocated === undefined || actuated === undefined) return raised;
+    const entries = { state, names: this.#containerNames(metadata.uid) };
+    const [wanted, done] = [writtenLimits(entries, allocated), writtenLimits(entries, actuated)];
+    const { memory, cpu } = raised;
+    return {
+      ...(memory !== undefined && (!wanted.memory || done.memory) && { memory }),
+      ...(cpu !== undefined && (!wanted.cpu || done.cpu) && { cpu }),
+    };
+  }
+
+  /** Removes a pod that is gone. */
+  forget(sandboxId: string): void {
+    this.#limits.delete(sandboxId);
+  }
+
+  /** Returns names by id, from all sandboxes of the pod: containers of an ended sandbox may still run. */
+  #containerNames(uid: string): ReadonlyMap<string, string> {
+    const sandboxes = this.#registry.pods.filter((other) => other.metadata.uid === uid);
+    const containers = sandboxes.flatMap((other) => this.#registry.containersOf(other.sandboxId));
+    return new Map(containers.map(({ containerId, name }) => [containerId, name]));
+  }
 }
 
 interface BoundOptions {

@@ -1,6 +1,6 @@
 import { type HeldUsage, type MemoryUse, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
 import { type Bytes, type Clock, Reason, ShimError, bytes, isRollbackFailure, messageOf } from '../../core/index.ts';
-import type { Blocked, Decrease, DecreaseReclaimerParts, PendingDecreases } from './decrease.ts';
+import type { Blocked, Decrease, DecreaseReclaimerOptions, PendingDecreases } from './decrease.ts';
 import { CHECK_INTERVAL_MS, CLIMB_MS, HOLD_MS, REACH_MS, STALL_MS, stuckFrom } from './decrease-policy.ts';
 
 /** Why a hold has ended. */
@@ -64,7 +64,7 @@ export class UsageHold {
   /** Resolves once memory.high is restored. Never rejects. */
   readonly done: Promise<HoldEnd>;
   readonly #uid: string;
-  readonly #parts: DecreaseReclaimerParts;
+  readonly #reclaimer: DecreaseReclaimerOptions;
   readonly #pending: PendingDecreases;
   readonly #options: UsageHoldOptions;
   readonly #levels: Level[] = [];
@@ -85,12 +85,12 @@ export class UsageHold {
   #heldUntil = Infinity;
   #heldFrom: number | undefined;
 
-  constructor(uid: string, parts: DecreaseReclaimerParts, pending: PendingDecreases, options: UsageHoldOptions) {
+  constructor(uid: string, reclaimer: DecreaseReclaimerOptions, pending: PendingDecreases, options: UsageHoldOptions) {
     this.#uid = uid;
-    this.#parts = parts;
+    this.#reclaimer = reclaimer;
     this.#pending = pending;
     this.#options = options;
-    this.#sleep = new Sleep(parts.clock);
+    this.#sleep = new Sleep(reclaimer.clock);
     const { signal } = this.#over;
     this.#whenOver = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
     this.#watching = this.#watch();
@@ -138,14 +138,14 @@ export class UsageHold {
     // Otherwise the record is still needed. A hold that did not begin leaves that of an earlier one.
     const isEnded = !this.#hasBegun || (hasRestored && (await this.#endInJournal()));
     // No other hold may follow, which would restore memory.high first.
-    if (!isEnded) this.#parts.holds.left(this.#uid);
+    if (!isEnded) this.#reclaimer.holds.left(this.#uid);
     return end;
   }
 
   async #holdAll(): Promise<HoldEnd> {
     try {
       const cgroups = this.#pending.list.map(({ cgroup }) => cgroup);
-      this.#hasBegun = await this.#parts.holds.begin(this.#uid, cgroups);
+      this.#hasBegun = await this.#reclaimer.holds.begin(this.#uid, cgroups);
       if (!this.#hasBegun) return 'unfinished';
       await this.#lower(this.#pending.list);
       return await this.#watching;
@@ -161,10 +161,10 @@ export class UsageHold {
   /** Returns false if the write fails, which is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
   async #endInJournal(): Promise<boolean> {
     try {
-      await this.#parts.holds.end(this.#uid);
+      await this.#reclaimer.holds.end(this.#uid);
       return true;
     } catch (error) {
-      this.#parts.log.warn({ uid: this.#uid, error: messageOf(error) }, 'end of a hold not journalled');
+      this.#reclaimer.log.warn({ uid: this.#uid, error: messageOf(error) }, 'end of a hold not journalled');
       return false;
     }
   }
@@ -172,13 +172,13 @@ export class UsageHold {
   /** Lowers the usage of each cgroup and holds it, until the watch ends. */
   async #lower([first, ...rest]: readonly Decrease[]): Promise<void> {
     if (first === undefined) {
-      this.#heldFrom = this.#parts.clock.now();
+      this.#heldFrom = this.#reclaimer.clock.now();
       this.#heldUntil = Math.min(this.#heldFrom + HOLD_MS, this.#options.until);
       this.#options.onHeld();
       await this.#watching;
       return;
     }
-    const { tree, clock, holds, log } = this.#parts;
+    const { tree, clock, holds, log } = this.#reclaimer;
     const { cgroup, to } = first;
     const work = new WorkTime(clock);
     this.#lowering = { decrease: first, lowest: Infinity, fellAt: 0, work };
@@ -222,7 +222,7 @@ export class UsageHold {
   }
 
   #useOf({ cgroup }: Decrease): Promise<MemoryUse> {
-    return this.#parts.tree.readMemoryUse(cgroup, this.#pending.swapAfter);
+    return this.#reclaimer.tree.readMemoryUse(cgroup, this.#pending.swapAfter);
   }
 
   /** Checks every second, and when kubelet's state may have changed, until the hold has to end. Never rejects. */
@@ -245,7 +245,7 @@ export class UsageHold {
   async #check(): Promise<HoldEnd | undefined> {
     if (this.#over.signal.aborted) return 'released';
     // This may ask the backend: a request that ends the hold does not wait for the answer.
-    const pending = await Promise.race([this.#parts.decreases(this.#uid), this.#whenOver]);
+    const pending = await Promise.race([this.#reclaimer.decreases(this.#uid), this.#whenOver]);
     if (this.#isOver()) return 'released';
     if (pending === undefined || !isSame(pending, this.#pending)) return 'changed';
     for (const level of this.#levels) {
@@ -254,7 +254,7 @@ export class UsageHold {
       if (this.#isOver()) return 'released';
     }
     if (this.#lowering !== undefined && !this.#hasStalled) await this.#checkLowering(this.#lowering);
-    if (this.#parts.clock.now() < this.#heldUntil) return undefined;
+    if (this.#reclaimer.clock.now() < this.#heldUntil) return undefined;
     const [level] = this.#levels;
     if (level?.use !== undefined) this.#blocked = { ...level.decrease, use: level.use };
     return 'expired';
@@ -268,7 +268,7 @@ export class UsageHold {
       this.#blocked = { ...level.decrease, use };
       return 'lost';
     }
-    const now = this.#parts.clock.now();
+    const now = this.#reclaimer.clock.now();
     if (use.current < to) level.belowAt = now;
     const isStuck = use.unreclaimable >= stuckFrom(to);
     if (!isStuck && now - level.belowAt < CLIMB_MS) return undefined;

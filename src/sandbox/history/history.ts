@@ -19,7 +19,7 @@ export interface HistoryBounds {
 
 export const historyBounds: HistoryBounds = { node: 256, pod: 10, changes: 64, text: 1024 };
 
-export interface HistoryParts {
+export interface HistoryOptions {
   readonly log?: Log;
   /** Whether a sandbox is on the node: nothing is stored for one that is gone. */
   readonly isKnown?: (sandboxId: string) => boolean;
@@ -51,7 +51,7 @@ export class ResizeHistory {
   readonly #places = new WeakMap<HistoryEntry, number>();
   #stored = 0;
 
-  constructor({ log = noLog, isKnown = () => true, nameOf = (id) => id, bounds }: HistoryParts = {}) {
+  constructor({ log = noLog, isKnown = () => true, nameOf = (id) => id, bounds }: HistoryOptions = {}) {
     this.#log = log;
     this.#isKnown = isKnown;
     this.#nameOf = nameOf;

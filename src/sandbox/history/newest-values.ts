@@ -1,4 +1,3 @@
-import type { ResizeHistory } from './history.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import { touchesCpu, touchesMemory } from '../admission/parse-limits.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
@@ -16,12 +15,6 @@ export function amountField(
 
 /** Returns the field of a volume's size. */
 export const volumeField = (volume: string): PodField => `volume ${volume}`;
-
-/** What orders and records the requests of a pod. */
-export interface WritersParts {
-  readonly newest: NewestValues;
-  readonly history: ResizeHistory;
-}
 
 /** A request that sets values of a pod. */
 export interface Writer {

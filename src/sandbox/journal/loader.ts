@@ -202,7 +202,7 @@ interface FoundRecord {
   readonly withheld?: Withheld | undefined;
 }
 
-export interface RecordLoaderParts {
+export interface RecordLoaderOptions {
   readonly folder: string;
   readonly reader: RecordReader;
   readonly withheld: WithheldRecords;
@@ -212,15 +212,15 @@ export interface RecordLoaderParts {
 
 /** Loads the records of the state folder, and removes what a crash or a reboot has left behind. */
 export class RecordLoader {
-  readonly #parts: RecordLoaderParts;
+  readonly #options: RecordLoaderOptions;
 
-  constructor(parts: RecordLoaderParts) {
-    this.#parts = parts;
+  constructor(options: RecordLoaderOptions) {
+    this.#options = options;
   }
 
   /** Returns all records that can be read. Rejects when the folder cannot be read. */
   async all(bootId: string): Promise<LoadedRecord[]> {
-    const { folder, reader } = this.#parts;
+    const { folder, reader } = this.#options;
     const names = await readdir(folder);
     const loaded: LoadedRecord[] = [];
     for (const name of names.sort()) {
@@ -236,7 +236,7 @@ export class RecordLoader {
    * it may be changed. Returns how many these were. Never rejects.
    */
   async withheld(bootId: string, onRead: (record: LoadedRecord) => void): Promise<number> {
-    const { lock, withheld } = this.#parts;
+    const { lock, withheld } = this.#options;
     let count = 0;
     for (const name of withheld.names()) {
       await lock.run(name, async () => {
@@ -255,19 +255,19 @@ export class RecordLoader {
     const known = knownFile(name);
     if (known === undefined || known.kind === 'bad') return undefined;
     // Under the lock: a temporary file that is being written is not a leftover.
-    return this.#parts.lock.run(known.record, async () => {
+    return this.#options.lock.run(known.record, async () => {
       if (known.kind === 'record') {
         const read = await this.#record(name, bootId);
-        this.#parts.withheld.set(name, read.withheld);
+        this.#options.withheld.set(name, read.withheld);
         return read.record;
       }
-      await this.#parts.reader.removeLeftover(name);
+      await this.#options.reader.removeLeftover(name);
       return undefined;
     });
   }
 
   async #record(name: string, thisBoot: string): Promise<FoundRecord> {
-    const { reader } = this.#parts;
+    const { reader } = this.#options;
     const read = await reader.read(name);
     if (read?.record === undefined) return { withheld: read?.withheld };
     const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = read.record;

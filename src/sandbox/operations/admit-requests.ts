@@ -1,17 +1,11 @@
+import type { Node } from '../node.ts';
 import { type CgroupPath, type CgroupTree, kubeletPodCgroups } from '../../cgroups/index.ts';
-import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
+import type { PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { PodSpecs } from '../pods/pod-spec.ts';
 import type { PodState } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
 import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
 import { identityOf } from '../pods/pod-identity.ts';
-import {
-  type AdmittedRequests,
-  type AllocatableParts,
-  assertNodeHasRoom,
-  nodeAllocatable,
-} from '../admission/node-room.ts';
+import { assertNodeHasRoom, nodeAllocatable } from '../admission/node-room.ts';
 import {
   RESOURCES,
   type TotalRequests,
@@ -22,21 +16,13 @@ import {
 } from '../admission/pod-requests.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
 
-export interface AdmitRequestsParts extends AllocatableParts {
-  readonly tree: CgroupTree;
-  readonly registry: Registry;
-  readonly specs: PodSpecs;
-  readonly kubelet: KubeletState;
-  readonly admitted: AdmittedRequests;
-}
-
 /**
  * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the next resize
  * of another pod counts them. Returns a function that drops the record, for a resize that fails, and that returns whether this frees
  * room for other pods. Throws as {@link assertNodeHasRoom}.
  */
 export function admitRequests(
-  parts: AdmitRequestsParts,
+  node: Node,
   pod: PodDescription,
   state: PodState,
   desired: DesiredPod,
@@ -47,13 +33,13 @@ export function admitRequests(
   if (RESOURCES.every((resource) => before[resource] === after[resource])) return () => false;
   // Requests that do not rise always fit: then nothing is read.
   if (RESOURCES.some((resource) => after[resource] > before[resource])) {
-    const allocatable = nodeAllocatable(parts, pod);
-    assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(parts, pod) });
+    const allocatable = nodeAllocatable(node, pod);
+    assertNodeHasRoom(pod, { before, after }, { allocatable, others: requestsOfOthers(node, pod) });
   }
   const { uid } = pod.metadata;
   // The record of a pod that was removed meanwhile would count until the shim restarts.
-  if (dryRun || parts.registry.knownPod(pod.sandboxId) === undefined) return () => false;
-  const undo = parts.admitted.record(uid, after, parts.kubelet.allocatedPods().get(uid));
+  if (dryRun || node.registry.knownPod(pod.sandboxId) === undefined) return () => false;
+  const undo = node.admitted.record(uid, after, node.kubelet.allocatedPods().get(uid));
   return () => undo() && RESOURCES.some((resource) => after[resource] > before[resource]);
 }
 
@@ -62,19 +48,19 @@ export function admitRequests(
  * has no cgroup any more, and requests nothing. Nor does one that kubelet has evicted: its entry stays until the object is deleted from
  * the API, when its sandbox and its cgroup are gone.
  */
-function requestsOfOthers(parts: AdmitRequestsParts, own: PodDescription): TotalRequests {
+function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
   const { metadata } = own;
-  parts.kubelet.refresh();
-  const entries = parts.kubelet.allocatedPods();
-  const uids = new Set([...entries.keys(), ...parts.admitted.uids]);
+  node.kubelet.refresh();
+  const entries = node.kubelet.allocatedPods();
+  const uids = new Set([...entries.keys(), ...node.admitted.uids]);
   uids.delete(metadata.uid);
-  const pods = Map.groupBy(parts.registry.pods, (pod) => pod.metadata.uid);
+  const pods = Map.groupBy(node.registry.pods, (pod) => pod.metadata.uid);
   return addRequests(
     [...uids].flatMap((uid) => {
       const entry = entries.get(uid);
       const sandboxes = pods.get(uid) ?? [];
-      if (hasEnded(parts, uid, sandboxes, hasPodCgroup(own) ? podCgroup(own) : undefined)) return [];
-      return requestsOfOther(parts, uid, entry, sandboxes) ?? [];
+      if (hasEnded(node.tree, uid, sandboxes, hasPodCgroup(own) ? podCgroup(own) : undefined)) return [];
+      return requestsOfOther(node, uid, entry, sandboxes) ?? [];
     }),
   );
 }
@@ -84,7 +70,7 @@ function requestsOfOthers(parts: AdmitRequestsParts, own: PodDescription): Total
  * SyncPod). Without a sandbox, `own`, the cgroup of the pod that is resized, tells where kubelet creates cgroups.
  */
 function hasEnded(
-  { tree }: AdmitRequestsParts,
+  tree: CgroupTree,
   uid: string,
   sandboxes: readonly PodDescription[],
   own: CgroupPath | undefined,
@@ -95,7 +81,7 @@ function hasEnded(
 }
 
 function requestsOfOther(
-  { admitted, specs }: AdmitRequestsParts,
+  { admitted, specs }: Node,
   uid: string,
   entry: PodEntry | undefined,
   [pod]: readonly PodDescription[],

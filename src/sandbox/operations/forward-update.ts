@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { cpuShares, messageOf, steadyNow } from '../../core/index.ts';
 import {
@@ -10,14 +11,12 @@ import {
 } from '../../runtime/index.ts';
 import type { ContainerStep } from '../plan/step.ts';
 import type { ContainerLimits, EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import type { FailOpen } from '../pods/fail-open.ts';
 import type { KnownContainer } from '../pods/container-lists.ts';
-import { containerCgroup } from '../pods/container-cgroups.ts';
 import { readContainer, readPod, withExactQuota } from '../pods/read-pod.ts';
 import { settingsIn } from '../pods/stored-limits.ts';
 import { type OnHigh, ROLLBACK_MS } from '../transaction/lower-memory.ts';
-import { type PerformParts, perform } from '../transaction/perform.ts';
-import { type ContainerStepParts, type RestoreLimitsParts, restoreLimits } from '../transaction/container-step.ts';
+import { perform } from '../transaction/perform.ts';
+import { restoreLimits } from '../transaction/container-step.ts';
 import { verifyUpdate } from '../transaction/container-update.ts';
 import { withoutUnchanged } from '../transaction/container-values.ts';
 import { derivedPodLimits } from '../values/derived-values.ts';
@@ -49,7 +48,7 @@ export interface Forwarded {
  * CGROUP_WRITE_FAILED.
  */
 export async function forwardUpdate(
-  parts: RestoreLimitsParts,
+  node: Node,
   pod: PodDescription,
   { cgroup, before, changes, isRecovered = false }: ForwardedUpdate,
   forward: () => Promise<Buffer>,
@@ -58,13 +57,13 @@ export async function forwardUpdate(
   try {
     const response = await forward();
     if (changes === undefined) return { response };
-    const { files, limits } = await verifyUpdate(parts, pod, cgroup, withoutUnchanged(changes));
+    const { files, limits } = await verifyUpdate(node, pod, cgroup, withoutUnchanged(changes));
     const fields = { pod: pod.sandboxId, container: changes.id, files: files.join(', ') };
-    if (files.length > 0) parts.log.warn(fields, 'runtime applied other values than requested');
+    if (files.length > 0) node.log.warn(fields, 'runtime applied other values than requested');
     return { response, ...(limits && { found: limits }) };
   } catch (error) {
     const isLeft = isNeverSent(error) || (isRecovered && isUnanswered(error));
-    if (before !== undefined && !isLeft) await restoreAndLog(parts, pod, before, 'the runtime failed midway', onHigh);
+    if (before !== undefined && !isLeft) await restoreAndLog(node, pod, before, 'the runtime failed midway', onHigh);
     throw error;
   }
 }
@@ -84,31 +83,23 @@ interface PlannedPod {
  * ones. Never rejects: the caller's update is applied.
  */
 export async function followKernel(
-  parts: PerformParts,
+  node: Node,
   pod: PodDescription,
   { before, planned, bound }: PlannedPod,
   containers: readonly ContainerLimits[],
 ): Promise<void> {
   try {
-    const now = await readPod(parts.tree, pod, []);
+    const now = await readPod(node.tree, pod, []);
     // A limit that this update has raised goes back, unless the container needs it.
     const raised = {
       ...(planned.memory !== undefined && now.memory === planned.memory && { memory: before.memory }),
       ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
     };
-    const target = { ...raised, ...bound(await derivedPodLimits(parts, pod, before, containers)) };
-    await perform(parts, pod, now, { ...target, call: 'none', volumes: new Map() });
+    const target = { ...raised, ...bound(await derivedPodLimits(node, pod, before, containers)) };
+    await perform(node, pod, now, { ...target, call: 'none', volumes: new Map() });
   } catch (error) {
-    parts.log.warn(
-      { pod: pod.sandboxId, error: messageOf(error) },
-      'pod limit not adapted to the limits in the kernel',
-    );
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'pod limit not adapted to the limits in the kernel');
   }
-}
-
-export interface PassThroughUpdateParts extends ContainerStepParts {
-  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
-  readonly failOpen: FailOpen;
 }
 
 interface PassThroughOptions {
@@ -125,7 +116,7 @@ interface PassThroughOptions {
  * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent then.
  */
 export async function passThroughUpdate(
-  parts: PassThroughUpdateParts,
+  node: Node,
   { containerId, name }: KnownContainer,
   pod: PodDescription,
   request: LinuxContainerResources | null,
@@ -133,15 +124,15 @@ export async function passThroughUpdate(
   { report, deadline }: PassThroughOptions,
 ): Promise<Buffer> {
   const update = async (): Promise<Buffer> => {
-    const known = await valuesNow(parts, containerId, pod, request);
+    const known = await valuesNow(node, containerId, pod, request);
     if (known === undefined) return forward();
     const { response } = await reported(report, known.changes, () =>
-      forwardUpdate(parts, pod, known, forward, undefined),
+      forwardUpdate(node, pod, known, forward, undefined),
     );
-    await restoreAndLog(parts, pod, unasked(known.before, request), 'the runtime wrote stored limits');
+    await restoreAndLog(node, pod, unasked(known.before, request), 'the runtime wrote stored limits');
     return response;
   };
-  return parts.calls.runBy(containerId, update, deadline, () => lateError(pod, `an update of container ${name}`));
+  return node.calls.runBy(containerId, update, deadline, () => lateError(pod, `an update of container ${name}`));
 }
 
 /** Records an update that changes the container's CPU request. Others, such as cpusets, are no resizes. */
@@ -179,20 +170,20 @@ function unasked(before: LiveContainer, request: LinuxContainerResources | null)
 
 /** Reads the container's values from the kernel. Undefined when it does not run, or they cannot be read. */
 async function valuesNow(
-  parts: PassThroughUpdateParts,
+  node: Node,
   containerId: string,
   pod: PodDescription,
   request: LinuxContainerResources | null,
 ): Promise<{ cgroup: CgroupPath; before: LiveContainer; changes: ContainerStep | undefined } | undefined> {
   try {
-    const container = await parts.registry.describeContainer(containerId);
+    const container = await node.registry.describeContainer(containerId);
     if (container?.state !== ContainerState.RUNNING) return undefined;
-    const cgroup = await containerCgroup(container, pod, parts.procRoot);
+    const cgroup = await node.cgroups.of(container, pod);
     if (cgroup === undefined) return undefined;
-    const found = await readContainer(parts.tree, cgroup, containerId);
+    const found = await readContainer(node.tree, cgroup, containerId);
     const now = withExactQuota(found, cgroup, container.resources);
     if (now === undefined) return undefined;
-    const others = otherValues(parts.tree, cgroup, container.resources, request, now.memory);
+    const others = otherValues(node.tree, cgroup, container.resources, request, now.memory);
     const [stored, asked] = [container.resources?.cpu_shares ?? 0n, request?.cpu_shares ?? 0n];
     const shares = stored > 0n && asked > 0n && { before: cpuShares(Number(stored)), after: cpuShares(Number(asked)) };
     const before = { ...now, ...others.before, ...(shares && { shares: shares.before }) };
@@ -201,7 +192,7 @@ async function valuesNow(
   } catch (error) {
     // Forwarded a moment later, the update would write stored limits that nothing restores.
     if (isNotServing(error)) throw error;
-    parts.failOpen('unreadable_state', containerId, error);
+    node.failOpen('unreadable_state', containerId, error);
     return undefined;
   }
 }
@@ -211,7 +202,7 @@ async function valuesNow(
  * the limits again. The caller holds the container's `calls` lock.
  */
 export async function restoreAndLog(
-  parts: RestoreLimitsParts,
+  node: Node,
   pod: PodDescription,
   before: LiveContainer,
   why: string,
@@ -219,14 +210,14 @@ export async function restoreAndLog(
 ): Promise<void> {
   const { id } = before;
   try {
-    const changed = await restoreLimits(parts, pod, before, { until: steadyNow() + ROLLBACK_MS, onHigh });
+    const changed = await restoreLimits(node, pod, before, { until: steadyNow() + ROLLBACK_MS, onHigh });
     if (changed !== undefined)
-      parts.log.warn(
+      node.log.warn(
         { pod: pod.sandboxId, container: id, found: foundForLog(changed), why },
         'container limits restored',
       );
   } catch (error) {
-    parts.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
+    node.log.error({ pod: pod.sandboxId, container: id, error: messageOf(error) }, 'container limits not restored');
   }
 }
 

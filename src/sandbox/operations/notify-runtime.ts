@@ -1,15 +1,7 @@
+import type { Node } from '../node.ts';
 import { MIN_CPU_QUOTA, criOfCpuMax, criOfMemoryMax, weightMatchesShares } from '../../cgroups/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, messageOf } from '../../core/index.ts';
 import {
-  type Bytes,
-  type CpuMax,
-  type CpuShares,
-  type Limit,
-  type Log,
-  cpuShares,
-  messageOf,
-} from '../../core/index.ts';
-import {
-  type Backend,
   type LinuxContainerResources,
   type Partially,
   type PodDescription,
@@ -39,12 +31,12 @@ type Resources = Partially<LinuxContainerResources>;
  * @param shares the pod's shares with those of the overhead, if they have changed
  */
 export async function notifyRuntime(
-  parts: { readonly backend: Backend; readonly log: Log },
+  node: Node,
   pod: PodDescription,
   { memory, cpu, weight }: Pick<PodState, 'memory' | 'cpu' | 'weight'>,
   shares: CpuShares | undefined,
 ): Promise<void> {
-  if (parts.backend.lacks('UpdatePodSandboxResources')) return;
+  if (node.backend.lacks('UpdatePodSandboxResources')) return;
   const overhead = overheadResources(pod);
   const resources = {
     memory_limit_in_bytes: BigInt(withoutOverhead(memory, pod)),
@@ -55,10 +47,10 @@ export async function notifyRuntime(
     }),
   };
   try {
-    await parts.backend.runtime('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, overhead, resources });
+    await node.backend.runtime('UpdatePodSandboxResources', { pod_sandbox_id: pod.sandboxId, overhead, resources });
   } catch (error) {
     if (!isUnimplemented(error))
-      parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'runtime not notified of new pod limits');
+      node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'runtime not notified of new pod limits');
   }
 }
 

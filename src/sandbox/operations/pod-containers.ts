@@ -27,11 +27,7 @@ interface DescribedContainers {
 }
 
 /** Lists and describes the containers of a pod. Rejects when the backend cannot be asked. */
-export async function describeContainers(
-  parts: { readonly registry: Registry; readonly backend: Backend },
-  pod: PodDescription,
-): Promise<DescribedContainers> {
-  const { registry } = parts;
+export async function describeContainers(registry: Registry, pod: PodDescription): Promise<DescribedContainers> {
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
@@ -66,7 +62,7 @@ export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): 
  * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end, counts as ended, too
  */
 export async function assertSandboxRuns(
-  { backend }: { readonly backend: Backend },
+  backend: Backend,
   pod: PodDescription,
   containers: readonly Pick<ContainerDescription, 'state'>[],
   waits = false,
@@ -143,7 +139,7 @@ export const mayRunAgain = (
  * does not make a resize that was carried out a failure.
  */
 export async function assertStillRunning(
-  { registry }: { readonly registry: Registry },
+  registry: Registry,
   pod: PodDescription,
   containerIds: readonly string[],
 ): Promise<void> {

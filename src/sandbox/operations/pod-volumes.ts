@@ -1,61 +1,27 @@
+import type { Node } from '../node.ts';
 import { type Bytes, type Log, messageOf } from '../../core/index.ts';
-import type { Backend, PodDescription } from '../../runtime/index.ts';
-import type { PendingPodLimits } from '../foresight/pending-resize.ts';
-import { pendingResizeOf, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
-import type { DeclarePodParts } from '../pods/declare-pod.ts';
-import type { Registry } from '../pods/registry.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
 import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
 import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { limitsByName } from '../pods/volumes.ts';
 import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
-import { type PerformParts, perform } from '../transaction/perform.ts';
-import { type DeletedPodsParts, type RecoverParts, forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
-import type { ResizeHistory } from '../history/history.ts';
-import type { KubeletState } from '../../kubelet/index.ts';
+import { perform } from '../transaction/perform.ts';
+import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { CgroupTree } from '../../cgroups/index.ts';
 import type { VolumePolicies } from '../volumes/policies.ts';
 import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
-
-/** What sizes a pod's volumes. */
-export interface VolumeSizeParts extends RecoverParts, PerformParts, DeclarePodParts {
-  readonly registry: Registry;
-  /** Client for the shim's own calls. */
-  readonly backend: Backend;
-  /** What kubelet has written about its pods: a hint at what it asks for next. */
-  readonly kubelet: KubeletState;
-  /** The pending resize of kubelet for each pod, by sandbox id. */
-  readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  readonly history: ResizeHistory;
-}
-
-export interface GrowVolumesLaterParts extends VolumeSizeParts {
-  /** Timers of pods whose volumes grow when no more updates come, by sandbox id. */
-  readonly growthTimers: Map<string, NodeJS.Timeout>;
-}
-
-/**
- * Delay from the last update of a pod to the growth of its volumes, in milliseconds, when the pod limit stays looser than its
- * containers need.
- */
-export const GROW_DELAY_MS = 2000;
 
 /**
  * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS} after the last
  * update. Called at each update: it restarts the timer, or cancels it when the update has set the final sizes.
  */
-export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescription, isFinal: boolean): void {
-  clearTimeout(parts.growthTimers.get(pod.sandboxId));
-  parts.growthTimers.delete(pod.sandboxId);
-  if (isFinal) return;
-  const timer = setTimeout(() => {
-    parts.growthTimers.delete(pod.sandboxId);
-    // An update that holds the pod's lock meanwhile starts the time again.
-    void applyVolumeSizes(parts, pod, () => !parts.growthTimers.has(pod.sandboxId));
-  }, GROW_DELAY_MS);
-  timer.unref();
-  parts.growthTimers.set(pod.sandboxId, timer);
+export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: boolean): void {
+  const { growth } = node;
+  if (isFinal) growth.stop(pod.sandboxId);
+  // An update that holds the pod's lock meanwhile starts the time again.
+  else growth.restart(pod.sandboxId, () => void applyVolumeSizes(node, pod, () => !growth.isRunning(pod.sandboxId)));
 }
 
 /**
@@ -64,16 +30,16 @@ export function scheduleVolumeGrowth(parts: GrowVolumesLaterParts, pod: PodDescr
  * @param isDue whether they are still to be set, asked under the pod's lock
  */
 export async function applyVolumeSizes(
-  parts: VolumeSizeParts,
+  node: Node,
   pod: PodDescription,
   isDue: () => boolean = () => true,
 ): Promise<void> {
   // A pod without a cgroup of its own has no limit to derive a size from.
   if (!hasPodCgroup(pod)) return;
   try {
-    await resizeVolumes(parts, pod, isDue);
+    await resizeVolumes(node, pod, isDue);
   } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume sizes not applied');
   }
 }
 
@@ -82,22 +48,18 @@ export async function applyVolumeSizes(
  * After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does not wait for a resize of the pod. Never rejects.
  * @param container its name
  */
-export async function applyContainerShares(
-  parts: GrowVolumesLaterParts,
-  pod: PodDescription,
-  container: string,
-): Promise<void> {
-  if (!hasShareOf(parts, pod, container)) return;
-  const isBusy = parts.lock.isHeld(lockKeyOf(pod));
-  const sized = applyVolumeSizes(parts, pod);
+export async function applyContainerShares(node: Node, pod: PodDescription, container: string): Promise<void> {
+  if (!hasShareOf(node, pod, container)) return;
+  const isBusy = node.lock.isHeld(lockKeyOf(pod));
+  const sized = applyVolumeSizes(node, pod);
   if (!isBusy) await sized;
   // kubelet restarts a container within a resize (resizePolicy), and calls nothing after it.
-  const ofName = parts.registry.containersOf(pod.sandboxId).filter(({ name }) => name === container);
-  if (ofName.length > 1) scheduleVolumeGrowth(parts, pod, false);
+  const ofName = node.registry.containersOf(pod.sandboxId).filter(({ name }) => name === container);
+  if (ofName.length > 1) scheduleVolumeGrowth(node, pod, false);
 }
 
 /** Whether the size of one of the pod's volumes is a share of this container's limit. False if the volumes cannot be read. */
-function hasShareOf({ volumes, policies, log }: VolumeSizeParts, pod: PodDescription, container: string): boolean {
+function hasShareOf({ volumes, policies, log }: Node, pod: PodDescription, container: string): boolean {
   try {
     return volumes.ofPod(pod.metadata.uid).some(({ name }) => {
       const policy = policies.policy(pod.sandboxId, name);
@@ -109,35 +71,28 @@ function hasShareOf({ volumes, policies, log }: VolumeSizeParts, pod: PodDescrip
   }
 }
 
-function resizeVolumes(parts: VolumeSizeParts, pod: PodDescription, isDue: () => boolean): Promise<void> {
-  return parts.lock.run(lockKeyOf(pod), async () => {
+function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): Promise<void> {
+  return node.lock.run(lockKeyOf(pod), async () => {
     if (!isDue()) return;
-    await tryRecoverPod(parts, pod);
-    const { policies } = parts;
-    const volumes = readVolumes(parts.volumes, pod);
-    const state = await readDeclaredPod(parts, pod, volumes);
-    observeVolumes(parts, pod, volumes, state.memory);
-    const pending = pendingResizeOf(parts, pod, state);
+    await tryRecoverPod(node, pod);
+    const { policies } = node;
+    const volumes = readVolumes(node.volumes, pod);
+    const state = await readDeclaredPod(node, pod, volumes);
+    observeVolumes(node, pod, volumes, state.memory);
+    const pending = node.pending.of(pod, state);
     // Volumes that have shrunk for a resize that kubelet has admitted but not actuated stay shrunk.
     const sizes =
       pending === undefined
-        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(parts, pod, state))
-        : volumeChanges(parts, pod, { state, after: state, pending }).volumes;
+        ? policies.targets(pod.sandboxId, state.volumes, state.memory, limitsByName(node, pod, state))
+        : volumeChanges(node, pod, { state, after: state, pending }).volumes;
     // Not awaited: the creation of the pod must not wait for the disk.
-    if (sizes.size === 0) return void journalVolumes(parts, pod);
+    if (sizes.size === 0) return void journalVolumes(node, pod);
     const grow = async (): Promise<void> => {
-      await perform(parts, pod, state, { call: 'none', volumes: sizes });
+      await perform(node, pod, state, { call: 'none', volumes: sizes });
     };
-    const report = parts.history.request(identityOf(pod), { kind: 'shim' });
-    await parts.outcomes.track(pod.sandboxId, grow, report);
+    const report = node.history.request(identityOf(pod), { kind: 'shim' });
+    await node.outcomes.track(pod.sandboxId, grow, report);
   });
-}
-
-export interface PodLifecycleParts extends DeletedPodsParts {
-  readonly tree: CgroupTree;
-  readonly policies: VolumePolicies;
-  /** The outcomes of each pod's requests, for its status. */
-  readonly outcomes: PodOutcomes;
 }
 
 /** Restores the volume records of a pod that an earlier run of the shim, or an earlier sandbox of the pod, has journalled. */
@@ -164,21 +119,21 @@ export function restoreVolumes(
  * another sandbox of the pod may use its volumes and its cgroup. If the registry knows another sandbox, the entry goes to the newest one:
  * kubelet removes an ended sandbox, and the pod continues in the next.
  */
-export function forgetPodRecord(parts: DeletedPodsParts, pod: PodDescription): void {
-  const { registry, journal, log } = parts;
+export function forgetPodRecord(node: Node, pod: PodDescription): void {
+  const { registry, journal, log } = node;
   const forget = async (): Promise<void> => {
     const newest = newestSandbox(registry, pod.metadata.uid);
     if (newest !== undefined) await journal.move(pod.sandboxId, newest);
-    else if (!isLeftToNext(parts, pod)) await journal.forget(pod);
+    else if (!isLeftToNext(node, pod)) await journal.forget(pod);
     // Also pods whose volumes still existed when they were removed: kubelet has unmounted them by now.
-    await forgetDeleted(parts);
+    await forgetDeleted(node);
   };
   forget().catch((error: unknown) => {
     log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'journal entry of a removed pod not deleted');
   });
 }
 
-const isLeftToNext = ({ journal, volumes }: DeletedPodsParts, pod: PodDescription): boolean =>
+const isLeftToNext = ({ journal, volumes }: Node, pod: PodDescription): boolean =>
   volumes.ofPod(pod.metadata.uid).length > 0 || (journal.isUnfinished(pod) && volumes.hasPodFolder(pod.metadata.uid));
 
 /** Selects the remount method before it is needed, on nodes that have memory-backed volumes, and logs it once. */
@@ -191,21 +146,21 @@ export function prepareRemounts(volumes: MemoryVolumes, log: Log): void {
 }
 
 /** Learns how the volumes of a new pod are sized: from its annotations and from their mounts. */
-export function learnPodVolumes(parts: PodLifecycleParts, pod: PodDescription): void {
-  const { policies, outcomes, tree, volumes, log } = parts;
+export function learnPodVolumes(node: Node, pod: PodDescription): void {
+  const { policies, outcomes, tree, volumes, log } = node;
   const faults = policies.annotate(pod.sandboxId, pod.annotations);
   outcomes.addPod(
     pod.sandboxId,
     faults.map(({ message }) => message),
   );
-  restoreVolumes(parts, pod);
+  restoreVolumes(node, pod);
   for (const error of faults) log.warn({ pod: pod.sandboxId, error: error.message }, 'invalid annotation ignored');
   try {
     if (!hasPodCgroup(pod)) return;
     const mounted = readVolumes(volumes, pod);
     // Most pods have none, and a start learns all pods of the node.
     if (mounted.length === 0) return;
-    observeVolumes(parts, pod, mounted, tree.readMemoryMax(podCgroup(pod)));
+    observeVolumes(node, pod, mounted, tree.readMemoryMax(podCgroup(pod)));
     prepareRemounts(volumes, log);
   } catch (error) {
     // The pod may have ended. A later resize reads its volumes.

@@ -1,9 +1,9 @@
+import type { Node } from '../node.ts';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import { Code, type CpuShares, PacedStarts, Reason, ShimError, suggestion } from '../../core/index.ts';
-import type { ResourceManagers } from '../../kubelet/index.ts';
-import { type Backend, type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import { declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import { NO_CPU_LIMIT, podCgroup, podWeight, readPod, readVolumes } from '../pods/read-pod.ts';
 import type { Registry } from '../pods/registry.ts';
@@ -20,7 +20,6 @@ import {
 import { assertQosClassStays } from '../admission/qos-class.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
 import { assertWithinCgroups } from '../admission/node-room.ts';
-import type { PerformParts } from '../transaction/perform.ts';
 import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts';
 import type { DesiredPod, ResizeOptions } from '../plan/resize-request.ts';
 import { compareLimits } from '../plan/amounts.ts';
@@ -29,7 +28,7 @@ import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
 import { storedStep, withStoredValues } from '../values/written-along.ts';
 import { assertHasVolumes, assertWithinSizeLimits } from '../volumes/policies.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
-import { type AdmitRequestsParts, admitRequests } from './admit-requests.ts';
+import { admitRequests } from './admit-requests.ts';
 import {
   askedValues,
   assertCreated,
@@ -55,17 +54,6 @@ import {
  */
 export const preparations = new PacedStarts(8, 200);
 
-export interface PrepareResizeParts
-  extends PerformParts,
-    DeclarePodParts,
-    Omit<AdmitRequestsParts, 'tree' | 'kubelet' | 'specs'> {
-  readonly registry: Registry;
-  /** What kubelet's managers have assigned to containers. */
-  readonly managers: ResourceManagers;
-  /** Client for the shim's own calls. */
-  readonly backend: Backend;
-}
-
 /** A resize that is admitted. */
 export interface PreparedResize {
   readonly state: PodState;
@@ -83,44 +71,44 @@ export interface PreparedResize {
  * nothing has changed then.
  */
 export async function prepareResize(
-  parts: PrepareResizeParts,
+  node: Node,
   pod: PodDescription,
   asked: DesiredPod,
   { dryRun, waits = false }: Pick<ResizeOptions, 'dryRun' | 'waits'>,
 ): Promise<PreparedResize> {
-  const volumes = readVolumes(parts.volumes, pod);
+  const volumes = readVolumes(node.volumes, pod);
   assertHasVolumes(pod, volumes, asked.volumes.keys());
-  const { all, containers, declared } = await readContainers(parts, pod, asked, waits);
-  if (!dryRun) parts.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
-  const read = await readPod(parts.tree, pod, volumes, declared);
-  if (!dryRun) parts.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
-  observeVolumes(parts, pod, volumes, read.memory);
+  const { all, containers, declared } = await readContainers(node, pod, asked, waits);
+  if (!dryRun) node.outcomes.setDesired(pod.sandboxId, desiredValues(asked, containers));
+  const read = await readPod(node.tree, pod, volumes, declared);
+  if (!dryRun) node.outcomes.asks(pod.sandboxId, askedValues(asked, containers), knownBefore(asked, containers, read));
+  observeVolumes(node, pod, volumes, read.memory);
   const exact = withShares(withExactQuotas(pod, read, all), sharesIn([...containers.values()]));
   const desired = withInheritedLimits(exact, asked);
-  const memoryQos = memoryQosOf(parts, pod, exact, desired, containers);
-  const split = containerTargets(parts, pod, containers, exact, desired, memoryQos.ofContainer);
+  const memoryQos = memoryQosOf(node, pod, exact, desired, containers);
+  const split = containerTargets(node.registry, pod, containers, exact, desired, memoryQos.ofContainer);
   assertNotStarting(pod, split.starting);
-  const along = await withStoredValues(parts, pod, exact, split.targets, all, memoryQos.ofContainer);
+  const along = await withStoredValues(node, pod, exact, split.targets, all, memoryQos.ofContainer);
   const { state, targets, cgroups } = along;
-  assertAdmitted(parts, pod, state, desired, containers);
+  assertAdmitted(node, pod, state, desired, containers);
   assertCreated(pod, split.uncreated, waits);
-  if (waits) await assertRunning(parts, pod, mayRunAgain(declared, split.withoutCgroup));
-  for (const target of targets) await assertContainerFits(parts, pod, containers, { state, cgroups }, target);
+  if (waits) await assertRunning(node, pod, mayRunAgain(declared, split.withoutCgroup));
+  for (const target of targets) await assertContainerFits(node.tree, pod, containers, { state, cgroups }, target);
   const derived = derivedPodShares(pod, state, [...targets, ...sharesOf(split.stored)]);
   const shares = desired.pod.shares ?? derived?.then;
   const present = derived === undefined ? pod : { ...pod, cpuShares: derived.now };
   const weight = shares === undefined ? undefined : podWeight(present, state.weight, shares);
-  const derivedLimits = await podLimits(parts, pod, withCreated(state, targets, split), desired.pod);
+  const derivedLimits = await podLimits(node, pod, withCreated(state, targets, split), desired.pod);
   const limits = { ...derivedLimits, ...(weight && { weight }) };
   const after = stateAfter(state, { ...limits, containers: targets, volumes: new Map() });
   assertRequestsFit(desired, after, containers);
-  const byContainer = limitsByName(parts, pod, after);
+  const byContainer = limitsByName(node, pod, after);
   assertWithinSizeLimits(pod, declared, desired.volumes, after.memory, byContainer);
-  const sizes = parts.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
+  const sizes = node.policies.targets(pod.sandboxId, volumes, after.memory, byContainer, desired.volumes);
   const unified = memoryQos.ofPod(limits.memory);
   const target: PodTarget = { ...limits, unified, containers: targets, call: 'none', volumes: sizes };
   // Last: nothing may fail between the record and the transaction.
-  const dropRequests = admitRequests(parts, pod, state, desired, { dryRun });
+  const dropRequests = admitRequests(node, pod, state, desired, { dryRun });
   return { state, target, stored: split.stored, shares, dropRequests };
 }
 
@@ -133,18 +121,18 @@ interface DeclaredContainers {
 
 /** Reads the containers that the pod has and declares. Throws UNKNOWN_CONTAINER, POD_ENDED and SANDBOX_ENDED. */
 async function readContainers(
-  parts: PrepareResizeParts,
+  node: Node,
   pod: PodDescription,
   asked: DesiredPod,
   waits: boolean,
 ): Promise<DeclaredContainers> {
-  const { all, listed } = await describeContainers(parts, pod);
+  const { all, listed } = await describeContainers(node.registry, pod);
   const containers = byName(all);
-  const declared = await declarePod(parts, pod, listed);
+  const declared = await declarePod(node, pod, listed);
   // Also in a sandbox that has ended: a misspelled name must not wait for the next one.
   if (all.length > 0 || isComplete(declared)) assertKnownNames(pod, asked, declared, containers);
   assertNotEnded(pod, declared);
-  await assertSandboxRuns(parts, pod, all, waits);
+  await assertSandboxRuns(node.backend, pod, all, waits);
   // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized either.
   assertKnownNames(pod, asked, declared, containers);
   return { all, containers, declared };
@@ -155,7 +143,7 @@ async function readContainers(
  * above.
  */
 function assertAdmitted(
-  parts: Pick<PrepareResizeParts, 'tree' | 'managers'>,
+  node: Node,
   pod: PodDescription,
   state: PodState,
   desired: DesiredPod,
@@ -163,10 +151,10 @@ function assertAdmitted(
 ): void {
   assertQosClassStays(pod, state, desired);
   assertLimitsFit(pod, state, desired, containers);
-  assertNotAssigned(parts, pod, state, desired);
+  assertNotAssigned(node.managers, pod, state, desired);
   assertNoRestart(pod, state, desired);
   assertSwapStays(pod, state, desired, containers);
-  assertWithinCgroups(parts, pod, state, desired);
+  assertWithinCgroups(node.tree, pod, state, desired);
 }
 
 /** What a resize does to containers. */
@@ -184,7 +172,7 @@ interface SplitTargets {
 
 /** Splits the desired limits by the state of their containers. Throws as {@link assertResizable}. */
 function containerTargets(
-  { registry }: Pick<PrepareResizeParts, 'registry'>,
+  registry: Registry,
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   state: PodState,
@@ -268,7 +256,7 @@ function assertKnownNames(
 
 /** Throws MEMORY_NOT_RECLAIMABLE. */
 async function assertContainerFits(
-  parts: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   pod: PodDescription,
   containers: ReadonlyMap<string, ContainerDescription>,
   { state, cgroups }: { readonly state: PodState; readonly cgroups: ReadonlyMap<string, CgroupPath> },
@@ -280,7 +268,7 @@ async function assertContainerFits(
   if (compareLimits(memory, now.memory) >= 0) return;
   const cgroup = cgroups.get(id);
   if (cgroup === undefined) return;
-  await assertReclaimable(parts.tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
+  await assertReclaimable(tree, containerSubject(container, pod), { cgroup, now: now.memory, wanted: memory });
 }
 
 /**
@@ -288,7 +276,7 @@ async function assertContainerFits(
  * derived from its containers, without a decrease that usage blocks.
  */
 async function podLimits(
-  parts: Pick<PrepareResizeParts, 'tree' | 'journal' | 'log'>,
+  node: Node,
   pod: PodDescription,
   { state, targets }: { readonly state: PodState; readonly targets: readonly ContainerLimits[] },
   asked: Limits,
@@ -300,9 +288,9 @@ async function podLimits(
     ...(memory !== undefined && { memory: 'max' }),
     ...(cpu !== undefined && { cpu: NO_CPU_LIMIT }),
   };
-  const derived = await derivedPodLimits(parts, pod, free, targets);
+  const derived = await derivedPodLimits(node, pod, free, targets);
   if (memory !== undefined) {
-    await assertReclaimable(parts.tree, podSubject(pod), {
+    await assertReclaimable(node.tree, podSubject(pod), {
       cgroup: podCgroup(pod),
       now: state.memory,
       wanted: memory,

@@ -1,41 +1,24 @@
+import type { Node } from '../node.ts';
 import { type CpuMax, bytes, messageOf, microseconds } from '../../core/index.ts';
 import {
-  type Backend,
   type ContainerDescription,
   ContainerState,
   type LinuxContainerResources,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import { declarePod } from '../pods/declare-pod.ts';
 import { type DeclaredContainer, type DeclaredPod, withRunning } from '../pods/declared-pod.ts';
 import type { EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import type { FailOpen } from '../pods/fail-open.ts';
 import type { Registry } from '../pods/registry.ts';
 import { amountsOf } from '../pods/runtime-containers.ts';
 import { hasPodCgroup, readDeclaredPod } from '../pods/read-pod.ts';
 import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
-import { withoutWritten } from '../foresight/pending-kubelet-resize.ts';
-import type { ResizeHistory } from '../history/history.ts';
-import { type PerformParts, perform } from '../transaction/perform.ts';
-import { type RecoverParts, tryRecoverPod } from '../transaction/recover.ts';
+import { perform } from '../transaction/perform.ts';
+import { tryRecoverPod } from '../transaction/recover.ts';
 import { compareCpu, compareLimits } from '../plan/amounts.ts';
 import { ifTheyArrive, podLimitsBetween, stateWith } from '../plan/pod-limits.ts';
-import type { CgroupTree } from '../../cgroups/index.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
 import type { ContainerStep } from '../plan/step.ts';
-
-export interface RaisePodLimitParts extends PerformParts, DeclarePodParts {
-  /** Client for the shim's own calls. */
-  readonly backend: Backend;
-  readonly registry: Registry;
-}
-
-export interface AdmitRestartParts extends RaisePodLimitParts, RecoverParts {
-  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
-  readonly failOpen: FailOpen;
-  readonly history: ResizeHistory;
-}
 
 /** What raises a pod limit. Undefined if the limit suffices. */
 type Raise = (() => Promise<void>) | undefined;
@@ -46,7 +29,7 @@ type Raise = (() => Promise<void>) | undefined;
  * shim.
  */
 export async function raisePodLimit(
-  parts: RaisePodLimitParts,
+  node: Node,
   pod: PodDescription,
   { containerId, name }: NamedContainer,
   before: EffectiveLimits | undefined,
@@ -54,24 +37,26 @@ export async function raisePodLimit(
 ): Promise<void> {
   if (before === undefined || after === undefined || !hasPodCgroup(pod)) return;
   try {
-    const raise = await raiseFor(parts, pod, { containerId, name }, { before, after });
+    const raise = await raiseFor(node, pod, { containerId, name }, { before, after });
     await raise?.();
   } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
+    node.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
 }
 
 /** Returns what raises the pod limit for a container whose limits change; undefined if the limit suffices. */
 async function raiseFor(
-  parts: RaisePodLimitParts,
+  node: Node,
   pod: PodDescription,
   container: NamedContainer,
   { before, after }: { readonly before: EffectiveLimits; readonly after: EffectiveLimits },
 ): Promise<Raise> {
-  const state = await readDeclaredPod(parts, pod, []);
-  const unanswered = parts.journal.unanswered.of(pod.sandboxId);
+  const state = await readDeclaredPod(node, pod, []);
+  const unanswered = node.journal.unanswered.of(pod.sandboxId);
   const change = restartedContainer(state, container, { before, after }, unanswered);
-  return raiseBetween(parts, pod, container.containerId, change, (raised) => withoutWritten(parts, pod, state, raised));
+  return raiseBetween(node, pod, container.containerId, change, (raised) =>
+    node.pending.withoutWritten(pod, state, raised),
+  );
 }
 
 /**
@@ -79,7 +64,7 @@ async function raiseFor(
  * @param bound omits pod limits that are not raised
  */
 function raiseBetween(
-  parts: RaisePodLimitParts,
+  node: Node,
   pod: PodDescription,
   containerId: string,
   { state, before, after }: PodChange,
@@ -92,8 +77,8 @@ function raiseBetween(
   });
   if (Object.keys(raised).length === 0) return undefined;
   return async () => {
-    await perform(parts, pod, state, { ...raised, call: 'none', volumes: new Map() });
-    parts.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
+    await perform(node, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    node.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
   };
 }
 
@@ -102,7 +87,7 @@ function raiseBetween(
  * sandbox that has ended: kubelet does not write the cgroup of a pod that exists.
  */
 export async function raisePodForRestart(
-  parts: AdmitRestartParts,
+  node: Node,
   sandboxId: string,
   containerId: string,
   name: string,
@@ -111,49 +96,49 @@ export async function raisePodForRestart(
   const after = storedLimits(resources);
   if (after === undefined) return;
   try {
-    const pod = await parts.registry.pod(sandboxId);
+    const pod = await node.registry.pod(sandboxId);
     if (pod === undefined) return;
     // A first container does not wait for a resize of its pod.
-    if (!isReplacement(pod) && (await previousContainer(parts, pod, containerId, name)) === undefined) return;
-    await parts.lock.run(lockKeyOf(pod), async () => {
-      await tryRecoverPod(parts, pod);
+    if (!isReplacement(pod) && (await previousContainer(node.registry, pod, containerId, name)) === undefined) return;
+    await node.lock.run(lockKeyOf(pod), async () => {
+      await tryRecoverPod(node, pod);
       if (!hasPodCgroup(pod)) return;
-      const previous = await previousContainer(parts, pod, containerId, name);
-      await raiseAndRecord(parts, pod, containerId, () =>
+      const previous = await previousContainer(node.registry, pod, containerId, name);
+      await raiseAndRecord(node, pod, containerId, () =>
         previous === undefined
-          ? raiseForReplaced(parts, pod, { containerId, name }, after)
-          : raiseForRestarted(parts, pod, { containerId, name }, previous, after),
+          ? raiseForReplaced(node, pod, { containerId, name }, after)
+          : raiseForRestarted(node, pod, { containerId, name }, previous, after),
       );
     });
   } catch (error) {
-    parts.failOpen('unreadable_state', containerId, error);
+    node.failOpen('unreadable_state', containerId, error);
   }
 }
 
 async function raiseForRestarted(
-  parts: AdmitRestartParts,
+  node: Node,
   pod: PodDescription,
   container: NamedContainer,
   previous: ContainerDescription,
   after: EffectiveLimits,
 ): Promise<Raise> {
-  const before = await limitsBeforeRestart(parts, pod, container, previous);
-  return before && raiseFor(parts, pod, container, { before, after });
+  const before = await limitsBeforeRestart(node, pod, container, previous);
+  return before && raiseFor(node, pod, container, { before, after });
 }
 
 async function raiseForReplaced(
-  parts: AdmitRestartParts,
+  node: Node,
   pod: PodDescription,
   container: NamedContainer,
   after: EffectiveLimits,
 ): Promise<Raise> {
-  const change = await replacedContainers(parts, pod, container, after);
-  return change && raiseBetween(parts, pod, container.containerId, change);
+  const change = await replacedContainers(node, pod, container, after);
+  return change && raiseBetween(node, pod, container.containerId, change);
 }
 
 /** Like {@link raisePodLimit}, with an entry in the history: no request of a client has one for it. */
 async function raiseAndRecord(
-  parts: AdmitRestartParts,
+  node: Node,
   pod: PodDescription,
   containerId: string,
   prepare: () => Promise<Raise>,
@@ -161,10 +146,10 @@ async function raiseAndRecord(
   try {
     const raise = await prepare();
     if (raise === undefined) return;
-    const report = parts.history.request(identityOf(pod), { kind: 'shim' });
-    await parts.outcomes.track(pod.sandboxId, raise, report);
+    const report = node.history.request(identityOf(pod), { kind: 'shim' });
+    await node.outcomes.track(pod.sandboxId, raise, report);
   } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
+    node.log.warn({ pod: pod.sandboxId, container: containerId, error: messageOf(error) }, 'pod limit not raised');
   }
 }
 
@@ -173,7 +158,7 @@ async function raiseAndRecord(
  * know it, when the shim ended before it answered.
  */
 async function previousContainer(
-  { registry }: { readonly registry: Registry },
+  registry: Registry,
   pod: PodDescription,
   containerId: string,
   name: string,
@@ -199,13 +184,6 @@ interface PodChange {
   readonly after: PodState;
 }
 
-export interface ReplacedContainersParts extends DeclarePodParts {
-  readonly registry: Registry;
-  readonly backend: Backend;
-  readonly tree: CgroupTree;
-  readonly journal: PodJournal;
-}
-
 /** A container of a sandbox that has ended. */
 interface EarlierContainer {
   readonly id: string;
@@ -229,27 +207,27 @@ const isReplacement = ({ metadata }: PodDescription): boolean => metadata.uid !=
  * purpose (a pod-level limit), or an ordinary init container.
  */
 async function replacedContainers(
-  parts: ReplacedContainersParts,
+  node: Node,
   pod: PodDescription,
   container: NamedContainer,
   limits: EffectiveLimits,
 ): Promise<PodChange | undefined> {
   if (!isReplacement(pod)) return undefined;
-  const listed = await parts.registry.listContainers(pod);
-  const state = await readDeclaredPod(parts, pod, [], listed);
-  const earlier = await earlierContainers(parts, pod);
-  if (earlier.size > 0) return changeFrom(parts, pod, state, container, { limits, earlier });
+  const listed = await node.registry.listContainers(pod);
+  const state = await readDeclaredPod(node, pod, [], listed);
+  const earlier = await earlierContainers(node, pod);
+  if (earlier.size > 0) return changeFrom(node, pod, state, container, { limits, earlier });
   const isFirst = listed.every(({ id }) => id === container.containerId);
   if (!isFirst || state.declared?.source !== 'spec') return undefined;
   const none = state.declared.containers.map(({ name, id }): [string, EarlierContainer] => [
     name,
     { id: id ?? name, name, limits: NOTHING, exitCode: 0 },
   ]);
-  return changeFrom(parts, pod, state, container, { limits, earlier: new Map(none) });
+  return changeFrom(node, pod, state, container, { limits, earlier: new Map(none) });
 }
 
 function changeFrom(
-  { journal, registry }: ReplacedContainersParts,
+  { journal, registry }: Node,
   pod: PodDescription,
   state: PodState,
   { containerId, name }: NamedContainer,
@@ -313,18 +291,15 @@ const earlierSandboxes = (
   pods.filter((other) => other.sandboxId !== sandboxId && other.metadata.uid === metadata.uid);
 
 /** Returns the last container of each name that has run in an earlier sandbox of the pod, in the order of creation. */
-async function earlierContainers(
-  parts: ReplacedContainersParts,
-  pod: PodDescription,
-): Promise<ReadonlyMap<string, EarlierContainer>> {
-  const sandboxes = earlierSandboxes(parts.registry, pod);
-  const listed = (await Promise.all(sandboxes.map((sandbox) => parts.registry.listContainers(sandbox)))).flat();
+async function earlierContainers(node: Node, pod: PodDescription): Promise<ReadonlyMap<string, EarlierContainer>> {
+  const sandboxes = earlierSandboxes(node.registry, pod);
+  const listed = (await Promise.all(sandboxes.map((sandbox) => node.registry.listContainers(sandbox)))).flat();
   const ran = listed
     .filter(({ state }) => state !== ContainerState.CREATED)
     .sort((one, other) => Number(one.created_at - other.created_at));
   const byName = new Map<string, EarlierContainer>();
   for (const { id, metadata } of ran) {
-    const container = await parts.registry.describeContainer(id);
+    const container = await node.registry.describeContainer(id);
     const limits = storedLimits(container?.resources);
     const name = metadata?.name ?? '';
     byName.delete(name);
@@ -361,16 +336,16 @@ function stateWithContainer(state: PodState, container: NamedContainer, limits: 
  * that runs or has failed counts with its stored limits.
  */
 async function limitsBeforeRestart(
-  parts: DeclarePodParts,
+  node: Node,
   pod: PodDescription,
   { name }: NamedContainer,
   previous: ContainerDescription,
 ): Promise<EffectiveLimits | undefined> {
   const stored = storedLimits(previous.resources);
   if (stored === undefined || previous.state !== ContainerState.EXITED || previous.exitCode !== 0) return stored;
-  const listed = await parts.registry.listContainers(pod);
+  const listed = await node.registry.listContainers(pod);
   const withoutNewer = listed.filter(({ id, metadata }) => metadata?.name !== name || id === previous.containerId);
-  return countedLimits(await declarePod(parts, pod, withoutNewer), name, stored);
+  return countedLimits(await declarePod(node, pod, withoutNewer), name, stored);
 }
 
 /**

@@ -1,61 +1,58 @@
-import type { CgroupTree } from '../../cgroups/index.ts';
-import { Code, type Log, Reason, ShimError } from '../../core/index.ts';
-import type { Backend, PodDescription } from '../../runtime/index.ts';
+import type { Node } from '../node.ts';
+import { Code, Reason, ShimError } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import type { Limits, PodState } from '../pods/pod-state.ts';
 import type { Registry } from '../pods/registry.ts';
 import { hasPodCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
 import { lockKeyOf } from '../pods/pod-identity.ts';
 import { podName } from '../pods/names.ts';
-import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { type PerformParts, perform, planSteps } from '../transaction/perform.ts';
-import { type RecoverParts, recoverPod, settleUpdates } from '../transaction/recover.ts';
-import { type WritersParts, desiredFields } from '../history/newest-values.ts';
+import { perform, planSteps } from '../transaction/perform.ts';
+import { recoverPod, settleUpdates } from '../transaction/recover.ts';
+import { desiredFields } from '../history/newest-values.ts';
 import type { DesiredPod, ResizeOptions, ResizeOutcome } from '../plan/resize-request.ts';
 import { lateError } from '../plan/failures.ts';
 import { stateAfter } from '../plan/step.ts';
 import { followKernel } from './forward-update.ts';
 import { notifyRuntime } from './notify-runtime.ts';
 import { assertStillRunning, withShares } from './pod-containers.ts';
-import { type PrepareResizeParts, type PreparedResize, preparations, prepareResize } from './prepare-resize.ts';
-
-export interface ResizePodParts extends RecoverParts, PerformParts, WritersParts, PrepareResizeParts {}
+import { type PreparedResize, preparations, prepareResize } from './prepare-resize.ts';
 
 /** Resizes containers, the pod and volumes, all or nothing (KEP-1287, KEP-6030, atomic resizes). Implements {@link ResizePod}. */
 export async function resizePod(
-  parts: ResizePodParts,
+  node: Node,
   sandboxId: string,
   asked: DesiredPod,
   options: ResizeOptions,
 ): Promise<ResizeOutcome> {
-  const found = await findPod(parts, sandboxId);
+  const found = await findPod(node.registry, sandboxId);
   const { sandboxId: id } = found;
-  await settleUpdates(parts, found, options.deadline);
+  await settleUpdates(node, found, options.deadline);
   const resize = async (): Promise<ResizeOutcome> => {
-    await parts.journal.restored();
+    await node.journal.restored();
     // Under the lock: an earlier request may have changed the pod and its shares.
-    const pod = await findPod(parts, id);
-    await recoverPod(parts, pod);
-    return preparations.run((onBegin) => resizeUnderLock(parts, pod, asked, options, onBegin));
+    const pod = await findPod(node.registry, id);
+    await recoverPod(node, pod);
+    return preparations.run((onBegin) => resizeUnderLock(node, pod, asked, options, onBegin));
   };
-  const { outcomes } = parts;
-  const report = parts.history.changes(options.onChanges, options.onLeftUnfinished);
+  const { outcomes } = node;
+  const report = node.history.changes(options.onChanges, options.onLeftUnfinished);
   const run = options.dryRun ? resize : () => outcomes.track(id, resize, report);
-  return parts.lock.runBy(lockKeyOf(found), run, options.deadline, () => lateError(found, 'a resize of the pod'));
+  return node.lock.runBy(lockKeyOf(found), run, options.deadline, () => lateError(found, 'a resize of the pod'));
 }
 
 /** Resizes a pod whose lock is held. Calls `onBegin` when it is prepared and journalled, before its first change. */
 async function resizeUnderLock(
-  parts: ResizePodParts,
+  node: Node,
   pod: PodDescription,
   asked: DesiredPod,
   options: ResizeOptions,
   onBegin: () => void,
 ): Promise<ResizeOutcome> {
   const desired = options.stillDesired?.() ?? asked;
-  const prepared = await prepareResize(parts, pod, desired, options);
+  const prepared = await prepareResize(node, pod, desired, options);
   const { state, target, stored } = prepared;
   if (options.dryRun) {
-    const steps = planSteps(parts, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+    const steps = planSteps(node.volumes, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
     return { steps, before: state, after: stateAfter(state, target) };
   }
   const { deadline, onStep } = options;
@@ -66,25 +63,25 @@ async function resizeUnderLock(
   const onChosen = (id: string): void => void chosen.add(id);
   const performed = async (): Promise<ResizeOutcome['steps']> => {
     try {
-      return await perform(parts, pod, state, target, { stored, deadline, onBegin, onStep, onChosen, sizes });
+      return await perform(node, pod, state, target, { stored, deadline, onBegin, onStep, onChosen, sizes });
     } finally {
       // One that has ended meanwhile is why it failed, or has the new values for nothing.
-      if (parts.journal.transactionOf(pod)?.failed === undefined) await assertStillRunning(parts, pod, ids);
+      if (node.journal.transactionOf(pod)?.failed === undefined) await assertStillRunning(node.registry, pod, ids);
     }
   };
   const steps = await orElse(performed(), () => {
     if (prepared.dropRequests()) options.onRoomFreed?.();
   });
-  if (chosen.size > 0) await followChosen(parts, pod, prepared, desired);
-  const after = chosen.size > 0 ? await readPod(parts.tree, pod, []) : stateAfter(state, target);
-  await publishLimits(parts, pod, prepared, after);
-  if (options.writer !== undefined) await parts.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
-  return { steps, before: state, after: await readAfter(parts, pod, stateAfter(state, target)) };
+  if (chosen.size > 0) await followChosen(node, pod, prepared, desired);
+  const after = chosen.size > 0 ? await readPod(node.tree, pod, []) : stateAfter(state, target);
+  await publishLimits(node, pod, prepared, after);
+  if (options.writer !== undefined) await node.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
+  return { steps, before: state, after: await readAfter(node, pod, stateAfter(state, target)) };
 }
 
 /** Sets the pod limits that the request leaves to the shim to those of the containers, for which a plugin has chosen other limits. */
 async function followChosen(
-  parts: ResizePodParts,
+  node: Node,
   pod: PodDescription,
   { state, target, stored }: PreparedResize,
   { pod: asked }: DesiredPod,
@@ -94,7 +91,7 @@ async function followChosen(
     ...(asked.cpu === undefined && cpu !== undefined && { cpu }),
   });
   const ids = new Set((target.containers ?? []).map(({ id }) => id));
-  const { containers } = await readPod(parts.tree, pod, []);
+  const { containers } = await readPod(node.tree, pod, []);
   const found = containers.filter(({ id }) => ids.has(id));
   // Containers that do not run start with what the runtime has stored.
   const idle = stored.map(({ id, memory, cpu }) => ({
@@ -102,7 +99,7 @@ async function followChosen(
     ...(memory && { memory: memory.to }),
     ...(cpu && { cpu: cpu.to }),
   }));
-  await followKernel(parts, pod, { before: state, planned: free(target), bound: free }, [...found, ...idle]);
+  await followKernel(node, pod, { before: state, planned: free(target), bound: free }, [...found, ...idle]);
 }
 
 /** Calls `undo` if a promise rejects, and rejects as it does. */
@@ -115,8 +112,8 @@ async function orElse<Result>(promise: Promise<Result>, undo: () => void): Promi
   }
 }
 
-async function findPod(parts: { readonly registry: Registry }, sandboxId: string): Promise<PodDescription> {
-  const pod = await parts.registry.pod(sandboxId);
+async function findPod(registry: Registry, sandboxId: string): Promise<PodDescription> {
+  const pod = await registry.pod(sandboxId);
   if (pod === undefined)
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
   if (hasPodCgroup(pod)) return pod;
@@ -125,23 +122,19 @@ async function findPod(parts: { readonly registry: Registry }, sandboxId: string
 }
 
 /** Reads the pod's state from the kernel, with the shares that the runtime has accepted. */
-async function readAfter(
-  parts: { readonly tree: CgroupTree; readonly volumes: MemoryVolumes },
-  pod: PodDescription,
-  wanted: PodState,
-): Promise<PodState> {
-  const read = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
+async function readAfter(node: Node, pod: PodDescription, wanted: PodState): Promise<PodState> {
+  const read = await readPod(node.tree, pod, readVolumes(node.volumes, pod));
   return withShares(read, new Map(wanted.containers.map(({ id, shares }) => [id, shares])));
 }
 
 /** Stores the pod's new shares in the registry, and reports the new pod limits to the runtime. */
 async function publishLimits(
-  parts: { readonly registry: Registry; readonly backend: Backend; readonly log: Log },
+  node: Node,
   pod: PodDescription,
   { target, shares }: PreparedResize,
   after: PodState,
 ): Promise<void> {
-  if (shares !== undefined) parts.registry.updatePod({ ...pod, cpuShares: shares });
+  if (shares !== undefined) node.registry.updatePod({ ...pod, cpuShares: shares });
   const { memory, cpu } = target;
-  if (memory !== undefined || cpu !== undefined || shares !== undefined) await notifyRuntime(parts, pod, after, shares);
+  if (memory !== undefined || cpu !== undefined || shares !== undefined) await notifyRuntime(node, pod, after, shares);
 }

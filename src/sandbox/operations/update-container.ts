@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import {
   type ContainerDescription,
   ContainerState,
@@ -8,27 +9,25 @@ import {
 } from '../../runtime/index.ts';
 import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
 import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, invalidValue } from '../../core/index.ts';
-import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './pod-volumes.ts';
+import { scheduleVolumeGrowth } from './pod-volumes.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import { type FailOpen, readOrFailOpen } from '../pods/fail-open.ts';
+import { readOrFailOpen } from '../pods/fail-open.ts';
 import type { KnownContainer } from '../pods/container-lists.ts';
-import type { Registry } from '../pods/registry.ts';
-import { containerCgroup } from '../pods/container-cgroups.ts';
 import { containerSubject, podSubject } from '../pods/names.ts';
 import { hasPodCgroup, readDeclaredPod, readVolumes, withExactQuota } from '../pods/read-pod.ts';
 import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
 import { type Requester, criRequester } from '../history/history-entry.ts';
-import { type WritersParts, criFields } from '../history/newest-values.ts';
+import { criFields } from '../history/newest-values.ts';
 import { type Forwarded, followKernel, forwardUpdate, passThroughUpdate } from './forward-update.ts';
 import { preparations } from './prepare-resize.ts';
-import { type AdmitRestartParts, raisePodLimit } from './raise-pod-limit.ts';
+import { raisePodLimit } from './raise-pod-limit.ts';
 import { assertId, validateResources, withSubject } from '../admission/validate.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
 import { fieldsSet, parseLimits, touchesLimits } from '../admission/parse-limits.ts';
 import { type PodTarget, type Step, stateAfter } from '../plan/step.ts';
 import { lateError } from '../plan/failures.ts';
-import { boundByPending, pendingResizeForContainer, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import { boundByPending, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
 import type { CallersUpdate } from '../transaction/actions.ts';
 import { type OnHigh, lowerMemory, reclaimBy, turnBy } from '../transaction/lower-memory.ts';
 import { assertInTime, perform } from '../transaction/perform.ts';
@@ -37,8 +36,6 @@ import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { containerChanges } from '../plan/steps.ts';
 import { derivedPodLimits } from '../values/derived-values.ts';
 import { otherValues, swapAfterUpdate } from '../values/written-along.ts';
-
-export interface UpdateContainerParts extends GrowVolumesLaterParts, AdmitRestartParts, WritersParts {}
 
 type Request = Messages['UpdateContainerResourcesRequest'];
 
@@ -62,22 +59,22 @@ export interface CallerOf {
  * and what `forward` throws, after the rollback.
  */
 export async function updateContainer(
-  parts: UpdateContainerParts,
+  node: Node,
   request: Request,
   forward: () => Promise<Buffer>,
   { deadline = Infinity, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('container_id', request.container_id);
   const resources = request.linux;
-  const found = await findContainer(parts, request.container_id);
+  const found = await findContainer(node, request.container_id);
   if (found === undefined) return forward();
   const { known, pod } = found;
   const { containerId, name } = known;
-  const report = parts.history.request(identityOf(pod), requester);
-  parts.outcomes.check(pod.sandboxId, () => validateRequest(found, request), report);
+  const report = node.history.request(identityOf(pod), requester);
+  node.outcomes.check(pod.sandboxId, () => validateRequest(found, request), report);
   // Without a limit in the request, the runtime writes the limits again that it has stored.
   const passThrough = (): Promise<Buffer> =>
-    passThroughUpdate(parts, known, pod, resources, forward, { report, deadline });
+    passThroughUpdate(node, known, pod, resources, forward, { report, deadline });
   if (resources === null || criFields(name, resources).length === 0) return passThrough();
   const replaced = (): void => {
     const wanted = parseLimits(resources, { quota: 'max', period: DEFAULT_CPU_PERIOD });
@@ -85,23 +82,23 @@ export async function updateContainer(
     report.superseded(`a newer update of container ${name} has replaced it, and its outcome is that of both`);
   };
   const slot = { name: containerId, sets: fieldsSet(request), replaced };
-  const writer = { arrival: parts.newest.arrival(), text: `an update of container ${name}` };
+  const writer = { arrival: node.newest.arrival(), text: `an update of container ${name}` };
   const setsLimits = touchesLimits(resources);
   const update = async (): Promise<Buffer> => {
     // It may have waited for the lock.
     assertInTime(pod, deadline, writer.text);
-    await tryRecoverPod(parts, pod);
-    const response = setsLimits ? await updateInTurn(parts, found, resources, forward, deadline) : await passThrough();
-    await parts.newest.applied(pod.sandboxId, writer, criFields(name, resources));
+    await tryRecoverPod(node, pod);
+    const response = setsLimits ? await updateInTurn(node, found, resources, forward, deadline) : await passThrough();
+    await node.newest.applied(pod.sandboxId, writer, criFields(name, resources));
     return response;
   };
-  const tracked = (): Promise<Buffer> => parts.outcomes.track(pod.sandboxId, update, report);
-  return parts.lock.run(lockKeyOf(pod), setsLimits ? tracked : update, slot);
+  const tracked = (): Promise<Buffer> => node.outcomes.track(pod.sandboxId, update, report);
+  return node.lock.run(lockKeyOf(pod), setsLimits ? tracked : update, slot);
 }
 
 /** Updates a container in the turn of its preparation. The caller holds the pod's lock. */
 function updateInTurn(
-  parts: UpdateContainerParts,
+  node: Node,
   found: Found,
   resources: LinuxContainerResources,
   forward: () => Promise<Buffer>,
@@ -112,7 +109,7 @@ function updateInTurn(
       onBegin();
       return forward();
     };
-    return updateUnderLock(parts, found, resources, call, { deadline, onBegin });
+    return updateUnderLock(node, found, resources, call, { deadline, onBegin });
   });
 }
 
@@ -125,20 +122,22 @@ interface UpdateOptions {
 
 /** Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. */
 async function updateUnderLock(
-  parts: UpdateContainerParts,
+  node: Node,
   { known, pod }: Found,
   resources: LinuxContainerResources,
   forward: () => Promise<Buffer>,
   options: UpdateOptions,
 ): Promise<Buffer> {
   const { containerId } = known;
-  const container = await readOrFailOpen(parts, containerId, () => parts.registry.describeContainer(containerId));
+  const container = await readOrFailOpen(node.failOpen, containerId, () =>
+    node.registry.describeContainer(containerId),
+  );
   if (container === undefined) return forward();
   // The container has no cgroup yet or any more: the runtime only stores the values.
-  if (container.state !== ContainerState.RUNNING) return forwardToStopped(parts, container, pod, forward);
-  const read = (): Promise<Prepared | undefined> => prepare(parts, container, pod, resources);
-  const prepared = await readOrFailOpen(parts, containerId, read);
-  return prepared === undefined ? forward() : resize(parts, prepared, forward, options);
+  if (container.state !== ContainerState.RUNNING) return forwardToStopped(node, container, pod, forward);
+  const read = (): Promise<Prepared | undefined> => prepare(node, container, pod, resources);
+  const prepared = await readOrFailOpen(node.failOpen, containerId, read);
+  return prepared === undefined ? forward() : resize(node, prepared, forward, options);
 }
 
 /** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
@@ -156,7 +155,7 @@ function validateRequest({ known, pod }: Found, { linux, windows }: Request): vo
  * raised for them (KEP-1287).
  */
 async function forwardToStopped(
-  parts: UpdateContainerParts,
+  node: Node,
   container: ContainerDescription,
   pod: PodDescription,
   forward: () => Promise<Buffer>,
@@ -164,10 +163,10 @@ async function forwardToStopped(
   const before = storedLimits(container.resources);
   const response = await forward();
   if (container.state === ContainerState.CREATED) {
-    const after = storedLimits((await parts.registry.describeContainer(container.containerId))?.resources);
+    const after = storedLimits((await node.registry.describeContainer(container.containerId))?.resources);
     const valuesOf = (limits = before) => ({ containers: new Map(limits && [[container.containerId, limits]]) });
-    parts.outcomes.asks(pod.sandboxId, valuesOf(after), valuesOf());
-    await raisePodLimit(parts, pod, container, before, after);
+    node.outcomes.asks(pod.sandboxId, valuesOf(after), valuesOf());
+    await raisePodLimit(node, pod, container, before, after);
   }
   return response;
 }
@@ -177,19 +176,16 @@ interface Found {
   readonly pod: PodDescription;
 }
 
-async function findContainer(
-  parts: { readonly registry: Registry; readonly failOpen: FailOpen },
-  id: string,
-): Promise<Found | undefined> {
+async function findContainer(node: Node, id: string): Promise<Found | undefined> {
   try {
-    const known = parts.registry.container(id) ?? (await parts.registry.describeContainer(id));
-    const pod = known === undefined ? undefined : await parts.registry.pod(known.sandboxId);
+    const known = node.registry.container(id) ?? (await node.registry.describeContainer(id));
+    const pod = known === undefined ? undefined : await node.registry.pod(known.sandboxId);
     if (known !== undefined && pod !== undefined) return { known, pod };
-    parts.failOpen('unknown_pod', id);
+    node.failOpen('unknown_pod', id);
   } catch (error) {
     // Forwarded a moment later, it might be applied in no order.
     if (isNotServing(error)) throw error;
-    parts.failOpen('unknown_pod', id, error);
+    node.failOpen('unknown_pod', id, error);
   }
   return undefined;
 }
@@ -212,21 +208,21 @@ interface Prepared {
 }
 
 async function prepare(
-  parts: UpdateContainerParts,
+  node: Node,
   container: ContainerDescription,
   pod: PodDescription,
   resources: LinuxContainerResources,
 ): Promise<Prepared | undefined> {
-  const { tree } = parts;
-  const cgroup = await containerCgroup(container, pod, parts.procRoot);
+  const { tree } = node;
+  const cgroup = await node.cgroups.of(container, pod);
   if (cgroup === undefined) return undefined;
   const limits = await tree.readLimits(cgroup);
   const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
   const wanted = parseLimits(resources, current);
   const desired = { containers: new Map([[container.containerId, wanted]]) };
-  parts.outcomes.setDesired(pod.sandboxId, desired);
+  node.outcomes.setDesired(pod.sandboxId, desired);
   const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
-  parts.outcomes.asks(pod.sandboxId, desired, now);
+  node.outcomes.asks(pod.sandboxId, desired, now);
   const memory = limits.memoryMax;
   const swapAfter = swapAfterUpdate(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
   if (wanted.memory !== undefined) {
@@ -237,55 +233,55 @@ async function prepare(
   const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
   const prepared = { container, pod, wanted, resources, shares, cgroup, memory, swapAfter };
   if (!hasPodCgroup(pod)) return { ...prepared, state: undefined };
-  const volumes = readVolumes(parts.volumes, pod);
-  const state = await readDeclaredPod(parts, pod, volumes);
-  observeVolumes(parts, pod, volumes, state.memory);
+  const volumes = readVolumes(node.volumes, pod);
+  const state = await readDeclaredPod(node, pod, volumes);
+  observeVolumes(node, pod, volumes, state.memory);
   return { ...prepared, state };
 }
 
 async function resize(
-  parts: GrowVolumesLaterParts,
+  node: Node,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
   { deadline, onBegin }: UpdateOptions,
 ): Promise<Buffer> {
   const { container, pod, wanted, cgroup, state } = prepared;
-  const [until, turnUntil] = [reclaimBy(parts, deadline), turnBy(parts, deadline)];
+  const [until, turnUntil] = [reclaimBy(node.reclaimTimeout, deadline), turnBy(node.reclaimTimeout, deadline)];
   const late = (): Error => lateError(pod, `an update of container ${container.name}`);
-  const { before, asked } = changesOf(parts, prepared);
+  const { before, asked } = changesOf(node.tree, prepared);
   const changes = asked?.changes;
   let forwarded: Forwarded = { response: Buffer.alloc(0) };
   const call = (onHigh?: OnHigh): Promise<void> => {
     const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
     const update = async (): Promise<void> => {
       const forwarding = { cgroup, before, changes, isRecovered: true };
-      forwarded = await forwardUpdate(parts, pod, forwarding, forward, onHigh);
+      forwarded = await forwardUpdate(node, pod, forwarding, forward, onHigh);
     };
-    const turn = { calls: parts.calls, id: container.containerId, until: turnUntil, late };
+    const turn = { calls: node.calls, id: container.containerId, until: turnUntil, late };
     const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter, turn };
-    return lowerMemory(parts, change, until, update, onHigh);
+    return lowerMemory(node, change, until, update, onHigh);
   };
   const limitsById = { id: container.containerId, ...wanted };
   if (state === undefined) {
     // Not journalled, as there is no limit of the pod.
-    await parts.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
+    await node.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
     return forwarded.response;
   }
-  const pending = pendingResizeForContainer(parts, pod, state, limitsById);
-  const needsRoom = parts.journal.unanswered.of(pod.sandboxId).length > 0;
+  const pending = node.pending.ofContainerUpdate(pod, state, limitsById);
+  const needsRoom = node.journal.unanswered.of(pod.sandboxId).length > 0;
   const bound = (derived: Limits, asked: ContainerLimits): Limits =>
     boundByPending(pending, state, derived, { asked, needsRoom });
-  const limits = bound(await derivedPodLimits(parts, pod, state, [limitsById], prepared.swapAfter), limitsById);
+  const limits = bound(await derivedPodLimits(node, pod, state, [limitsById], prepared.swapAfter), limitsById);
   const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
-  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
+  const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
   const target: PodTarget = { ...limits, call: 'container', asked: limitsById, volumes };
   const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
-  await perform(parts, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
+  await perform(node, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
   const { response, found } = forwarded;
   const inKernel = found && { ...limitsById, ...found };
   const planned = { before: state, planned: limits, bound: (now: Limits) => bound(now, inKernel ?? limitsById) };
-  if (inKernel !== undefined) await followKernel(parts, pod, planned, [inKernel]);
-  scheduleVolumeGrowth(parts, pod, isFinal);
+  if (inKernel !== undefined) await followKernel(node, pod, planned, [inKernel]);
+  scheduleVolumeGrowth(node, pod, isFinal);
   return response;
 }
 
@@ -298,7 +294,7 @@ function refusalFor(step: Step, { found }: Forwarded): Error | undefined {
 
 /** Returns the container's values to roll back to, and the update as a step; nothing when the pod was not read. */
 function changesOf(
-  { tree }: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   prepared: Prepared,
 ): { readonly before?: LiveContainer; readonly asked?: CallersUpdate } {
   const { container, wanted, shares, cgroup, resources } = prepared;

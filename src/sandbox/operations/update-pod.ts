@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import { cpuSharesOfCri, weightMatchesShares } from '../../cgroups/index.ts';
 import {
   type Bytes,
@@ -18,35 +19,29 @@ import {
   isNotServing,
   isUnimplemented,
 } from '../../runtime/index.ts';
-import { type FailOpen, readOrFailOpen } from '../pods/fail-open.ts';
+import { readOrFailOpen } from '../pods/fail-open.ts';
 import type { PodState } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
 import { SWAP_MAX } from '../pods/stored-limits.ts';
 import { hasPodCgroup, podCgroup, podWeight, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
 import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import { podSubject } from '../pods/names.ts';
 import { preparations } from './prepare-resize.ts';
 import type { CallerOf } from './update-container.ts';
-import { type WritersParts, criFields } from '../history/newest-values.ts';
+import { criFields } from '../history/newest-values.ts';
 import { criRequester } from '../history/history-entry.ts';
-import { type GrowVolumesLaterParts, scheduleVolumeGrowth } from './pod-volumes.ts';
+import { scheduleVolumeGrowth } from './pod-volumes.ts';
 import { addOverhead, assertId, validatePodRequest, withSubject } from '../admission/validate.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
 import { swapAfter } from '../admission/swap-after.ts';
 import { parseLimits } from '../admission/parse-limits.ts';
 import type { PodTarget, UnifiedChange } from '../plan/step.ts';
 import { knownOf } from '../plan/value-changes.ts';
-import { pendingResizeForPod, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
 import { type PerformOptions, assertInTime, perform } from '../transaction/perform.ts';
 import { reclaimBy } from '../transaction/lower-memory.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { dropRepeatedShares, podSettingChanges } from '../values/pod-settings.ts';
-
-export interface UpdatePodParts extends GrowVolumesLaterParts, WritersParts {
-  /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */
-  readonly failOpen: FailOpen;
-}
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
@@ -62,56 +57,53 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  * the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */
 export async function updatePod(
-  parts: UpdatePodParts,
+  node: Node,
   request: Request,
   forward: () => Promise<Buffer>,
   { deadline = Infinity, requester = criRequester(undefined) }: CallerOf = {},
 ): Promise<Buffer> {
   assertId('pod_sandbox_id', request.pod_sandbox_id);
-  const found = await findPod(parts, request.pod_sandbox_id);
+  const found = await findPod(node, request.pod_sandbox_id);
   if (found.kind === 'none') return forwardOrThrow(forward, found.why);
   if (!hasPodCgroup(found.pod)) return forward();
   const { sandboxId } = found.pod;
-  const report = parts.history.request(identityOf(found.pod), requester);
-  parts.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request), report);
-  const writer = { arrival: parts.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
+  const report = node.history.request(identityOf(found.pod), requester);
+  node.outcomes.check(sandboxId, () => validatePodRequest(podSubject(found.pod), request), report);
+  const writer = { arrival: node.newest.arrival(), text: `an update of ${podSubject(found.pod).text}` };
   const update = async (): Promise<Buffer> => {
     // It may have waited for the lock.
     assertInTime(found.pod, deadline, writer.text);
     // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
-    const pod = (await readOrFailOpen(parts, sandboxId, () => parts.registry.pod(sandboxId))) ?? found.pod;
-    await tryRecoverPod(parts, pod);
+    const pod = (await readOrFailOpen(node.failOpen, sandboxId, () => node.registry.pod(sandboxId))) ?? found.pod;
+    await tryRecoverPod(node, pod);
     const response = await preparations.run(async (onBegin) => {
-      const ready = await readOrFailOpen(parts, sandboxId, () => prepare(parts, pod, request));
+      const ready = await readOrFailOpen(node.failOpen, sandboxId, () => prepare(node, pod, request));
       if (ready !== undefined) {
-        const until = reclaimBy(parts, deadline);
-        return resize(parts, ready, forward, { until, onBegin });
+        const until = reclaimBy(node.reclaimTimeout, deadline);
+        return resize(node, ready, forward, { until, onBegin });
       }
       onBegin();
       return forward();
     });
-    await parts.newest.applied(sandboxId, writer, criFields(undefined, request.resources));
+    await node.newest.applied(sandboxId, writer, criFields(undefined, request.resources));
     return response;
   };
-  return parts.lock.run(lockKeyOf(found.pod), () => parts.outcomes.track(sandboxId, update, report));
+  return node.lock.run(lockKeyOf(found.pod), () => node.outcomes.track(sandboxId, update, report));
 }
 
 type Found = { readonly kind: 'pod'; readonly pod: PodDescription } | { readonly kind: 'none'; readonly why: unknown };
 
-async function findPod(
-  parts: { readonly registry: Registry; readonly failOpen: FailOpen },
-  id: string,
-): Promise<Found> {
+async function findPod(node: Node, id: string): Promise<Found> {
   try {
-    const pod = await parts.registry.pod(id);
+    const pod = await node.registry.pod(id);
     if (pod !== undefined) return { kind: 'pod', pod };
-    parts.failOpen('unknown_pod', id);
+    node.failOpen('unknown_pod', id);
     const asked = id.slice(0, 64);
     const message = `pod ${JSON.stringify(asked)} is unknown to the runtime, or its status is incomplete`;
     return { kind: 'none', why: new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, message, { pod: asked }) };
   } catch (error) {
     if (isNotServing(error)) throw error;
-    parts.failOpen('unknown_pod', id, error);
+    node.failOpen('unknown_pod', id, error);
     return { kind: 'none', why: error };
   }
 }
@@ -143,23 +135,23 @@ interface Prepared {
   readonly unified: readonly UnifiedChange[];
 }
 
-async function prepare(parts: UpdatePodParts, known: PodDescription, asked: Request): Promise<Prepared> {
-  const { tree } = parts;
+async function prepare(node: Node, known: PodDescription, asked: Request): Promise<Prepared> {
+  const { tree } = node;
   const cgroup = podCgroup(known);
-  const volumes = readVolumes(parts.volumes, known);
-  const state = await readDeclaredPod(parts, known, volumes);
+  const volumes = readVolumes(node.volumes, known);
+  const state = await readDeclaredPod(node, known, volumes);
   const request = dropRepeatedShares(asked, state.weight);
-  observeVolumes(parts, known, volumes, state.memory);
+  observeVolumes(node, known, volumes, state.memory);
   const { text, ids } = podSubject(known);
   const { resources, overhead } = withSubject(text, ids, () => addOverhead(request, state.cpu));
   const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
-  parts.outcomes.setDesired(known.sandboxId, { pod: limits });
-  parts.outcomes.asks(known.sandboxId, { pod: limits }, knownOf(state));
+  node.outcomes.setDesired(known.sandboxId, { pod: limits });
+  node.outcomes.asks(known.sandboxId, { pod: limits }, knownOf(state));
   // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };
-  const unified = await podSettingChanges(parts, known, cgroup, resources, limits.memory ?? state.memory);
+  const unified = await podSettingChanges(node.tree, known, cgroup, resources, limits.memory ?? state.memory);
   if (limits.memory !== undefined) {
     const swap = unified.find(({ key }) => key === SWAP_MAX);
     const change = { cgroup, now: state.memory, wanted: limits.memory, swapAfter: swapAfter(cgroup, swap) };
@@ -172,7 +164,7 @@ const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight |
   known !== undefined && weight !== undefined && weightMatchesShares(weight, cpuShares(known));
 
 async function resize(
-  parts: GrowVolumesLaterParts,
+  node: Node,
   prepared: Prepared,
   forward: () => Promise<Buffer>,
   { until, onBegin }: Pick<PerformOptions, 'until' | 'onBegin'>,
@@ -180,19 +172,19 @@ async function resize(
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
   // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
-  const pending = pendingResizeForPod(parts, pod, state, limits.memory);
-  const { volumes, isFinal } = volumeChanges(parts, pod, { state, after, pending });
+  const pending = node.pending.ofPodUpdate(pod, state, limits.memory);
+  const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
   let response: Buffer = Buffer.alloc(0);
-  await perform(parts, pod, state, target, {
+  await perform(node, pod, state, target, {
     call: async () => {
       response = await forwardOrAnswer(forward);
     },
     ...(until !== undefined && { until }),
     ...(onBegin && { onBegin }),
   });
-  parts.registry.updatePod(pod);
-  scheduleVolumeGrowth(parts, pod, isFinal);
+  node.registry.updatePod(pod);
+  scheduleVolumeGrowth(node, pod, isFinal);
   return response;
 }
 

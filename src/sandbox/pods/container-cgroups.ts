@@ -11,15 +11,6 @@ import { hasPodCgroup, podCgroup } from './read-pod.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import type { Registry } from './registry.ts';
 
-/** What finds the cgroups of containers. */
-export interface CgroupLookup {
-  readonly registry: Registry;
-  /** The cgroups of running containers that were found before, by container id. */
-  readonly cgroups: Map<string, CgroupPath>;
-  /** The proc file system: /proc except in tests. */
-  readonly procRoot?: string;
-}
-
 /**
  * Returns the cgroup of a running container: from /proc, the most reliable source, otherwise by the rule of the cgroup driver.
  * Undefined when neither has it.
@@ -48,55 +39,75 @@ export function idsInCgroup(tree: Pick<CgroupTree, 'children'>, pod: PodDescript
   }
 }
 
-/** Returns the cgroup of a container, and stores it for later lookups: it does not change while the container runs. */
-export async function locateCgroup(
-  parts: CgroupLookup,
-  container: ContainerDescription,
-  pod: PodDescription,
-): Promise<CgroupPath | undefined> {
-  const cgroup = await containerCgroup(container, pod, parts.procRoot);
-  if (cgroup !== undefined) parts.cgroups.set(container.containerId, cgroup);
-  return cgroup;
-}
+/** The cgroups of containers. One that was found is stored: it does not change while the container runs. */
+export class ContainerCgroups {
+  readonly #registry: Registry;
+  readonly #tree: Pick<CgroupTree, 'exists'>;
+  readonly #procRoot: string | undefined;
+  /** By container id. */
+  readonly #stored = new Map<string, CgroupPath>();
 
-/**
- * Returns the cgroup of a running container without a call to the backend: from memory, otherwise the one that the cgroup driver names
- * after the container, if it exists, which it stores. Undefined if the container or its pod is not known, or has no such cgroup. Throws
- * CGROUP_UNAVAILABLE for an invalid name.
- */
-export function knownCgroup(
-  parts: CgroupLookup & { readonly tree: Pick<CgroupTree, 'exists'> },
-  containerId: string,
-): CgroupPath | undefined {
-  const stored = parts.cgroups.get(containerId);
-  if (stored !== undefined) return stored;
-  const container = parts.registry.container(containerId);
-  const pod = container && parts.registry.knownPod(container.sandboxId);
-  const named = pod && driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, containerId);
-  if (named === undefined || !parts.tree.exists(named)) return undefined;
-  parts.cgroups.set(containerId, named);
-  return named;
-}
+  /** @param procRoot the proc file system: /proc, except in tests */
+  constructor(registry: Registry, tree: Pick<CgroupTree, 'exists'>, procRoot?: string) {
+    this.#registry = registry;
+    this.#tree = tree;
+    this.#procRoot = procRoot;
+  }
 
-/**
- * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container. Rejects when
- * the backend cannot be asked.
- */
-export async function findCgroup(parts: CgroupLookup, containerId: string): Promise<CgroupPath | undefined> {
-  const container = await parts.registry.describeContainer(containerId);
-  const pod = container === undefined ? undefined : await parts.registry.pod(container.sandboxId);
-  return container === undefined || pod === undefined ? undefined : locateCgroup(parts, container, pod);
-}
+  /** Returns the cgroup of a container as {@link containerCgroup} does. */
+  of(container: ContainerDescription, pod: PodDescription): Promise<CgroupPath | undefined> {
+    return containerCgroup(container, pod, this.#procRoot);
+  }
 
-/** Returns the cgroup of a container, from memory if it still exists. Undefined for a container that does not run. */
-export async function runningCgroup(
-  parts: CgroupLookup & { readonly tree: CgroupTree },
-  pod: PodDescription,
-  id: string,
-): Promise<CgroupPath | undefined> {
-  const known = parts.cgroups.get(id);
-  // The cgroup goes when its container ends, and a restart is another container.
-  if (known !== undefined && parts.tree.exists(known)) return known;
-  const container = await parts.registry.describeContainer(id);
-  return container?.state === ContainerState.RUNNING ? locateCgroup(parts, container, pod) : undefined;
+  /** Returns the cgroup of a container, and stores it. */
+  async locate(container: ContainerDescription, pod: PodDescription): Promise<CgroupPath | undefined> {
+    const cgroup = await this.of(container, pod);
+    if (cgroup !== undefined) this.#stored.set(container.containerId, cgroup);
+    return cgroup;
+  }
+
+  /** Returns the stored cgroup of a container. It is gone once the container has ended. */
+  stored(containerId: string): CgroupPath | undefined {
+    return this.#stored.get(containerId);
+  }
+
+  /**
+   * Returns the cgroup of a running container without a call to the backend: the stored one, otherwise the one that the cgroup driver
+   * names after the container, if it exists, which it stores. Undefined if the container or its pod is not known, or has no such cgroup.
+   * Throws CGROUP_UNAVAILABLE for an invalid name.
+   */
+  known(containerId: string): CgroupPath | undefined {
+    const stored = this.#stored.get(containerId);
+    if (stored !== undefined) return stored;
+    const container = this.#registry.container(containerId);
+    const pod = container && this.#registry.knownPod(container.sandboxId);
+    const named = pod && driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, containerId);
+    if (named === undefined || !this.#tree.exists(named)) return undefined;
+    this.#stored.set(containerId, named);
+    return named;
+  }
+
+  /**
+   * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container. Rejects when
+   * the backend cannot be asked.
+   */
+  async find(containerId: string): Promise<CgroupPath | undefined> {
+    const container = await this.#registry.describeContainer(containerId);
+    const pod = container === undefined ? undefined : await this.#registry.pod(container.sandboxId);
+    return container === undefined || pod === undefined ? undefined : this.locate(container, pod);
+  }
+
+  /** Returns the cgroup of a container, the stored one if it still exists. Undefined for a container that does not run. */
+  async running(pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
+    const stored = this.#stored.get(id);
+    // The cgroup goes when its container ends, and a restart is another container.
+    if (stored !== undefined && this.#tree.exists(stored)) return stored;
+    const container = await this.#registry.describeContainer(id);
+    return container?.state === ContainerState.RUNNING ? this.locate(container, pod) : undefined;
+  }
+
+  /** Removes a container that is gone. */
+  forget(containerId: string): void {
+    this.#stored.delete(containerId);
+  }
 }

@@ -20,7 +20,8 @@ import {
 import type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';
 import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 
-export interface DeclarePodParts {
+/** What tells how a pod is declared. */
+export interface DeclarationSources {
   readonly registry: Pick<Registry, 'describeContainer' | 'listContainers'>;
   readonly specs: PodSpecs;
   /** kubelet's checkpoints. */
@@ -33,21 +34,21 @@ export interface DeclarePodParts {
  * @param listed the pod's containers, if the caller has just listed them
  */
 export async function declarePod(
-  parts: DeclarePodParts,
+  sources: DeclarationSources,
   pod: PodDescription,
   listed?: ListedContainers,
 ): Promise<DeclaredPod> {
-  const newest = newestOf(listed ?? (await parts.registry.listContainers(pod)));
-  parts.kubelet.refresh();
-  const entry = parts.kubelet.allocated(pod.metadata.uid);
-  const spec = parts.specs.of(identityOf(pod));
-  const declared = spec === undefined ? await withoutSpec(parts, entry, newest) : fromSpec(spec, entry, newest);
+  const newest = newestOf(listed ?? (await sources.registry.listContainers(pod)));
+  sources.kubelet.refresh();
+  const entry = sources.kubelet.allocated(pod.metadata.uid);
+  const spec = sources.specs.of(identityOf(pod));
+  const declared = spec === undefined ? await withoutSpec(sources, entry, newest) : fromSpec(spec, entry, newest);
   const qosClass = declared.qosClass ?? qosOfCgroup(pod);
   return { ...declared, ...(qosClass && { qosClass }) };
 }
 
 async function withoutSpec(
-  parts: DeclarePodParts,
+  sources: DeclarationSources,
   entry: PodEntry | undefined,
   newest: NewestContainers,
 ): Promise<DeclaredPod> {
@@ -55,7 +56,7 @@ async function withoutSpec(
   const toAsk = [...newest.values()].filter(
     ({ name, phase }) => phase !== 'running' || (entry !== undefined && !isListed(name)),
   );
-  const stored = await storedContainers(parts, toAsk);
+  const stored = await storedContainers(sources, toAsk);
   return isUsable(entry) ? fromKubeletState(entry, newest, stored) : fromRuntime(newest, stored);
 }
 

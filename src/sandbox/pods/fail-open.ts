@@ -24,18 +24,18 @@ export function failOpenReport(counters: Counters, log: Log): FailOpen {
  * serve the forwarded request a moment later, which would then be applied in no order.
  */
 export async function readOrFailOpen<Result>(
-  parts: { readonly failOpen: FailOpen },
+  failOpen: FailOpen,
   id: string,
   read: () => Promise<Result | undefined>,
 ): Promise<Result | undefined> {
   try {
     const result = await read();
-    if (result === undefined) parts.failOpen('unreadable_state', id);
+    if (result === undefined) failOpen('unreadable_state', id);
     return result;
   } catch (error) {
     if (isNotServing(error)) throw error;
     if (error instanceof ShimError && error.reason !== 'CGROUP_UNAVAILABLE') throw error;
-    parts.failOpen('unreadable_state', id, error);
+    failOpen('unreadable_state', id, error);
     return undefined;
   }
 }

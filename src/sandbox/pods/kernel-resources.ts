@@ -16,7 +16,7 @@ import { type Bytes, type Limit, reportedShares } from '../../core/index.ts';
  * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
  */
 export function kernelResources(
-  { tree }: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   cgroup: CgroupPath,
   reported: ReportedResources | undefined,
 ): Partial<ReportedResources> | undefined {

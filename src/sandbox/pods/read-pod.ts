@@ -24,7 +24,7 @@ import type { PodVolumes } from '../../tmpfs/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
 import type { DeclaredPod } from './declared-pod.ts';
 import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
-import { type DeclarePodParts, declarePod } from './declare-pod.ts';
+import { type DeclarationSources, declarePod } from './declare-pod.ts';
 import type { ListedContainers } from './container-lists.ts';
 import { storedLimits } from './stored-limits.ts';
 
@@ -145,13 +145,13 @@ function noPodCgroup(pod: PodDescription): ShimError {
  * @param listed the pod's containers, if the caller has just listed them
  */
 export async function readDeclaredPod(
-  parts: DeclarePodParts & { readonly tree: CgroupTree },
+  sources: DeclarationSources & { readonly tree: CgroupTree },
   pod: PodDescription,
   volumes: readonly VolumeState[],
   listed?: ListedContainers,
 ): Promise<PodState> {
-  const declared = await declarePod(parts, pod, listed);
-  return readPod(parts.tree, pod, volumes, declared);
+  const declared = await declarePod(sources, pod, listed);
+  return readPod(sources.tree, pod, volumes, declared);
 }
 
 /**

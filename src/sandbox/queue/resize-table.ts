@@ -212,7 +212,7 @@ export class ResizeTable {
 const isOtherSandbox = (one: PodIdentity, other: PodIdentity): boolean =>
   one.uid === other.uid && one.uid !== '' && one.sandboxId !== other.sandboxId;
 
-export interface SupersededParts {
+export interface SupersededOptions {
   readonly table: ResizeTable;
   readonly newest: NewestValues;
 }
@@ -224,7 +224,7 @@ export const writerOf = ({ resize, order }: ActiveResize): Writer => ({ arrival:
  * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one of these
  * requests when no field is left, and undefined otherwise.
  */
-export function removeSuperseded({ table, newest }: SupersededParts, active: ActiveResize): Writer | undefined {
+export function removeSuperseded({ table, newest }: SupersededOptions, active: ActiveResize): Writer | undefined {
   const { asked, pod } = active.resize;
   const deferred = table
     .activeOfPod(pod.sandboxId)

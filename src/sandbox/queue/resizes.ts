@@ -25,7 +25,7 @@ import { NewestValues } from '../history/newest-values.ts';
 import { ResizeHistory } from '../history/history.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
 
-export interface ResizesParts {
+export interface ResizesOptions {
   readonly resizePod: ResizePod;
   readonly store: ResizeStore;
   /** The order of all requests, those of the CRI included. Default: the resizes alone. */
@@ -83,7 +83,7 @@ export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround 
  * or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
  */
 export class Resizes {
-  readonly #parts: ResizesParts;
+  readonly #options: ResizesOptions;
   readonly #runner: ResizeRunner;
   readonly #bounds: ResizeBounds;
   readonly #table: ResizeTable;
@@ -92,14 +92,23 @@ export class Resizes {
   readonly #stored: StoredPodRecords;
   readonly #history: ResizeHistory;
 
-  constructor(parts: ResizesParts) {
-    const { store, clock, log, resizePod, random, counters, newest = new NewestValues(), rankOf = equalRanks } = parts;
-    this.#history = parts.history ?? new ResizeHistory({ log });
-    this.#parts = parts;
-    this.#bounds = { ...defaultBounds, ...parts.bounds };
+  constructor(options: ResizesOptions) {
+    const {
+      store,
+      clock,
+      log,
+      resizePod,
+      random,
+      counters,
+      newest = new NewestValues(),
+      rankOf = equalRanks,
+    } = options;
+    this.#history = options.history ?? new ResizeHistory({ log });
+    this.#options = options;
+    this.#bounds = { ...defaultBounds, ...options.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
     this.#watchers = new ResizeWatchers(this.#bounds);
-    this.#stored = new StoredPodRecords(log, parts.kubeletRequests ?? (() => undefined));
+    this.#stored = new StoredPodRecords(log, options.kubeletRequests ?? (() => undefined));
     this.#writer = new RecordWriter({ store, clock, log, recordsOf: (podUid) => this.#recordsOf(podUid) });
     this.#runner = new ResizeRunner({
       resizePod,
@@ -193,7 +202,7 @@ export class Resizes {
     const before = this.#stored.requests.of(sandboxId);
     const { desired, memoryRequests } = readRequested(asked, before);
     try {
-      const outcome = await this.#parts.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
+      const outcome = await this.#options.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
       return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, memoryRequests) } };
     } catch (error) {
       const failure = failureOf(error);
@@ -251,7 +260,7 @@ export class Resizes {
    * since the containers have kubelet's values then.
    */
   sandboxAdded(podUid: string): void {
-    const newest = this.#parts.newestSandbox?.(podUid);
+    const newest = this.#options.newestSandbox?.(podUid);
     if (newest === undefined) return;
     const moved = [this.#runner.podMoved(newest), this.#stored.annotations.move(newest)];
     if (moved.includes(true)) void this.#writer.store(podUid);
@@ -284,7 +293,7 @@ export class Resizes {
    */
   async restore(
     exists: (sandboxId: string) => Promise<boolean>,
-    store: Pick<ResizeStore, 'restore'> = this.#parts.store,
+    store: Pick<ResizeStore, 'restore'> = this.#options.store,
   ): Promise<void> {
     const { sandboxes, podUids, deferred } = await this.#stored.restore(store);
     // Across a restart only the system's time says which is older.
@@ -321,7 +330,7 @@ export class Resizes {
       asked,
       defer,
       timeoutMs,
-      createdAt: this.#parts.clock.wallTime(),
+      createdAt: this.#options.clock.wallTime(),
     });
   }
 

@@ -34,7 +34,7 @@ export interface PodDirectory {
   readonly containerName: (sandboxId: string, containerId: string) => string;
 }
 
-export interface PodDirectoryParts {
+export interface PodDirectoryOptions {
   readonly registry: Pick<Registry, 'pod' | 'pods' | 'container' | 'refresh' | 'refreshPods' | 'refreshContainers'>;
   readonly volumes: Pick<MemoryVolumes, 'atOnce'>;
   /** Returns whether a sandbox is ready: a pod may have ended sandboxes in addition to the running one. */
@@ -43,8 +43,8 @@ export interface PodDirectoryParts {
 }
 
 /** Returns the directory of the pods in the registry. */
-export function podDirectory(parts: PodDirectoryParts): PodDirectory {
-  const { registry, isReady, readPodView } = parts;
+export function podDirectory(given: PodDirectoryOptions): PodDirectory {
+  const { registry, isReady, readPodView } = given;
   const readyOnes = async (pods: readonly PodDescription[]): Promise<readonly PodDescription[]> => {
     if (pods.length < 2) return pods;
     const ready = await Promise.all(pods.map(({ sandboxId }) => isReady(sandboxId)));
@@ -81,7 +81,7 @@ export function podDirectory(parts: PodDirectoryParts): PodDirectory {
         }
         return singleMatch(await matching(ref, options), ref);
       }),
-    list: (signal) => withBackend(() => listPods(parts, signal)),
+    list: (signal) => withBackend(() => listPods(given, signal)),
     listContainers: (signal) => withBackend(() => registry.refreshContainers(signal && { signal })),
     describe: (sandboxId, listed, signal) => withBackend(() => readPodView(sandboxId, listed, signal)),
     containerName(sandboxId, containerId) {
@@ -117,7 +117,7 @@ async function byId(
 }
 
 async function listPods(
-  { registry, volumes }: Pick<PodDirectoryParts, 'registry' | 'volumes'>,
+  { registry, volumes }: Pick<PodDirectoryOptions, 'registry' | 'volumes'>,
   signal: AbortSignal | undefined,
 ): Promise<readonly ListedPod[]> {
   const containers = await registry.refresh(signal && { signal });

@@ -1,6 +1,7 @@
+import type { Node } from '../node.ts';
 import { type Bytes, type CpuMax, Reason, ShimError } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { type ActualValues, type PodView, type ReadPodViewParts, readPodView } from './pod-view.ts';
+import { type ActualValues, type PodView, readPodView } from './pod-view.ts';
 import { excessWarning } from '../volumes/policies.ts';
 import type { PodOutcome } from '../history/outcomes.ts';
 import type { Explanation } from '../plan/failures.ts';
@@ -10,8 +11,7 @@ import { policyText } from '../plan/value-changes.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import type { Registry } from '../pods/registry.ts';
 import type { DecreaseReport } from '../foresight/decrease.ts';
-
-export type PodInfoParts = ReadPodViewParts;
+import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
 
 /** Values by cgroup file, in the kernel's format; `cpu.shares` as in CRI. Absent: unknown. */
 type Files = Readonly<
@@ -84,10 +84,10 @@ export interface PodInfo {
  * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the backend is
  * unavailable.
  */
-export async function podInfo(context: PodInfoParts, sandboxId: string): Promise<PodInfo> {
+export async function podInfo(node: Node, decreaseReclaimer: DecreaseReclaimer, sandboxId: string): Promise<PodInfo> {
   // Before the outcome is read: the view adds remounts by other programs to it.
-  const view = await viewOf(context, sandboxId);
-  const outcome = context.outcomes.of(sandboxId);
+  const view = await viewOf(node, decreaseReclaimer, sandboxId);
+  const outcome = node.outcomes.of(sandboxId);
   const { desired, allocated, actuated, state, annotationErrors } = outcome;
   const live = 'limits' in view ? view : undefined;
   const decrease = live?.kubelet?.decrease;
@@ -104,7 +104,7 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
       ...(live && { actual: actualFiles(live.limits) }),
       ...pendingFiles(live?.kubelet?.values.pod),
     },
-    containers: containersOf(context, sandboxId, outcome, live),
+    containers: containersOf(node.registry, sandboxId, outcome, live),
     volumes: volumesOf(outcome, live),
     ...(live?.declared && { declared: declaredOf(live.declared) }),
     ...(decrease && { decrease: decreaseOf(decrease) }),
@@ -113,9 +113,13 @@ export async function podInfo(context: PodInfoParts, sandboxId: string): Promise
 }
 
 /** Returns the view, or why the pod cannot be read, e.g. because it has no cgroup of its own. */
-async function viewOf(context: PodInfoParts, sandboxId: string): Promise<PodView | Explanation> {
+async function viewOf(
+  node: Node,
+  decreaseReclaimer: DecreaseReclaimer,
+  sandboxId: string,
+): Promise<PodView | Explanation> {
   try {
-    return await readPodView(context, sandboxId);
+    return await readPodView(node, decreaseReclaimer, sandboxId);
   } catch (error) {
     if (!(error instanceof ShimError) || error.reason === Reason.UNKNOWN_POD) throw error;
     return { reason: error.reason, message: error.message };
@@ -130,12 +134,12 @@ interface ReportedValues {
 }
 
 function containersOf(
-  context: { readonly registry: Registry },
+  registry: Registry,
   sandboxId: string,
   { desired, allocated, actuated }: ReportedValues,
   live: PodView | undefined,
 ): PodInfo['containers'] {
-  const known = context.registry.containersOf(sandboxId).map(({ containerId, name }) => [containerId, name] as const);
+  const known = registry.containersOf(sandboxId).map(({ containerId, name }) => [containerId, name] as const);
   // Running containers last: of several containers with one name, the running one overwrites the others.
   const running = live?.containers.map(({ id, name }) => [id, name] as const) ?? [];
   const actual = new Map(live?.containers.map(({ id, limits }) => [id, limits]));

@@ -1,43 +1,35 @@
-import type { MemoryVolumes, PodVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import type { Node } from '../node.ts';
+import type { PodVolumes, VolumePolicy } from '../../tmpfs/index.ts';
 import {
   type Bytes,
   Code,
   type CpuShares,
   type CpuWeight,
   type Limit,
-  type Log,
   Reason,
   ShimError,
   bytes,
   reportedShares,
 } from '../../core/index.ts';
 import { type CgroupLoad, type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
-import type { PodOutcome, PodOutcomes } from '../history/outcomes.ts';
+import type { PodOutcome } from '../history/outcomes.ts';
 import type { Explanation } from '../plan/failures.ts';
 import type { KnownValues } from '../plan/value-changes.ts';
-import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
+import { type DeclarationSources, declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import type { EffectiveLimits } from '../pods/pod-state.ts';
 import type { ListedContainers } from '../pods/container-lists.ts';
 import { NO_CPU_LIMIT, podCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
-import type { PodSpecs } from '../pods/pod-spec.ts';
 import type { Registry } from '../pods/registry.ts';
-import { containerCgroup } from '../pods/container-cgroups.ts';
 import type { DecreaseReport } from '../foresight/decrease.ts';
 import {
-  type Backend,
   type CallOptions,
   type ContainerDescription,
   ContainerState,
   type PodDescription,
 } from '../../runtime/index.ts';
 import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
-import type { PendingPodLimits } from '../foresight/pending-resize.ts';
-import { pendingResizeOf } from '../foresight/pending-kubelet-resize.ts';
-import type { VolumePolicies } from '../volumes/policies.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
-import type { KubeletState } from '../../kubelet/index.ts';
 
 /**
  * The actual values of a pod or a container: its limits, its usage and its weight. Undefined: unknown, or the
@@ -93,54 +85,31 @@ export interface PodListing {
  */
 export type ReadPodView = (sandboxId: string, listed?: PodListing, signal?: AbortSignal) => Promise<PodView>;
 
-/** The parts that a report of a pod uses. */
-export interface ReadPodViewParts {
-  readonly registry: Registry;
-  /** The client of containerd for the shim's own calls. */
-  readonly backend: Backend;
-  readonly journal: PodJournal;
-  readonly tree: CgroupTree;
-  readonly volumes: MemoryVolumes;
-  readonly policies: VolumePolicies;
-  /** The outcomes of each pod's requests, for its status. */
-  readonly outcomes: PodOutcomes;
-  /** What kubelet has written of its pods: a hint at the calls that it is about to make. */
-  readonly kubelet: KubeletState;
-  /** The specs of pods in the API server, as far as they are known. */
-  readonly specs: PodSpecs;
-  /** Reclaims memory for the memory decreases that kubelet has admitted. */
-  readonly decreaseReclaimer: DecreaseReclaimer;
-  /** The pending limits of pods in the middle of a kubelet resize, by sandbox id. */
-  readonly pendingPodLimits: Map<string, PendingPodLimits>;
-  readonly log: Log;
-  /** Where processes are found: /proc, except in tests. */
-  readonly procRoot?: string;
-}
-
 /** Reads a pod's actual values from the kernel. See {@link ReadPodView}. */
 export async function readPodView(
-  context: ReadPodViewParts,
+  node: Node,
+  decreaseReclaimer: DecreaseReclaimer,
   sandboxId: string,
   listed?: PodListing,
   signal?: AbortSignal,
 ): Promise<PodView> {
   const options = signal && { signal };
-  const pod = await context.registry.pod(sandboxId, options);
+  const pod = await node.registry.pod(sandboxId, options);
   if (pod === undefined)
     throw new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_POD, `no pod ${sandboxId}`, { pod: sandboxId });
-  await context.journal.restored();
-  const failed = context.journal.transactionOf(pod)?.failed;
-  const limits = await limitsOf(context, podCgroup(pod), pod.cpuShares);
-  const current = await currentContainers(context, pod, listed?.containers, options);
-  const containers = await containersOf(context, pod, current);
-  const registry = describedOnce(context, current, options);
-  const declared = await declarePod({ ...context, registry }, pod);
-  const kubelet = await pendingOf(context, pod, declared);
+  await node.journal.restored();
+  const failed = node.journal.transactionOf(pod)?.failed;
+  const limits = await limitsOf(node.tree, podCgroup(pod), pod.cpuShares);
+  const current = await currentContainers(node, pod, listed?.containers, options);
+  const containers = await containersOf(node, pod, current);
+  const registry = describedOnce(node.registry, current, options);
+  const declared = await declarePod({ ...node, registry }, pod);
+  const kubelet = await pendingOf(node, decreaseReclaimer, pod, declared);
   return {
     limits,
     containers,
-    volumes: volumesOf({ ...context, volumes: listed?.volumes ?? context.volumes }, pod, limits.memory),
-    outcome: context.outcomes.of(pod.sandboxId),
+    volumes: volumesOf(node, listed?.volumes ?? node.volumes, pod, limits.memory),
+    outcome: node.outcomes.of(pod.sandboxId),
     lastError: failed === undefined ? undefined : { reason: Reason.UNDO_FAILED, message: failed },
     ...(kubelet && { kubelet }),
     declared: inStableOrder(declared),
@@ -155,24 +124,25 @@ const inStableOrder = (declared: DeclaredPod): DeclaredPod =>
   declared.source === 'spec' ? declared : { ...declared, containers: declared.containers.toSorted(byName) };
 
 async function pendingOf(
-  context: Pick<ReadPodViewParts, 'registry' | 'tree' | 'kubelet' | 'decreaseReclaimer' | 'pendingPodLimits'>,
+  node: Node,
+  decreaseReclaimer: DecreaseReclaimer,
   pod: PodDescription,
   declared: DeclaredPod,
 ): Promise<PendingKubeletResize | undefined> {
-  context.kubelet.refresh();
+  node.kubelet.refresh();
   // Usually kubelet has no entry for the pod, and the pod's state need not be read.
-  if (context.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
-  const state = await readPod(context.tree, pod, [], declared);
-  const pending = pendingResizeOf(context, pod, state);
-  return pending && { values: pending, decrease: context.decreaseReclaimer.reportOf(pod.metadata.uid) };
+  if (node.kubelet.allocated(pod.metadata.uid) === undefined) return undefined;
+  const state = await readPod(node.tree, pod, [], declared);
+  const pending = node.pending.of(pod, state);
+  return pending && { values: pending, decrease: decreaseReclaimer.reportOf(pod.metadata.uid) };
 }
 
 /** Returns the listed containers and their descriptions, and asks the backend only for those that are not there. */
 const describedOnce = (
-  { registry }: Pick<ReadPodViewParts, 'registry'>,
+  registry: Registry,
   { listed, described }: CurrentContainers,
   options: CallOptions | undefined,
-): DeclarePodParts['registry'] => ({
+): DeclarationSources['registry'] => ({
   listContainers: () => Promise.resolve(listed),
   async describeContainer(id) {
     return described.get(id) ?? (await registry.describeContainer(id, options));
@@ -180,54 +150,44 @@ const describedOnce = (
 });
 
 async function containersOf(
-  context: Pick<ReadPodViewParts, 'tree' | 'procRoot'>,
+  node: Node,
   pod: PodDescription,
   { described }: CurrentContainers,
 ): Promise<PodView['containers']> {
   const views: PodView['containers'][number][] = [];
   for (const container of described.values()) {
     if (container.state !== ContainerState.RUNNING) continue;
-    const cgroup = await containerCgroup(container, pod, context.procRoot);
+    const cgroup = await node.cgroups.of(container, pod);
     if (cgroup === undefined) continue;
     views.push({
       id: container.containerId,
       name: container.name,
-      limits: await limitsOf(context, cgroup, reportedShares(container.resources?.cpu_shares ?? 0n)),
+      limits: await limitsOf(node.tree, cgroup, reportedShares(container.resources?.cpu_shares ?? 0n)),
     });
   }
   return views.toSorted(byName);
 }
 
-async function limitsOf(
-  context: { readonly tree: CgroupTree },
-  cgroup: CgroupPath,
-  shares: CpuShares | undefined,
-): Promise<ActualValues> {
-  const { memoryMax, cpuMax, cpuWeight } = await context.tree.readLimits(cgroup);
-  const current = context.tree.readMemoryCurrent(cgroup);
+async function limitsOf(tree: CgroupTree, cgroup: CgroupPath, shares: CpuShares | undefined): Promise<ActualValues> {
+  const { memoryMax, cpuMax, cpuWeight } = await tree.readLimits(cgroup);
+  const current = tree.readMemoryCurrent(cgroup);
   return {
     memory: memoryMax,
     memoryUsed: current,
     cpu: cpuMax ?? NO_CPU_LIMIT,
     ...(shares !== undefined && { shares }),
     weight: cpuWeight,
-    load: await readLoad(context.tree, cgroup),
+    load: await readLoad(tree, cgroup),
   };
 }
 
-function volumesOf(
-  context: Pick<ReadPodViewParts, 'registry' | 'journal' | 'policies' | 'outcomes' | 'log'> & {
-    readonly volumes: PodVolumes;
-  },
-  pod: PodDescription,
-  podLimit: Limit<Bytes>,
-): PodView['volumes'] {
-  const volumes = readVolumes(context.volumes, pod);
+function volumesOf(node: Node, mounted: PodVolumes, pod: PodDescription, podLimit: Limit<Bytes>): PodView['volumes'] {
+  const volumes = readVolumes(mounted, pod);
   // Takes over remounts by other programs first, so that the reported policies are up to date.
-  observeVolumes(context, pod, volumes, podLimit);
+  observeVolumes(node, pod, volumes, podLimit);
   return volumes.toSorted(byName).map(({ name, size }) => {
-    const { used } = context.volumes.measure({ podUid: pod.metadata.uid, name });
-    return { name, size, used: bytes(used), policy: context.policies.policy(pod.sandboxId, name) };
+    const { used } = mounted.measure({ podUid: pod.metadata.uid, name });
+    return { name, size, used: bytes(used), policy: node.policies.policy(pod.sandboxId, name) };
   });
 }
 

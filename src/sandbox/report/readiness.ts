@@ -1,37 +1,30 @@
+import type { Node } from '../node.ts';
 import { type ReadinessCheck, type ReadinessReport, messageOf } from '../../core/index.ts';
 import { ANSWER_MS, type Backend } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 
-export interface ReadinessParts {
-  /** Client for the shim's own calls. */
-  readonly backend: Backend;
-  readonly journal: PodJournal;
-  readonly tree: CgroupTree;
-  readonly volumes: MemoryVolumes;
-}
-
 /** Returns whether resizes are possible now, with each check and its reason. Never rejects. */
-export async function readinessOf(context: ReadinessParts): Promise<ReadinessReport> {
+export async function readinessOf(node: Node): Promise<ReadinessReport> {
   const checks = [
-    await backendCheck(context),
-    await cgroupsCheck(context),
-    await journalCheck(context),
-    await volumesCheck(context),
-    ...(await recordsChecks(context)),
+    await backendCheck(node.backend),
+    await cgroupsCheck(node.tree),
+    await journalCheck(node.journal),
+    await volumesCheck(node.volumes),
+    ...(await recordsChecks(node.journal)),
   ];
   return { ready: checks.every(({ ready, isOptional }) => ready || isOptional === true), checks };
 }
 
-async function backendCheck({ backend }: { readonly backend: Backend }): Promise<ReadinessCheck> {
+async function backendCheck(backend: Backend): Promise<ReadinessCheck> {
   const name = 'backend';
   if (!backend.isConnected) return { name, ready: false, says: 'not connected: resizes fail until it reconnects' };
   if (await backend.responds()) return { name, ready: true, says: 'connected' };
   return { name, ready: false, says: `does not answer within ${ANSWER_MS} ms: resizes fail until it does` };
 }
 
-async function cgroupsCheck({ tree }: { readonly tree: CgroupTree }): Promise<ReadinessCheck> {
+async function cgroupsCheck(tree: CgroupTree): Promise<ReadinessCheck> {
   const name = 'cgroups';
   const version = await tree.version();
   if (version === 2) return { name, ready: true, says: 'version 2' };
@@ -39,14 +32,14 @@ async function cgroupsCheck({ tree }: { readonly tree: CgroupTree }): Promise<Re
   return { name, ready: false, says: `resizes need cgroup v2: found ${found} at ${tree.root}` };
 }
 
-async function journalCheck({ journal }: { readonly journal: PodJournal }): Promise<ReadinessCheck> {
+async function journalCheck(journal: PodJournal): Promise<ReadinessCheck> {
   const readiness = await journal.readiness();
   if (readiness.ready) return { name: 'journal', ready: true, says: 'writable' };
   return { name: 'journal', ready: false, says: `resizes are rejected: ${readiness.error.message}` };
 }
 
 /** One check while there are records that must not be changed. Optional, because the other pods can be resized. */
-async function recordsChecks({ journal }: { readonly journal: PodJournal }): Promise<readonly ReadinessCheck[]> {
+async function recordsChecks(journal: PodJournal): Promise<readonly ReadinessCheck[]> {
   const { newer, unread } = await journal.withheld();
   const reasons = [
     ...(newer > 0 ? [`${newer} of a newer version of the shim: install it again`] : []),
@@ -58,7 +51,7 @@ async function recordsChecks({ journal }: { readonly journal: PodJournal }): Pro
 }
 
 /** The remount method is determined once the node has a memory-backed volume. */
-async function volumesCheck({ volumes }: { readonly volumes: MemoryVolumes }): Promise<ReadinessCheck> {
+async function volumesCheck(volumes: MemoryVolumes): Promise<ReadinessCheck> {
   const name = 'volumes';
   const { unreachable } = volumes;
   if (unreachable !== undefined) return { name, ready: false, says: `cannot be read: ${unreachable}` };

@@ -1,11 +1,10 @@
+import type { Node } from '../node.ts';
 import { basename } from 'node:path';
 import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
 import {
   type Bytes,
   Code,
-  type Counters,
   type CpuMax,
-  type KeyedLock,
   type Limit,
   type Log,
   Reason,
@@ -13,7 +12,6 @@ import {
   isServiceError,
 } from '../../core/index.ts';
 import {
-  type Backend,
   type CallOptions,
   ContainerState,
   type PodDescription,
@@ -23,7 +21,6 @@ import {
 import { ContainerValues, beforeAndAfter } from './container-values.ts';
 import { type OnHigh, inTurn, lowerMemory } from './lower-memory.ts';
 import { criResources, isHugePages, isStored } from './container-update.ts';
-import { type CgroupLookup, locateCgroup, runningCgroup } from '../pods/container-cgroups.ts';
 import type { ContainerLimits, Limits } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT, namedCgroup, podCgroup } from '../pods/read-pod.ts';
 import { SWAP_MAX } from '../pods/stored-limits.ts';
@@ -34,23 +31,6 @@ import { lateError } from '../plan/failures.ts';
 import { swapAfter } from '../admission/swap-after.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
 import { loweredBurst } from '../plan/steps.ts';
-
-/** What updates a container by a call of the shim's own, and verifies it in the kernel. */
-export interface ContainerUpdateParts extends CgroupLookup {
-  readonly backend: Backend;
-  readonly tree: CgroupTree;
-}
-
-/** What updates a container after its memory has been reclaimed. */
-export interface RestoreLimitsParts extends ContainerUpdateParts {
-  readonly log: Log;
-  readonly counters: Counters;
-}
-
-export interface ContainerStepParts extends RestoreLimitsParts {
-  /** Serializes the runtime's updates of a container, by its id. Taken inside the pod's lock, or without it. */
-  readonly calls: KeyedLock;
-}
 
 /** What is called during an update. */
 export interface OnUpdate {
@@ -66,22 +46,22 @@ export interface OnUpdate {
  * CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it has not stored.
  */
 export async function updateAndVerify(
-  parts: RestoreLimitsParts,
+  node: Node,
   pod: PodDescription,
   step: ContainerStep,
   { onSent, onChosen }: OnUpdate = {},
 ): Promise<void> {
-  const cgroup = parts.cgroups.get(step.id);
+  const cgroup = node.cgroups.stored(step.id);
   try {
-    if (step.cpu !== undefined && cgroup !== undefined && parts.tree.exists(cgroup))
-      await fitBurst(parts.tree, cgroup, step.cpu.to);
-    await parts.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
+    if (step.cpu !== undefined && cgroup !== undefined && node.tree.exists(cgroup))
+      await fitBurst(node.tree, cgroup, step.cpu.to);
+    await node.backend.runtime('UpdateContainerResources', { container_id: step.id, linux: criResources(step) });
     onSent?.();
   } catch (error) {
     if (!isNeverSent(error)) onSent?.();
     throw error;
   }
-  const found = await kernelDifferences(parts, pod, step);
+  const found = await kernelDifferences(node, pod, step);
   const fault = found.find(({ isChosen }) => !isChosen);
   if (fault !== undefined) {
     const { file, asked, has } = fault;
@@ -91,7 +71,7 @@ export async function updateAndVerify(
   }
   if (found.length === 0) return;
   const files = found.map(({ file }) => basename(file)).join(', ');
-  parts.log.warn({ pod: pod.sandboxId, container: step.id, files }, 'runtime applied other values than requested');
+  node.log.warn({ pod: pod.sandboxId, container: step.id, files }, 'runtime applied other values than requested');
   onChosen?.();
 }
 
@@ -109,22 +89,22 @@ interface ApplyOptions extends OnUpdate {
  * is called, and before its other updates of the container wait.
  */
 export async function applyContainerStep(
-  parts: ContainerStepParts,
+  node: Node,
   pod: PodDescription,
   step: ContainerStep,
   { until, turnUntil, onHigh, ...on }: ApplyOptions,
 ): Promise<void> {
-  const update = (): Promise<void> => updateAndVerify(parts, pod, step, on);
+  const update = (): Promise<void> => updateAndVerify(node, pod, step, on);
   const late = (): Error => lateError(pod, describeStep(step));
-  const turn = { calls: parts.calls, id: step.id, until: turnUntil, late };
+  const turn = { calls: node.calls, id: step.id, until: turnUntil, late };
   const { memory } = step;
   if (memory === undefined || compareLimits(memory.to, memory.from) >= 0) return inTurn(turn, update);
-  const cgroup = await runningCgroup(parts, pod, step.id);
+  const cgroup = await node.cgroups.running(pod, step.id);
   if (cgroup === undefined) return inTurn(turn, update);
-  const known = parts.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
+  const known = node.registry.containersOf(pod.sandboxId).find(({ containerId }) => containerId === step.id);
   const subject = containerSubject({ name: known?.name ?? step.id }, pod);
   const change = { ...subject, cgroup, memory, high: highOf(step), swapAfter: swapAfterStep(cgroup, step), turn };
-  return lowerMemory(parts, change, until, update, onHigh);
+  return lowerMemory(node, change, until, update, onHigh);
 }
 
 interface RollBackOptions {
@@ -141,19 +121,19 @@ interface RollBackOptions {
  * exceeds by now cannot be restored.
  */
 export async function rollBackContainerStep(
-  parts: RestoreLimitsParts,
+  node: Node,
   pod: PodDescription,
   step: ContainerStep,
   { until, verified, onHigh }: RollBackOptions,
 ): Promise<boolean> {
-  const values = verified ? await ContainerValues.of(parts, pod, step.id) : undefined;
+  const values = verified ? await ContainerValues.of(node, pod, step.id) : undefined;
   const left = values === undefined ? step : values.stillWritten(step);
   const foreign = values?.foreign(step);
   if (left !== undefined) {
     const hasForeignWeight = left.shares !== undefined && left.shares.from === left.shares.to;
-    await restoreLimits(parts, pod, beforeAndAfter(left).from, { until, onHigh, hasForeignWeight });
+    await restoreLimits(node, pod, beforeAndAfter(left).from, { until, onHigh, hasForeignWeight });
   }
-  if (foreign !== undefined) logForeign(parts.log, pod, foreign);
+  if (foreign !== undefined) logForeign(node.log, pod, foreign);
   return left !== undefined;
 }
 
@@ -184,16 +164,16 @@ interface RestoreOptions extends Omit<RollBackOptions, 'verified'> {
  * when nothing was missing. Throws as {@link applyContainerStep}.
  */
 export async function restoreLimits(
-  parts: RestoreLimitsParts,
+  node: Node,
   pod: PodDescription,
   wanted: ContainerLimits,
   { until, onHigh, hasForeignWeight = false }: RestoreOptions,
 ): Promise<ContainerStep | undefined> {
-  const values = await ContainerValues.of(parts, pod, wanted.id);
+  const values = await ContainerValues.of(node, pod, wanted.id);
   const missing = values.missing(wanted);
   if (missing === undefined) return undefined;
   const step = values.stepTo(missing);
-  const update = (): Promise<void> => updateAndVerify(parts, pod, step);
+  const update = (): Promise<void> => updateAndVerify(node, pod, step);
   const { container, kernel } = values;
   const { memory } = step;
   // Without onHigh, the journal would not have the memory.high to restore after a crash: no reclaim then.
@@ -202,10 +182,10 @@ export async function restoreLimits(
     const { cgroup } = kernel;
     const set = { high: highOf(step), swapAfter: swapAfterStep(cgroup, step) };
     const change = { ...containerSubject(container, pod), cgroup, memory, ...set };
-    await lowerMemory(parts, change, until, update, onHigh);
+    await lowerMemory(node, change, until, update, onHigh);
   }
   const weight = hasForeignWeight ? values.weightBack(step) : undefined;
-  if (weight !== undefined) await updateAndVerify(parts, pod, weight);
+  if (weight !== undefined) await updateAndVerify(node, pod, weight);
   return step;
 }
 
@@ -215,18 +195,18 @@ export async function restoreLimits(
  * in time. Throws when the present values cannot be read.
  */
 export async function settleUpdate(
-  parts: ContainerUpdateParts,
+  node: Node,
   pod: PodDescription,
   update: ContainerStep,
   options: CallOptions,
 ): Promise<boolean> {
   try {
-    const values = await ContainerValues.of(parts, pod, update.id, options);
+    const values = await ContainerValues.of(node, pod, update.id, options);
     const again = values.repeated(update);
     if (again === undefined) return true;
     const send = async (step: ContainerStep): Promise<void> => {
       const request = { container_id: step.id, linux: criResources(step) };
-      await parts.backend.runtime('UpdateContainerResources', request, options);
+      await node.backend.runtime('UpdateContainerResources', request, options);
     };
     await send(again);
     const weight = values.foreign(update)?.shares === undefined ? undefined : values.weightBack(again);
@@ -263,26 +243,26 @@ type FoundDifference = Difference & {
 
 /** Returns where the kernel differs from the step. A container that does not run has no values in the kernel. */
 async function kernelDifferences(
-  parts: ContainerUpdateParts,
+  node: Node,
   pod: PodDescription,
   step: ContainerStep,
 ): Promise<readonly FoundDifference[]> {
-  const known = parts.cgroups.get(step.id);
+  const known = node.cgroups.stored(step.id);
   // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
-  if (known !== undefined && kernelAgrees(parts, known, step)) return [];
-  const container = await parts.registry.describeContainer(step.id);
+  if (known !== undefined && kernelAgrees(node.tree, known, step)) return [];
+  const container = await node.registry.describeContainer(step.id);
   if (container === undefined || container.state !== ContainerState.RUNNING) return [];
-  const cgroup = await locateCgroup(parts, container, pod);
+  const cgroup = await node.cgroups.locate(container, pod);
   if (cgroup === undefined) return [{ file: podCgroup(pod), asked: 'a cgroup', has: 'none', isChosen: false }];
-  return differencesIn(parts, cgroup, step).map((difference) => ({
+  return differencesIn(node.tree, cgroup, step).map((difference) => ({
     ...difference,
-    isChosen: isStored(parts.tree, cgroup, container.resources, basename(difference.file)),
+    isChosen: isStored(node.tree, cgroup, container.resources, basename(difference.file)),
   }));
 }
 
-function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, step: ContainerStep): boolean {
+function kernelAgrees(tree: CgroupTree, cgroup: CgroupPath, step: ContainerStep): boolean {
   try {
-    return differencesIn(parts, cgroup, step).length === 0;
+    return differencesIn(tree, cgroup, step).length === 0;
   } catch (error) {
     // The container has ended: the backend knows whether it runs again.
     if (isCgroupVanished(error)) return false;
@@ -291,7 +271,7 @@ function kernelAgrees(parts: { readonly tree: CgroupTree }, cgroup: CgroupPath, 
 }
 
 function differencesIn(
-  { tree }: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   cgroup: CgroupPath,
   { memory, cpu, swap, settings = {} }: ContainerStep,
 ): readonly Difference[] {

@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import {
   type CgroupPath,
   type CgroupTree,
@@ -17,9 +18,7 @@ import {
 import type { CpuShares, CpuWeight } from '../../core/index.ts';
 import type { ContainerLimits, EffectiveLimits, Settings } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
-import type { Registry } from '../pods/registry.ts';
 import { type StoredValues, readSettings, storedValues } from '../pods/stored-limits.ts';
-import { containerCgroup } from '../pods/container-cgroups.ts';
 import type { Change, ContainerStep } from '../plan/step.ts';
 import { sameCpu, sameMemory } from '../plan/amounts.ts';
 import { CPU_MAX, goingAlong, withPinned } from './container-update.ts';
@@ -41,12 +40,6 @@ interface InKernel extends Place {
 const fields = ['memory', 'cpu', 'shares', 'swap'] as const;
 type Field = (typeof fields)[number];
 
-interface ValuesParts {
-  readonly registry: Registry;
-  readonly tree: CgroupTree;
-  readonly procRoot?: string;
-}
-
 /**
  * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287, atomic resizes).
  * In neither when the container is gone.
@@ -62,17 +55,12 @@ export class ContainerValues {
   ) {}
 
   /** Throws CGROUP_UNAVAILABLE when its files cannot be read, and what asking the runtime throws. */
-  static async of(
-    parts: ValuesParts,
-    pod: PodDescription,
-    id: string,
-    options?: CallOptions,
-  ): Promise<ContainerValues> {
-    const { tree } = parts;
-    const container = await parts.registry.describeContainer(id, options);
+  static async of(node: Node, pod: PodDescription, id: string, options?: CallOptions): Promise<ContainerValues> {
+    const { tree } = node;
+    const container = await node.registry.describeContainer(id, options);
     const store = inStore(tree, container);
     try {
-      return new ContainerValues(tree, container, await inKernel(parts, pod, container), store);
+      return new ContainerValues(tree, container, await inKernel(node, pod, container), store);
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
       // The container has just ended.
@@ -368,14 +356,14 @@ function hasShares(place: InKernel | InStore, wanted: CpuShares): boolean {
 }
 
 async function inKernel(
-  parts: ValuesParts,
+  node: Node,
   pod: PodDescription,
   container: ContainerDescription | undefined,
 ): Promise<InKernel | undefined> {
   if (container?.state !== ContainerState.RUNNING) return undefined;
-  const cgroup = await containerCgroup(container, pod, parts.procRoot);
+  const cgroup = await node.cgroups.of(container, pod);
   if (cgroup === undefined) return undefined;
-  const { tree } = parts;
+  const { tree } = node;
   const { memoryMax, cpuMax, cpuWeight } = await tree.readLimits(cgroup);
   const swap = tree.readSwapMax(cgroup);
   return {

@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import {
   type CgroupPath,
   type CgroupTree,
@@ -9,10 +10,8 @@ import {
 import {
   type Bytes,
   Code,
-  type Counters,
   type KeyedLock,
   type Limit,
-  type Log,
   Reason,
   type ReclaimOutcome,
   ShimError,
@@ -30,16 +29,16 @@ export const ROLLBACK_MS = 2000;
  * Returns until when memory may be reclaimed for a call, by {@link steadyNow}: the caller's deadline or the configured
  * maximum, less the time of a rollback. That takes at most half of a short deadline (crictl: 2 s).
  */
-export function reclaimBy(parts: { readonly reclaimTimeout: number }, deadline = Infinity): number {
-  return afterRollback(Math.min(deadline - steadyNow(), parts.reclaimTimeout));
+export function reclaimBy(reclaimTimeout: number, deadline = Infinity): number {
+  return afterRollback(Math.min(deadline - steadyNow(), reclaimTimeout));
 }
 
 /**
  * Returns until when an update of a container may wait for its turn, by {@link steadyNow}: the caller's deadline, less the time of a
  * rollback. Without a deadline, it waits as long as memory may be reclaimed.
  */
-export const turnBy = (parts: { readonly reclaimTimeout: number }, deadline = Infinity): number =>
-  deadline === Infinity ? reclaimBy(parts) : afterRollback(deadline - steadyNow());
+export const turnBy = (reclaimTimeout: number, deadline = Infinity): number =>
+  deadline === Infinity ? reclaimBy(reclaimTimeout) : afterRollback(deadline - steadyNow());
 
 function afterRollback(milliseconds: number): number {
   const left = Math.max(0, milliseconds);
@@ -83,7 +82,7 @@ export const inTurn = ({ calls, id, until, late }: Turn, update: () => Promise<v
  * @param onHigh without it nothing is reclaimed before: a crash would leave memory.high lowered
  */
 export async function lowerMemory(
-  parts: { readonly tree: CgroupTree; readonly log: Log; readonly counters: Counters },
+  node: Node,
   change: MemoryChange,
   deadline: number,
   set: () => Promise<void>,
@@ -92,10 +91,10 @@ export async function lowerMemory(
   const { text, ids, cgroup, memory, high, swapAfter, turn } = change;
   const setInTurn = (): Promise<void> => (turn === undefined ? set() : inTurn(turn, set));
   if (memory.to === 'max' || compareLimits(memory.to, memory.from) >= 0) return setInTurn();
-  if (onHigh === undefined) return lowerUnjournalled(parts, change, deadline, set);
+  if (onHigh === undefined) return lowerUnjournalled(node.tree, change, deadline, set);
   const progress = { isSetting: false };
   const start = performance.now();
-  const reclaimed = (outcome: ReclaimOutcome): void => parts.counters.reclaim(outcome, performance.now() - start);
+  const reclaimed = (outcome: ReclaimOutcome): void => node.counters.reclaim(outcome, performance.now() - start);
   try {
     const begin = (): Promise<void> => {
       progress.isSetting = true;
@@ -103,7 +102,7 @@ export async function lowerMemory(
       return set();
     };
     const lower = (held: HeldUsage): Promise<void> => setWhileLow(change, deadline, held, begin);
-    const { before, reached, reclaims, oomKills } = await lowerUsage(parts.tree, cgroup, {
+    const { before, reached, reclaims, oomKills } = await lowerUsage(node.tree, cgroup, {
       target: memory.to,
       deadline,
       lower,
@@ -112,9 +111,9 @@ export async function lowerMemory(
       onHigh: (previous) => onHigh(cgroup, previous),
     });
     const fields = { ...ids, target: memory.to, before: before.current, reached: reached.current };
-    if (reclaims > 0) parts.log.info({ ...fields, reclaims }, 'memory reclaimed');
-    if (oomKills > 0) parts.counters.oomKills(oomKills);
-    if (oomKills > 0) parts.log.warn({ ...fields, oomKills }, 'OOM kill while a memory limit was lowered');
+    if (reclaims > 0) node.log.info({ ...fields, reclaims }, 'memory reclaimed');
+    if (oomKills > 0) node.counters.oomKills(oomKills);
+    if (oomKills > 0) node.log.warn({ ...fields, oomKills }, 'OOM kill while a memory limit was lowered');
   } catch (error) {
     // The cgroup has just ended: nothing is in use, and `set` reports that.
     if (!progress.isSetting && isCgroupVanished(error)) return setInTurn();
@@ -129,7 +128,7 @@ export async function lowerMemory(
  * provided that the rest of the memory is below it.
  */
 async function lowerUnjournalled(
-  { tree }: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   change: MemoryChange,
   deadline: number,
   set: () => Promise<void>,

@@ -1,16 +1,8 @@
+import type { Node } from '../node.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
-import {
-  type Bytes,
-  Code,
-  type Counters,
-  Reason,
-  ShimError,
-  isRollbackFailure,
-  messageOf,
-  steadyNow,
-} from '../../core/index.ts';
+import { type Bytes, Code, Reason, ShimError, isRollbackFailure, messageOf, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type CallersUpdate, type PodActionsParts, actionsFor, isInUse } from './actions.ts';
+import { type CallersUpdate, PodActions, isInUse } from './actions.ts';
 import { type StepActions, isLeft, journalled, runTransaction, tolerateJournalFailure } from './transaction.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
@@ -22,21 +14,10 @@ import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import type { Registry } from '../pods/registry.ts';
 import { podCgroup } from '../pods/read-pod.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
 import type { RequestedVolume } from '../journal/record.ts';
-import type { PodOutcomes } from '../history/outcomes.ts';
 import type { RecentResizes, Recording } from '../history/recent-resizes.ts';
-import { type VolumePolicies, warnAboutExcess } from '../volumes/policies.ts';
+import { warnAboutExcess } from '../volumes/policies.ts';
 import { plan } from '../plan/steps.ts';
-
-export interface PerformParts extends PodActionsParts {
-  readonly journal: PodJournal;
-  readonly policies: VolumePolicies;
-  /** The outcomes of each pod's requests, for its status. */
-  readonly outcomes: PodOutcomes;
-  /** The store of recent resizes; undefined without the page that shows them. */
-  readonly recent?: RecentResizes;
-}
 
 export interface PerformOptions {
   /** The caller's own call, if the target has one. It calls `onHigh` before it lowers memory.high; without it, it must not lower that. */
@@ -63,29 +44,29 @@ export interface PerformOptions {
 
 /** Returns the steps that {@link perform} runs. Throws VOLUME_IN_USE when a volume stores more than its new size. */
 export function planSteps(
-  parts: { readonly volumes: MemoryVolumes },
+  volumes: MemoryVolumes,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[] = [],
 ): Step[] {
   const steps = plan(state, target, stored);
-  assertVolumesFit(parts, pod, steps);
+  assertVolumesFit(volumes, pod, steps);
   return steps;
 }
 
 /** Returns {@link planSteps}, and counts a rejected volume. */
 function planAndCount(
-  parts: { readonly volumes: MemoryVolumes; readonly counters: Counters },
+  node: Node,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
   stored: readonly ContainerStep[],
 ): Step[] {
   try {
-    return planSteps(parts, pod, state, target, stored);
+    return planSteps(node.volumes, pod, state, target, stored);
   } catch (error) {
-    if (isInUse(error)) parts.counters.remount('shrink', 'refused');
+    if (isInUse(error)) node.counters.remount('shrink', 'refused');
     throw error;
   }
 }
@@ -96,7 +77,7 @@ function planAndCount(
  * applied steps.
  */
 export async function perform(
-  parts: PerformParts,
+  node: Node,
   pod: PodDescription,
   state: PodState,
   target: PodTarget,
@@ -104,24 +85,24 @@ export async function perform(
 ): Promise<StepRecord[]> {
   const { call = () => Promise.resolve(), asked, stored = [], deadline = Infinity } = options;
   const changes = asked?.changes;
-  const steps = planAndCount(parts, pod, state, target, stored);
+  const steps = planAndCount(node, pod, state, target, stored);
   const start = performance.now();
-  const recording = record(parts, pod, state, changes);
-  const { until = reclaimBy(parts, deadline), onStep, onChosen, sizes = new Map(), refuse } = options;
+  const recording = record(node, pod, state, changes);
+  const { until = reclaimBy(node.reclaimTimeout, deadline), onStep, onChosen, sizes = new Map(), refuse } = options;
   const run = (open: OpenTransaction | undefined): Promise<StepRecord[]> => {
     options.onBegin?.();
     const onHigh: OnHigh | undefined = open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
     const updates = withAsked(steps, changes).filter((step) => step.kind === 'container');
     const times = { until, deadline };
     const given = { call: () => call(onHigh), asked, updates, declared: state.declared, onHigh, onChosen, ...times };
-    const actions = actionsFor(parts, pod, given);
-    return countRollback(parts, pod, recording, () =>
+    const actions = new PodActions(node, pod, given);
+    return countRollback(node, pod, recording, () =>
       runTransaction(steps, {
-        ...journalling(withinDeadline(actions, pod, deadline, refuse), parts, pod, open),
+        ...journalling(withinDeadline(actions, pod, deadline, refuse), node, pod, open),
         applied(record) {
-          parts.counters.step(record.step.kind, record.ms);
+          node.counters.step(record.step.kind, record.ms);
           recording?.step(record);
-          parts.outcomes.stepped(pod.sandboxId, record);
+          node.outcomes.stepped(pod.sandboxId, record);
           onStep?.(record);
         },
       }),
@@ -129,14 +110,14 @@ export async function perform(
   };
   const values = valuesOf(target, asked?.sets);
   const sets = [...(target.containers ?? []), ...(asked ? [asked.sets] : [])];
-  parts.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, changes));
-  const records = await parts.outcomes.admit(pod.sandboxId, values, () =>
-    journalled(parts, pod, { steps: stepsToJournal(steps, changes), changes, sizes, state, target, sets }, run),
+  node.outcomes.begins(pod.sandboxId, values, knownOf(state), withAsked(steps, changes));
+  const records = await node.outcomes.admit(pod.sandboxId, values, () =>
+    journalled(node, pod, { steps: stepsToJournal(steps, changes), changes, sizes, state, target, sets }, run),
   );
   if (records.some(({ step }) => step.kind !== 'runtime')) {
-    warnAboutExcess(parts, pod, state, target);
+    warnAboutExcess(node, pod, state, target);
     const ms = round(performance.now() - start);
-    parts.log.info({ ...podFields(pod), ms, steps: records.map(forLog) }, 'pod resized');
+    node.log.info({ ...podFields(pod), ms, steps: records.map(forLog) }, 'pod resized');
   }
   return records;
 }
@@ -158,7 +139,7 @@ const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): St
 
 /** Runs a transaction, and counts its rollback when it fails. */
 async function countRollback<Result>(
-  parts: Pick<PerformParts, 'counters' | 'journal' | 'outcomes'>,
+  node: Node,
   pod: PodDescription,
   recording: Recording | undefined,
   transaction: () => Promise<Result>,
@@ -168,10 +149,10 @@ async function countRollback<Result>(
     recording?.end('done');
     return result;
   } catch (error) {
-    const isFailed = isLeft(parts, pod, error);
-    parts.counters.undo(isFailed ? 'failed' : 'undone');
+    const isFailed = isLeft(node.journal, pod, error);
+    node.counters.undo(isFailed ? 'failed' : 'undone');
     recording?.end(isFailed ? 'undo failed' : 'undone', error);
-    if (isFailed) parts.outcomes.leftUnfinished(pod.sandboxId);
+    if (isFailed) node.outcomes.leftUnfinished(pod.sandboxId);
     throw error;
   }
 }
@@ -250,13 +231,13 @@ function withinDeadline(
 /** Journals that a rollback begins, and that the memory.high of the pod could not be restored after the caller's own call. */
 function journalling(
   actions: StepActions,
-  parts: Pick<PerformParts, 'log'>,
+  node: Node,
   pod: PodDescription,
   open: OpenTransaction | undefined,
 ): StepActions {
   return {
     ...actions,
-    rollingBack: () => tolerateJournalFailure(parts, pod, open?.undoing()),
+    rollingBack: () => tolerateJournalFailure(node.log, pod, open?.undoing()),
     skipped(step, error) {
       if (isRollbackFailure(error)) open?.leavesHigh(podCgroup(pod), messageOf(error));
       actions.skipped(step, error);
@@ -265,14 +246,10 @@ function journalling(
 }
 
 /** KEP-6030: a volume does not shrink below what it stores. Throws VOLUME_IN_USE. */
-function assertVolumesFit(
-  parts: { readonly volumes: MemoryVolumes },
-  pod: PodDescription,
-  steps: readonly Step[],
-): void {
+function assertVolumesFit(volumes: MemoryVolumes, pod: PodDescription, steps: readonly Step[]): void {
   const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
   for (const { volume, from, to } of shrinking) {
-    const { used, pageSize } = parts.volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    const { used, pageSize } = volumes.measure({ podUid: pod.metadata.uid, name: volume });
     // The kernel rounds the size up to whole pages.
     if (Math.ceil(used / pageSize) <= Math.ceil(to / pageSize)) continue;
     throw new ShimError(

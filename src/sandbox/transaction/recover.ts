@@ -1,36 +1,22 @@
+import type { Node } from '../node.ts';
 import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
 import { Code, type Log, Reason, ShimError, Slots, messageOf, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
 import { logForeign, settleUpdate } from './container-step.ts';
-import { type PodActionsParts, actionsFor } from './actions.ts';
+import { PodActions } from './actions.ts';
 import { progressOf } from './step-progress.ts';
 import type { OnHigh } from './lower-memory.ts';
-import { type DeclarePodParts, declarePod } from '../pods/declare-pod.ts';
-import type { Registry } from '../pods/registry.ts';
+import { declarePod } from '../pods/declare-pod.ts';
 import { hasPodCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
 import { lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { podName } from '../pods/names.ts';
-import {
-  type VolumeTrackingParts,
-  journalAllVolumes,
-  journalVolumes,
-  observeVolumes,
-  recordRemounts,
-} from '../volumes/volume-tracking.ts';
+import { journalAllVolumes, journalVolumes, observeVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
 import { type Step, describeStep } from '../plan/step.ts';
 import { MEMORY_HIGH } from '../plan/memory-qos-change.ts';
 import type { Identity, PodJournal } from '../journal/pod-journal.ts';
 import type { JournalledTransaction, PodRecord } from '../journal/record.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
-import type { MemoryVolumes } from '../../tmpfs/index.ts';
-
-export interface RecoverParts extends PodActionsParts, VolumeTrackingParts, DeclarePodParts {
-  readonly registry: Registry;
-}
-
-/** What recovering one pod takes, with the pod's lock held. */
-export type RecoverPodParts = Omit<RecoverParts, 'lock'>;
 
 /**
  * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a slow runtime does not
@@ -52,47 +38,43 @@ type Outcome = 'finished' | 'undone' | 'gone';
  * mark when a read fails that would tell whether all steps are applied: the next attempt may find that they are. Ends an unfinished hold
  * of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
  */
-export async function recoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
-  const transaction = parts.journal.transactionOf(pod);
+export async function recoverPod(node: Node, pod: PodDescription): Promise<void> {
+  const transaction = node.journal.transactionOf(pod);
   try {
-    if (transaction !== undefined) await recoverTransaction(parts, pod, transaction);
+    if (transaction !== undefined) await recoverTransaction(node, pod, transaction);
   } finally {
-    await endHold(parts, pod, transaction?.highs ?? []);
+    await endHold(node, pod, transaction?.highs ?? []);
   }
 }
 
-async function recoverTransaction(
-  parts: RecoverPodParts,
-  pod: PodDescription,
-  transaction: JournalledTransaction,
-): Promise<void> {
+async function recoverTransaction(node: Node, pod: PodDescription, transaction: JournalledTransaction): Promise<void> {
   // Its other steps are rolled back, as far as they can be: the runtime need not be asked under the lock.
-  if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(parts, pod, step))) {
-    if (hasPodCgroup(pod)) await restoreHighs(parts, transaction);
+  if (transaction.failed !== undefined && transaction.steps.some((step) => isUnanswered(node.journal, pod, step))) {
+    if (hasPodCgroup(pod)) await restoreHighs(node.tree, transaction);
     throw notRolledBack(pod, transaction.failed);
   }
-  const open = parts.journal.reopen(pod);
+  const open = node.journal.reopen(pod);
   // Once a rollback has begun, the caller gets an error: the transaction must not end as applied.
   let isRollback = transaction.undoing || transaction.failed !== undefined;
   try {
     let outcome: Outcome = 'gone';
     if (hasPodCgroup(pod)) {
-      await restoreHighs(parts, transaction);
-      isRollback ||= !(await isApplied(parts, pod, transaction.steps));
+      await restoreHighs(node.tree, transaction);
+      isRollback ||= !(await isApplied(node, pod, transaction.steps));
       outcome = isRollback ? 'undone' : 'finished';
-      if (isRollback) await rollBack(parts, pod, transaction, (...high) => open.lowersHigh(...high));
+      if (isRollback) await rollBack(node, pod, transaction, (...high) => open.lowersHigh(...high));
     }
-    await endRecovery(parts, pod, transaction, open, outcome);
+    await endRecovery(node, pod, transaction, open, outcome);
   } catch (error) {
     if (isCgroupVanished(error)) {
-      parts.counters.recovery('gone');
-      parts.journal.unanswered.forget(pod.sandboxId);
-      await open.end('undone', parts.policies.records(pod.sandboxId));
+      node.counters.recovery('gone');
+      node.journal.unanswered.forget(pod.sandboxId);
+      await open.end('undone', node.policies.records(pod.sandboxId));
       return;
     }
-    parts.counters.recovery('failed');
+    node.counters.recovery('failed');
     const why = messageOf(error);
-    parts.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
+    node.log.error({ pod: pod.sandboxId, transaction: transaction.id, error: why }, 'resize rollback failed');
     // Otherwise all steps may be applied, and the next attempt compares them again.
     if (isRollback) await open.failed(why);
     throw notRolledBack(pod, why, error);
@@ -109,7 +91,7 @@ function notRolledBack(pod: PodDescription, why: string, cause?: unknown): ShimE
  * @param newer the values that a transaction which has begun since has restored
  */
 async function endHold(
-  { journal, tree, log }: RecoverPodParts,
+  { journal, tree, log }: Node,
   pod: PodDescription,
   newer: readonly PreviousHigh[],
 ): Promise<void> {
@@ -122,46 +104,46 @@ async function endHold(
 }
 
 async function endRecovery(
-  parts: RecoverPodParts,
+  node: Node,
   pod: PodDescription,
   transaction: JournalledTransaction,
   open: OpenTransaction,
   outcome: Outcome,
 ): Promise<void> {
-  if (outcome === 'finished') parts.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
-  if (outcome !== 'gone') recordRemounts(parts, pod, transaction.steps);
+  if (outcome === 'finished') node.policies.adopt(pod.sandboxId, Object.entries(transaction.allocated ?? {}));
+  if (outcome !== 'gone') recordRemounts(node, pod, transaction.steps);
   // The kernel and the runtime have the values of its updates, or the pod is gone: none can change anything any more.
   for (const step of transaction.steps)
-    if (step.kind === 'container') parts.journal.unanswered.settled(pod.sandboxId, step.id);
+    if (step.kind === 'container') node.journal.unanswered.settled(pod.sandboxId, step.id);
   // It has ended, also when the disk does not take that: the journal tries again.
-  const ended = open.end(outcome === 'finished' ? 'done' : 'undone', parts.policies.records(pod.sandboxId));
+  const ended = open.end(outcome === 'finished' ? 'done' : 'undone', node.policies.records(pod.sandboxId));
   await ended.catch((error: unknown) => {
-    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   });
-  if (outcome !== 'gone') await checkVolumesAgain(parts, pod);
-  parts.counters.recovery(outcome);
-  parts.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
+  if (outcome !== 'gone') await checkVolumesAgain(node, pod);
+  node.counters.recovery(outcome);
+  node.log.warn({ pod: pod.sandboxId, transaction: transaction.id, outcome }, 'unfinished resize recovered');
 }
 
 /**
  * Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. Never rejects: the transaction
  * has ended also if the pod cannot be read, and the next request compares them.
  */
-async function checkVolumesAgain(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
+async function checkVolumesAgain(node: Node, pod: PodDescription): Promise<void> {
   try {
-    const volumes = readVolumes(parts.volumes, pod);
-    const { memory } = await readPod(parts.tree, pod, []);
-    observeVolumes(parts, pod, volumes, memory);
-    await journalVolumes(parts, pod);
+    const volumes = readVolumes(node.volumes, pod);
+    const { memory } = await readPod(node.tree, pod, []);
+    observeVolumes(node, pod, volumes, memory);
+    await journalVolumes(node, pod);
   } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not compared after a recovery');
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volumes not compared after a recovery');
   }
 }
 
 /** Recovers a pod before a request. The request continues with the pod as it is when that fails. */
-export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription): Promise<void> {
-  await parts.journal.restored();
-  await recoverPod(parts, pod).catch(() => undefined);
+export async function tryRecoverPod(node: Node, pod: PodDescription): Promise<void> {
+  await node.journal.restored();
+  await recoverPod(node, pod).catch(() => undefined);
 }
 
 /**
@@ -171,22 +153,22 @@ export async function tryRecoverPod(parts: RecoverPodParts, pod: PodDescription)
  *
  * @param requestUntil the deadline of a request, by {@link steadyNow}; undefined for a recovery
  */
-export async function settleUpdates(parts: PodActionsParts, pod: PodDescription, requestUntil?: number): Promise<void> {
+export async function settleUpdates(node: Node, pod: PodDescription, requestUntil?: number): Promise<void> {
   await Promise.all(
-    parts.journal.unanswered.of(pod.sandboxId).map(async (update) => {
+    node.journal.unanswered.of(pod.sandboxId).map(async (update) => {
       // The update that runs settles the earlier ones, once it is answered.
-      if (parts.calls.isHeld(update.id)) return;
-      const { unanswered } = parts.journal;
+      if (node.calls.isHeld(update.id)) return;
+      const { unanswered } = node.journal;
       const waits = requestUntil === undefined ? unanswered.waitsFor(pod.sandboxId, update.id) : 0;
       const until = steadyNow() + Math.min(SETTLE_MS.longest, SETTLE_MS.first * 2 ** waits);
       const options = { deadline: Math.min(until, requestUntil ?? Infinity) };
-      const settle = (): Promise<boolean> => settleUpdate(parts, pod, update, options);
+      const settle = (): Promise<boolean> => settleUpdate(node, pod, update, options);
       try {
-        if (await parts.calls.run(update.id, settle)) unanswered.settled(pod.sandboxId, update.id);
+        if (await node.calls.run(update.id, settle)) unanswered.settled(pod.sandboxId, update.id);
         else if (requestUntil === undefined && steadyNow() >= until) unanswered.waited(pod.sandboxId, update.id);
       } catch (error) {
         const fields = { pod: pod.sandboxId, container: update.id, error: messageOf(error) };
-        parts.log.warn(fields, 'update without an answer may still arrive');
+        node.log.warn(fields, 'update without an answer may still arrive');
       }
     }),
   );
@@ -197,50 +179,50 @@ export async function settleUpdates(parts: PodActionsParts, pod: PodDescription,
  * pods with an unfinished transaction. Leaves out a pod whose lock is held: a request may hold it for minutes, and the transaction may be
  * its own. Never rejects. Returns whether all of it succeeded and no pod was left out.
  */
-export async function recover(parts: RecoverParts): Promise<boolean> {
+export async function recover(node: Node): Promise<boolean> {
   const start = performance.now();
-  await parts.journal.restored();
-  const isCompared = await parts.registry.recover();
+  await node.journal.restored();
+  const isCompared = await node.registry.recover();
   const slots = new Slots(MAX_CONCURRENT_PODS);
-  const others = parts.registry.pods.filter((pod) => !parts.journal.isUnfinished(pod));
-  const settled = Promise.all(others.map((pod) => settleUpdates(parts, pod)));
-  const recoveries = parts.journal.unfinished().map((record) => recoverRecord(parts, slots, record, isCompared));
+  const others = node.registry.pods.filter((pod) => !node.journal.isUnfinished(pod));
+  const settled = Promise.all(others.map((pod) => settleUpdates(node, pod)));
+  const recoveries = node.journal.unfinished().map((record) => recoverRecord(node, slots, record, isCompared));
   const results = await Promise.all(recoveries);
   await settled;
   const hasFailed = !isCompared || results.includes('failed');
-  if (!hasFailed) await forgetDeleted(parts);
-  const isJournalled = await journalAllVolumes(parts);
+  if (!hasFailed) await forgetDeleted(node);
+  const isJournalled = await journalAllVolumes(node);
   const complete = !hasFailed && !results.includes('busy') && isJournalled;
-  parts.log.info({ complete, ms: Math.round(performance.now() - start) }, 'recovery finished');
+  node.log.info({ complete, ms: Math.round(performance.now() - start) }, 'recovery finished');
   return complete;
 }
 
 /** Recovers the pod of a record, unless its lock is held. Never rejects. */
 async function recoverRecord(
-  parts: RecoverParts,
+  node: Node,
   slots: Slots,
   record: Identity,
   isCompared: boolean,
 ): Promise<'recovered' | 'busy' | 'failed'> {
   try {
-    const pod = await slots.run(() => sandboxOf(parts, record));
+    const pod = await slots.run(() => sandboxOf(node, record));
     if (pod !== undefined) {
       // Outside of the slots: a runtime that does not answer for one pod does not delay the others.
-      await settleUpdates(parts, pod);
-      return await slots.run(() => recoverUnheld(parts, pod));
+      await settleUpdates(node, pod);
+      return await slots.run(() => recoverUnheld(node, pod));
     }
     // Otherwise the pod may have a sandbox that the registry does not know yet, or kubelet, which has its folder, creates another one.
-    if (isCompared && !parts.volumes.hasPodFolder(record.podUid)) await parts.journal.forget(record);
+    if (isCompared && !node.volumes.hasPodFolder(record.podUid)) await node.journal.forget(record);
     return 'recovered';
   } catch (error) {
-    parts.log.warn({ pod: record.sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
+    node.log.warn({ pod: record.sandboxId, error: messageOf(error) }, 'unfinished resize not recovered');
     return 'failed';
   }
 }
 
-async function recoverUnheld(parts: RecoverParts, pod: PodDescription): Promise<'recovered' | 'busy'> {
-  if (parts.lock.isHeld(lockKeyOf(pod))) return 'busy';
-  await parts.lock.run(lockKeyOf(pod), () => recoverPod(parts, pod));
+async function recoverUnheld(node: Node, pod: PodDescription): Promise<'recovered' | 'busy'> {
+  if (node.lock.isHeld(lockKeyOf(pod))) return 'busy';
+  await node.lock.run(lockKeyOf(pod), () => recoverPod(node, pod));
   return 'recovered';
 }
 
@@ -249,7 +231,7 @@ async function recoverUnheld(parts: RecoverParts, pod: PodDescription): Promise<
  * and removes the ended one later. Both have the pod's cgroup and volumes. Undefined when the registry knows none.
  */
 async function sandboxOf(
-  { registry, journal }: RecoverParts,
+  { registry, journal }: Node,
   { podUid, sandboxId }: Identity,
 ): Promise<PodDescription | undefined> {
   const pod = await registry.pod(sandboxId);
@@ -260,7 +242,7 @@ async function sandboxOf(
 }
 
 async function restoreHighs(
-  { tree }: Pick<RecoverPodParts, 'tree'>,
+  tree: CgroupTree,
   { steps, highs }: Pick<JournalledTransaction, 'steps' | 'highs'>,
 ): Promise<void> {
   for (const high of highs) if (!isAtStep(tree, high, steps)) await restoreMarkedHigh(tree, high);
@@ -275,7 +257,7 @@ export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: read
     const older = holds.filter(({ cgroup }) => !highs.some((high) => high.cgroup === cgroup));
     for (const high of [...highs, ...older]) {
       try {
-        await restoreHighs({ tree }, { steps, highs: [high] });
+        await restoreHighs(tree, { steps, highs: [high] });
       } catch (error) {
         const fields = { uid: podUid, cgroup: high.cgroup, error: messageOf(error) };
         log.warn(fields, 'memory.high of an unfinished resize not restored');
@@ -285,9 +267,9 @@ export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: read
 }
 
 /** Whether all steps are applied. */
-async function isApplied(parts: RecoverPodParts, pod: PodDescription, steps: readonly Step[]): Promise<boolean> {
-  const state = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
-  for (const step of steps) if (!(await progressOf(parts, pod, state, step)).isComplete) return false;
+async function isApplied(node: Node, pod: PodDescription, steps: readonly Step[]): Promise<boolean> {
+  const state = await readPod(node.tree, pod, readVolumes(node.volumes, pod));
+  for (const step of steps) if (!(await progressOf(node, pod, state, step)).isComplete) return false;
   return true;
 }
 
@@ -298,28 +280,28 @@ async function isApplied(parts: RecoverPodParts, pod: PodDescription, steps: rea
  * runtime has not answered fails: it may still arrive.
  */
 async function rollBack(
-  parts: RecoverPodParts,
+  node: Node,
   pod: PodDescription,
   { steps }: JournalledTransaction,
   onHigh: OnHigh,
 ): Promise<void> {
   const updates = steps.filter((step) => step.kind === 'container');
   // A container that does not run needs its limit too.
-  const declared = updates.length === 0 ? undefined : await declarePod(parts, pod);
-  const actions = actionsFor(parts, pod, { updates, declared, onHigh });
+  const declared = updates.length === 0 ? undefined : await declarePod(node, pod);
+  const actions = new PodActions(node, pod, { updates, declared, onHigh });
   const failures: string[] = [];
   for (const step of steps.toReversed()) {
     // Compared again: a step of an earlier transaction shows only once the later ones are rolled back.
-    const now = await readPod(parts.tree, pod, readVolumes(parts.volumes, pod));
-    const isOpen = isUnanswered(parts, pod, step);
-    const { written, foreign } = isOpen ? { written: step } : await progressOf(parts, pod, now, step);
+    const now = await readPod(node.tree, pod, readVolumes(node.volumes, pod));
+    const isOpen = isUnanswered(node.journal, pod, step);
+    const { written, foreign } = isOpen ? { written: step } : await progressOf(node, pod, now, step);
     if (written !== undefined) await rollBackStep(actions, written, failures);
-    if (foreign !== undefined) logForeign(parts.log, pod, foreign);
+    if (foreign !== undefined) logForeign(node.log, pod, foreign);
   }
   if (failures.length > 0) throw new Error(failures.join('; '));
 }
 
-const isUnanswered = ({ journal }: RecoverPodParts, { sandboxId }: PodDescription, step: Step): boolean =>
+const isUnanswered = (journal: PodJournal, { sandboxId }: PodDescription, step: Step): boolean =>
   step.kind === 'container' && journal.unanswered.of(sandboxId).some(({ id }) => id === step.id);
 
 async function rollBackStep(actions: StepActions, step: Step, failures: string[]): Promise<void> {
@@ -345,19 +327,12 @@ function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly St
   }
 }
 
-export interface DeletedPodsParts {
-  readonly registry: Registry;
-  readonly journal: PodJournal;
-  readonly volumes: MemoryVolumes;
-  readonly log: Log;
-}
-
 /**
  * Removes journal entries of pods that were deleted while the shim was away: the runtime has no sandbox of them, and kubelet no
  * folder. Both are required, since either may appear later than the other, for example after a reboot. The registry has just been
  * compared with the backend. Never rejects: entries that cannot be removed are tried again the next time.
  */
-export async function forgetDeleted({ journal, registry, volumes, log }: DeletedPodsParts): Promise<void> {
+export async function forgetDeleted({ journal, registry, volumes, log }: Node): Promise<void> {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));
   for (const { podUid, sandboxId } of journal.identities()) {
     try {

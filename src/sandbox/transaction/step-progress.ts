@@ -1,10 +1,10 @@
+import type { Node } from '../node.ts';
 import { type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
+import { isSameSize } from '../../tmpfs/index.ts';
 import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT, podCgroup } from '../pods/read-pod.ts';
-import type { Registry } from '../pods/registry.ts';
 import { burstCgroup } from './container-step.ts';
 import type { ContainerStep, Step } from '../plan/step.ts';
 import { reversed } from '../plan/steps.ts';
@@ -26,14 +26,9 @@ export interface StepProgress {
  * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its new one was
  * written by somebody else since, and does not count as applied.
  */
-export async function progressOf(
-  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
-  pod: PodDescription,
-  state: PodState,
-  step: Step,
-): Promise<StepProgress> {
-  if (step.kind === 'container') return containerProgress(parts, pod, step);
-  const isDone = await isApplied(parts, pod, state, step).catch((error: unknown) => {
+export async function progressOf(node: Node, pod: PodDescription, state: PodState, step: Step): Promise<StepProgress> {
+  if (step.kind === 'container') return containerProgress(node, pod, step);
+  const isDone = await isApplied(node.tree, pod, state, step).catch((error: unknown) => {
     // The container has ended, and its burst with it.
     if (step.kind === 'burst' && isCgroupVanished(error)) return undefined;
     throw error;
@@ -48,16 +43,12 @@ export async function progressOf(
  *
  * @param printed what the kernel printed after the step was written, for a setting whose format is not known
  */
-export async function isForeign(
-  parts: { readonly tree: CgroupTree; readonly volumes: Pick<MemoryVolumes, 'measure'> },
-  pod: PodDescription,
-  step: PodStep,
-  printed?: string,
-): Promise<boolean> {
-  if (step.kind === 'pod-unified' && printed === (await parts.tree.readFile(podCgroup(pod), step.key))) return false;
-  const state = await valuesNow(parts, pod, step);
+export async function isForeign(node: Node, pod: PodDescription, step: PodStep, printed?: string): Promise<boolean> {
+  if (step.kind === 'pod-unified' && printed === (await node.tree.readFile(podCgroup(pod), step.key))) return false;
+  const state = await valuesNow(node, pod, step);
   return (
-    !(await isApplied(parts, pod, state, step)) && !(await isApplied(parts, pod, state, reversed(step) as PodStep))
+    !(await isApplied(node.tree, pod, state, step)) &&
+    !(await isApplied(node.tree, pod, state, reversed(step) as PodStep))
   );
 }
 
@@ -78,7 +69,7 @@ async function valuesNow(
 }
 
 async function isApplied(
-  parts: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   pod: PodDescription,
   state: PodValues,
   step: Exclude<Step, ContainerStep>,
@@ -87,15 +78,15 @@ async function isApplied(
     case 'volume':
       return state.volumes.some(({ name, size }) => name === step.volume && isSameSize(step.to, size));
     case 'pod-memory':
-      return parts.tree.holds(step.to, state.memory);
+      return tree.holds(step.to, state.memory);
     case 'pod-cpu':
-      return parts.tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
+      return tree.holdsCpu(podCgroup(pod), step.to, state.cpu);
     case 'pod-weight':
       return step.to === state.weight;
     case 'pod-unified':
-      return isUnifiedWritten(parts.tree, pod, step);
+      return isUnifiedWritten(tree, pod, step);
     case 'burst':
-      return parts.tree.readBurst(burstCgroup(pod, step)) === step.to;
+      return tree.readBurst(burstCgroup(pod, step)) === step.to;
     case 'runtime':
       return true;
   }
@@ -110,12 +101,8 @@ async function isUnifiedWritten(
   return tree.holdsSetting(key, to, found) ?? isSameUnified(to, found);
 }
 
-async function containerProgress(
-  parts: { readonly registry: Registry; readonly tree: CgroupTree; readonly procRoot?: string },
-  pod: PodDescription,
-  step: ContainerStep,
-): Promise<StepProgress> {
-  const values = await ContainerValues.of(parts, pod, step.id);
+async function containerProgress(node: Node, pod: PodDescription, step: ContainerStep): Promise<StepProgress> {
+  const values = await ContainerValues.of(node, pod, step.id);
   const { to } = beforeAndAfter(withoutUnchanged(step));
   return { written: values.stillWritten(step), isComplete: values.hasAll(to), foreign: values.foreign(step) };
 }

@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import {
   type Bytes,
   Code,
@@ -16,18 +17,15 @@ import {
   type StepRecord,
   describeStep,
 } from '../plan/step.ts';
-import { type CgroupPath, type CgroupTree, type PreviousHigh, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, type PreviousHigh, isCgroupVanished } from '../../cgroups/index.ts';
 import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
-import { type CgroupLookup, runningCgroup } from '../pods/container-cgroups.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { podCgroup } from '../pods/read-pod.ts';
-import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { JournalledTransaction, RequestedVolume } from '../journal/record.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 import { compareLimits } from '../plan/amounts.ts';
 import { podStepsLeft } from '../plan/pod-limits.ts';
-import type { VolumePolicies } from '../volumes/policies.ts';
 import { isAlreadyAllocated, journalVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
 import { beforeAndAfter } from './container-values.ts';
 
@@ -103,14 +101,6 @@ async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: 
   }
 }
 
-export interface JournalledParts extends CgroupLookup {
-  readonly journal: PodJournal;
-  readonly policies: VolumePolicies;
-  readonly tree: CgroupTree;
-  readonly volumes: MemoryVolumes;
-  readonly log: Log;
-}
-
 /** What a transaction does, for the journal. */
 export interface Journalled {
   /** The steps to journal. */
@@ -129,76 +119,77 @@ export interface Journalled {
  * answered. A requested size that a volume has already is journalled too, so that it holds later.
  */
 export async function journalled(
-  parts: JournalledParts,
+  node: Node,
   pod: PodDescription,
   all: Journalled,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  const { policies, journal } = parts;
+  const { policies, journal } = node;
   const { steps, sizes } = all;
   const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
   const earlier = journal.transactionOf(pod);
-  if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) return unjournalled(parts, pod, all, run);
-  const highs = await previousHighs(parts, pod, steps);
+  if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) return unjournalled(node, pod, all, run);
+  const highs = await previousHighs(node, pod, steps);
   const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
   const both = [...(earlier?.steps ?? []), ...steps];
   try {
     const records = await run(open);
     policies.adopt(pod.sandboxId, sizes);
-    recordRemounts(parts, pod, both);
-    await tolerateJournalFailure(parts, pod, open.end('done', known(), leftToSettle(parts, pod, earlier, all)));
+    recordRemounts(node, pod, both);
+    await tolerateJournalFailure(
+      node.log,
+      pod,
+      open.end('done', known(), leftToSettle(node.journal, pod, earlier, all)),
+    );
     return records;
   } catch (error) {
-    const isMarked = isLeft(parts, pod, error);
-    if (!isMarked) recordRemounts(parts, pod, both);
-    await tolerateJournalFailure(parts, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
+    const isMarked = isLeft(node.journal, pod, error);
+    if (!isMarked) recordRemounts(node, pod, both);
+    await tolerateJournalFailure(node.log, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
     throw error;
   }
 }
 
 /** Runs a transaction without steps to journal. An update without an answer is journalled afterwards: it is rolled back later. */
 async function unjournalled(
-  parts: JournalledParts,
+  node: Node,
   pod: PodDescription,
   all: Journalled,
   run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
 ): Promise<StepRecord[]> {
-  const { policies, journal } = parts;
+  const { policies, journal } = node;
   const volumes = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
   const earlier = journal.transactionOf(pod);
   try {
     const records = await run(undefined);
     // This request replaces an earlier transaction whose rollback failed.
-    if (earlier === undefined) await journalVolumes(parts, pod);
+    if (earlier === undefined) await journalVolumes(node, pod);
     else {
-      recordRemounts(parts, pod, earlier.steps);
-      const left = leftToSettle(parts, pod, earlier, all);
-      await tolerateJournalFailure(parts, pod, journal.reopen(pod).end('done', volumes(), left));
+      recordRemounts(node, pod, earlier.steps);
+      const left = leftToSettle(node.journal, pod, earlier, all);
+      await tolerateJournalFailure(node.log, pod, journal.reopen(pod).end('done', volumes(), left));
     }
     return records;
   } catch (error) {
-    if (all.changes !== undefined && isLeft(parts, pod, error)) {
+    if (all.changes !== undefined && isLeft(node.journal, pod, error)) {
       const mark = async (step: ContainerStep): Promise<void> =>
         (await journal.begin(pod, [step], { volumes: volumes() })).failed(messageOf(error));
-      await tolerateJournalFailure(parts, pod, mark(all.changes));
+      await tolerateJournalFailure(node.log, pod, mark(all.changes));
     }
     throw error;
   }
 }
 
 /** Whether something of a failed transaction is left to roll back: a step, or the caller's own update, which may still arrive. */
-export const isLeft = (
-  { journal }: Pick<JournalledParts, 'journal'>,
-  { sandboxId }: PodDescription,
-  error: unknown,
-): boolean => isRollbackFailure(error) || (isUnanswered(error) && journal.unanswered.of(sandboxId).length > 0);
+export const isLeft = (journal: PodJournal, { sandboxId }: PodDescription, error: unknown): boolean =>
+  isRollbackFailure(error) || (isUnanswered(error) && journal.unanswered.of(sandboxId).length > 0);
 
 /**
  * Returns what is left of an earlier transaction once another one is done, whose values replace the earlier ones: the updates that the
  * runtime has not answered, and the pod limits without the room for them.
  */
 function leftToSettle(
-  { journal }: Pick<JournalledParts, 'journal'>,
+  journal: PodJournal,
   { sandboxId }: PodDescription,
   earlier: JournalledTransaction | undefined,
   { state, target, sets }: Journalled,
@@ -216,29 +207,29 @@ function leftToSettle(
 
 /** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
 export async function tolerateJournalFailure(
-  parts: { readonly log: Log },
+  log: Log,
   pod: PodDescription,
   written: Promise<void> | undefined,
 ): Promise<void> {
   try {
     await written;
   } catch (error) {
-    parts.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
   }
 }
 
 /** Returns memory.high of each cgroup in which these steps may lower it, for the journal. */
 async function previousHighs(
-  parts: JournalledParts,
+  node: Node,
   pod: PodDescription,
   steps: readonly Step[],
 ): Promise<readonly PreviousHigh[]> {
   const highs: PreviousHigh[] = [];
   for (const step of steps) {
-    const cgroup = await loweredCgroup(parts, pod, step);
+    const cgroup = await loweredCgroup(node, pod, step);
     if (cgroup === undefined) continue;
     try {
-      highs.push({ cgroup, memoryHigh: parts.tree.readHigh(cgroup) });
+      highs.push({ cgroup, memoryHigh: node.tree.readHigh(cgroup) });
     } catch (error) {
       // The cgroup has ended: nothing will be lowered there.
       if (!isCgroupVanished(error)) throw error;
@@ -247,10 +238,10 @@ async function previousHighs(
   return highs;
 }
 
-async function loweredCgroup(parts: JournalledParts, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
+async function loweredCgroup(node: Node, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
   if (step.kind === 'pod-memory') return isLowering(step) ? podCgroup(pod) : undefined;
   if (step.kind !== 'container' || step.memory === undefined || !isLowering(step.memory)) return undefined;
-  return runningCgroup(parts, pod, step.id);
+  return node.cgroups.running(pod, step.id);
 }
 
 const isLowering = ({ from, to }: Change<Limit<Bytes>>): boolean => compareLimits(to, from) < 0;

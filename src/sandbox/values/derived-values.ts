@@ -1,6 +1,6 @@
+import type { Node } from '../node.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
-  type CgroupTree,
   MIN_CPU_QUOTA,
   MIN_MEMORY_LIMIT,
   type SwapLimits,
@@ -13,7 +13,6 @@ import {
   type CpuShares,
   type CpuWeight,
   type Limit,
-  type Log,
   bytes,
   cpuShares,
   microseconds,
@@ -24,7 +23,6 @@ import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/p
 import type { DeclaredContainer } from '../pods/declared-pod.ts';
 import { podCgroup } from '../pods/read-pod.ts';
 import { podSubject } from '../pods/names.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
 import { ifTheyArrive, podLimitsFor } from '../plan/pod-limits.ts';
 import { type MilliCpu, exactMilliCpu, milliCpuToShares, overheadQuota, quotaToMilliCpu } from '../../kubelet/index.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
@@ -38,20 +36,20 @@ import { sameMemory } from '../plan/amounts.ts';
  * @param swapAfter the limits on swap that the updates lower
  */
 export async function derivedPodLimits(
-  parts: { readonly tree: CgroupTree; readonly journal: PodJournal; readonly log: Log },
+  node: Node,
   pod: PodDescription,
   state: PodState,
   targets: readonly ContainerLimits[],
   swapAfter?: SwapLimits,
 ): Promise<Limits> {
-  const atMost = ifTheyArrive(state, parts.journal.unanswered.of(pod.sandboxId));
+  const atMost = ifTheyArrive(state, node.journal.unanswered.of(pod.sandboxId));
   const { text, ids } = podSubject(pod);
   const { memory, ...limits } = withSubject(text, ids, () => podLimitsFor(atMost, targets));
   if (memory === undefined) return limits;
   const change = { cgroup: podCgroup(pod), now: state.memory, wanted: memory, swapAfter };
-  const use = await blockingUse(parts.tree, change);
+  const use = await blockingUse(node.tree, change);
   if (use === undefined) return { ...limits, memory };
-  parts.log.warn(
+  node.log.warn(
     { pod: pod.sandboxId, asked: memory, unreclaimable: use.unreclaimable },
     'pod limit not lowered with its containers: memory in use cannot be reclaimed',
   );

@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import { type Bytes, type Limit, bytes } from '../../core/index.ts';
 import { throttlingFactorOf } from '../../kubelet/index.ts';
@@ -5,7 +6,7 @@ import { type ContainerDescription, ContainerState, type PodDescription } from '
 import type { Limits, PodState, Settings } from '../pods/pod-state.ts';
 import { podCgroup } from '../pods/read-pod.ts';
 import { settingsIn, storedLimits } from '../pods/stored-limits.ts';
-import { type AllocatableParts, memorySizes } from '../admission/node-room.ts';
+import { memorySizes } from '../admission/node-room.ts';
 import { amountsNow, requestsAfter, requestsNow } from '../admission/pod-requests.ts';
 import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import type { UnifiedChange } from '../plan/step.ts';
@@ -38,23 +39,19 @@ export interface MemoryQos {
   readonly ofPod: (memory: Limit<Bytes> | undefined) => readonly UnifiedChange[];
 }
 
-export interface MemoryQosParts extends AllocatableParts {
-  readonly tree: CgroupTree;
-}
-
 /** @param containers by their name in the pod */
 export function memoryQosOf(
-  parts: MemoryQosParts,
+  node: Node,
   pod: PodDescription,
   state: PodState,
   desired: DesiredPod,
   containers: ReadonlyMap<string, ContainerDescription>,
 ): MemoryQos {
-  const { tree } = parts;
+  const { tree } = node;
   const declared = declaredRequests(state, desired);
-  const node: MemoryQosNode = {
+  const known: MemoryQosNode = {
     pageSize: tree.pageSize,
-    sizes: () => memorySizes(parts, pod),
+    sizes: () => memorySizes(node, pod),
     factor: factorOf([...containers.values()], declared, tree.pageSize),
   };
   return {
@@ -64,7 +61,7 @@ export function memoryQosOf(
       const settings = cgroup === undefined ? settingsIn(resources) : filesOf(tree, cgroup);
       const limit = cgroup === undefined ? storedLimits(resources)?.memory : tree.readMemoryMax(cgroup);
       const requests = possibleRequests(declared.get(name), settings, wanted.request);
-      return derived(settings, memoryQosAfter({ limit: limit ?? 'max', settings, requests, wanted }, node));
+      return derived(settings, memoryQosAfter({ limit: limit ?? 'max', settings, requests, wanted }, known));
     },
     ofPod(memory) {
       const [before, after] = [requestsNow(state, desired).memory, requestsAfter(state, desired).memory];
@@ -74,7 +71,7 @@ export function memoryQosOf(
       const requests = { declared: [before], supposed: [] };
       const { now, then } = derived(
         settings,
-        memoryQosAfter({ limit: state.memory, settings, requests, wanted }, node),
+        memoryQosAfter({ limit: state.memory, settings, requests, wanted }, known),
       );
       return Object.entries(then).map(([key, to]) => ({ key, from: now[key] ?? to, to }));
     },

@@ -36,7 +36,7 @@ interface Setting {
  * @param memory the pod's memory limit after the update
  */
 export async function podSettingChanges(
-  parts: { readonly tree: CgroupTree },
+  tree: CgroupTree,
   pod: PodDescription,
   cgroup: CgroupPath,
   resources: LinuxContainerResources | null,
@@ -47,9 +47,9 @@ export async function podSettingChanges(
   const changes: UnifiedChange[] = [];
   for (const setting of withSubject(text, ids, () => settingsOf(resources, memory))) {
     const { key, to } = setting;
-    const found = await readFile(parts.tree, pod, cgroup, setting);
+    const found = await readFile(tree, pod, cgroup, setting);
     if (found === undefined) continue;
-    const isThere = parts.tree.holdsSetting(key, to, found) === true;
+    const isThere = tree.holdsSetting(key, to, found) === true;
     changes.push({ key, from: isThere ? to : restoringSetting(key, to, found), to });
   }
   return changes;

@@ -1,3 +1,4 @@
+import type { Node } from '../node.ts';
 import {
   CPU_BURST,
   type CgroupPath,
@@ -12,7 +13,6 @@ import { type Bytes, type Limit, bytes, microseconds } from '../../core/index.ts
 import { swapAfter } from '../admission/swap-after.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState, Settings } from '../pods/pod-state.ts';
 import { SWAP_MAX, readSettings, settingsIn, storedValues, swapIn } from '../pods/stored-limits.ts';
-import { containerCgroup } from '../pods/container-cgroups.ts';
 import type { ContainerStep } from '../plan/step.ts';
 import { containerChanges, loweredBurst } from '../plan/steps.ts';
 import { goingAlong, withPinned } from '../transaction/container-update.ts';
@@ -124,7 +124,7 @@ interface ValuesAlong {
  * has stored with each update, and sets swap to none when it gets memory without swap.
  */
 export async function withStoredValues(
-  parts: { readonly tree: CgroupTree; readonly procRoot?: string },
+  node: Node,
   pod: PodDescription,
   state: PodState,
   targets: readonly ContainerLimits[],
@@ -138,12 +138,12 @@ export async function withStoredValues(
   for (const target of targets) {
     const container = described.get(target.id);
     const now = containers.get(target.id);
-    const cgroup = container && (await containerCgroup(container, pod, parts.procRoot));
+    const cgroup = container && (await node.cgroups.of(container, pod));
     if (now === undefined || container === undefined || cgroup === undefined) complete.push(target);
     else {
       cgroups.set(target.id, cgroup);
       const derived = derive(container, cgroup, target);
-      const along = alongWith(parts.tree, cgroup, settingsIn(container.resources), target, derived);
+      const along = alongWith(node.tree, cgroup, settingsIn(container.resources), target, derived);
       containers.set(target.id, { ...now, ...along.now });
       complete.push(along.target);
     }

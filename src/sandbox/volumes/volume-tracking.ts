@@ -1,27 +1,15 @@
-import { type Bytes, type KeyedLock, type Limit, type Log, messageOf } from '../../core/index.ts';
+import type { Node } from '../node.ts';
+import { type Bytes, type Limit, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { type MemoryVolumes, isSameSize } from '../../tmpfs/index.ts';
+import { isSameSize } from '../../tmpfs/index.ts';
 import type { VolumePolicies } from './policies.ts';
 import type { MountedVolume } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
 import { isReplaced, lockKeyOf } from '../pods/pod-identity.ts';
 import { readVolumes } from '../pods/read-pod.ts';
 import type { Step } from '../plan/step.ts';
 import { policyText } from '../plan/value-changes.ts';
 import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
-import type { PodOutcomes } from '../history/outcomes.ts';
-
-export interface VolumeTrackingParts {
-  readonly registry: Registry;
-  readonly journal: PodJournal;
-  readonly policies: VolumePolicies;
-  /** The outcomes of each pod's requests, for its status. */
-  readonly outcomes: PodOutcomes;
-  /** Serializes the transactions of a pod, by {@link lockKeyOf}. */
-  readonly lock: KeyedLock;
-  readonly log: Log;
-}
 
 /**
  * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such as a kubelet
@@ -29,16 +17,16 @@ export interface VolumeTrackingParts {
  * Nor for a sandbox that another one has replaced: the volumes are those of the pod, and the policies of the newest sandbox apply.
  */
 export function observeVolumes(
-  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'outcomes' | 'log'>,
+  node: Node,
   pod: PodDescription,
   volumes: readonly MountedVolume[],
   podLimit: Limit<Bytes>,
 ): void {
-  if (context.journal.transactionOf(pod) !== undefined || isReplaced(context.registry, pod)) return;
-  for (const { name, from, to } of context.policies.observe(pod.sandboxId, volumes, podLimit)) {
-    context.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
+  if (node.journal.transactionOf(pod) !== undefined || isReplaced(node.registry, pod)) return;
+  for (const { name, from, to } of node.policies.observe(pod.sandboxId, volumes, podLimit)) {
+    node.outcomes.setAllocated(pod.sandboxId, new Map([[name, to]]));
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, from, to };
-    context.log.info(fields, 'volume remounted by another program; its new size is kept');
+    node.log.info(fields, 'volume remounted by another program; its new size is kept');
   }
 }
 
@@ -47,34 +35,27 @@ export function observeVolumes(
  * old nor its new size is left out: another program remounted it. Never throws: after a failed read the next request compares
  * the volumes.
  */
-export function recordRemounts(
-  context: { readonly volumes: MemoryVolumes; readonly policies: VolumePolicies; readonly log: Log },
-  pod: PodDescription,
-  steps: readonly Step[],
-): void {
+export function recordRemounts(node: Node, pod: PodDescription, steps: readonly Step[]): void {
   const remounts = steps.filter((step) => step.kind === 'volume');
   if (remounts.length === 0) return;
   try {
-    const ours = readVolumes(context.volumes, pod).filter(({ name, size }) =>
+    const ours = readVolumes(node.volumes, pod).filter(({ name, size }) =>
       remounts.some(({ volume, from, to }) => volume === name && (isSameSize(from, size) || isSameSize(to, size))),
     );
-    context.policies.recordMounts(pod.sandboxId, ours);
+    node.policies.recordMounts(pod.sandboxId, ours);
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'reading volumes after a resize failed');
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'reading volumes after a resize failed');
   }
 }
 
 /** Writes a pod's volume records to the journal if they changed. Never rejects. The caller holds the pod's lock. */
-export async function journalVolumes(
-  context: { readonly journal: PodJournal; readonly policies: VolumePolicies; readonly log: Log },
-  pod: PodDescription,
-): Promise<void> {
+export async function journalVolumes(node: Node, pod: PodDescription): Promise<void> {
   // A record that cannot be changed is reported by the journal, once.
-  if (isJournalled(context, pod) || context.journal.isReadOnly(pod)) return;
+  if (isJournalled(node, pod) || node.journal.isReadOnly(pod)) return;
   try {
-    await context.journal.setVolumes(pod, context.policies.records(pod.sandboxId));
+    await node.journal.setVolumes(pod, node.policies.records(pod.sandboxId));
   } catch (error) {
-    context.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume policies not journalled');
+    node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'volume policies not journalled');
   }
 }
 
@@ -83,17 +64,17 @@ export async function journalVolumes(
  * remount is not taken over. Never rejects.
  */
 export async function setVolumeAnnotated(
-  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
+  node: Node,
   sandboxId: string,
   volume: string,
   annotated: boolean,
 ): Promise<void> {
-  const pod = context.registry.knownPod(sandboxId);
+  const pod = node.registry.knownPod(sandboxId);
   if (pod === undefined) return;
-  await context.lock.run(lockKeyOf(pod), async () => {
-    context.policies.setAnnotated(sandboxId, volume, annotated);
+  await node.lock.run(lockKeyOf(pod), async () => {
+    node.policies.setAnnotated(sandboxId, volume, annotated);
     // The pod may be gone since.
-    if (context.registry.knownPod(sandboxId) !== undefined) await journalVolumes(context, pod);
+    if (node.registry.knownPod(sandboxId) !== undefined) await journalVolumes(node, pod);
   });
 }
 
@@ -102,12 +83,10 @@ export async function setVolumeAnnotated(
  * sandbox has the present policies. Leaves out a pod whose lock is held, because a request may hold it for minutes. Never rejects.
  * Returns whether no pod was left out.
  */
-export async function journalAllVolumes(
-  context: Pick<VolumeTrackingParts, 'registry' | 'journal' | 'policies' | 'lock' | 'log'>,
-): Promise<boolean> {
-  const pods = context.registry.pods.filter((pod) => !isReplaced(context.registry, pod) && !isJournalled(context, pod));
-  const free = pods.filter((pod) => !context.lock.isHeld(lockKeyOf(pod)));
-  await Promise.all(free.map((pod) => context.lock.run(lockKeyOf(pod), () => journalVolumes(context, pod))));
+export async function journalAllVolumes(node: Node): Promise<boolean> {
+  const pods = node.registry.pods.filter((pod) => !isReplaced(node.registry, pod) && !isJournalled(node, pod));
+  const free = pods.filter((pod) => !node.lock.isHeld(lockKeyOf(pod)));
+  await Promise.all(free.map((pod) => node.lock.run(lockKeyOf(pod), () => journalVolumes(node, pod))));
   return free.length === pods.length;
 }
 

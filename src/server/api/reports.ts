@@ -127,7 +127,7 @@ export function eventReport(event: ResizeEvent, nameOf: NameOf): Responses['Resi
   return { ...about, state: change };
 }
 
-export interface PodReportParts {
+export interface PodReportOptions {
   readonly pod: PodIdentity;
   /** The pod's values, or why they cannot be read. */
   readonly view: PodView | { readonly reason: string; readonly message: string };
@@ -138,7 +138,7 @@ export interface PodReportParts {
 }
 
 /** Returns a pod as a message of the resize API. */
-export function podReport({ pod, view, history, memory, nameOf }: PodReportParts): WirePod {
+export function podReport({ pod, view, history, memory, nameOf }: PodReportOptions): WirePod {
   const summaries = history.map(summaryOf);
   const [newest] = summaries;
   const last = { ...(newest && { last_resize: newest }), history: summaries };

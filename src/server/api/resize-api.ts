@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { type Counters, FailureLog, Lazy, type Log } from '../../core/index.ts';
 import type { ResizeServer } from './server.ts';
-import type { ServiceParts } from './service.ts';
+import type { ServiceOptions } from './service.ts';
 
 /** A listening socket. */
 interface Listening {
@@ -12,7 +12,7 @@ interface Listening {
   close(): Promise<void>;
 }
 
-export interface ResizeApiOptions extends ServiceParts {
+export interface ResizeApiOptions extends ServiceOptions {
   /** The path of the socket, for the log. */
   readonly path: string;
   /** Opens the socket. Every client that can connect to it can resize any pod. */
@@ -34,11 +34,11 @@ export interface ResizeApi {
  * Serves the resize API on a socket of its own. Rejects if `listen` does. The server's code is loaded at the first
  * connection: most nodes never have one, and loading it at start would delay the first response to kubelet.
  */
-export async function openResizeApi({ path, listen, peerOf, ...parts }: ResizeApiOptions): Promise<ResizeApi> {
-  const { log } = parts;
+export async function openResizeApi({ path, listen, peerOf, ...options }: ResizeApiOptions): Promise<ResizeApi> {
+  const { log } = options;
   const lazy = new Lazy<ResizeServer>(async () => {
     const { createResizeServer } = await import('./server.ts');
-    return createResizeServer({ ...parts, path });
+    return createResizeServer({ ...options, path });
   });
   const failed = 'resize API failed to load; its connections end';
   const failures = new FailureLog(log, { failed, over: 'resize API loaded after failures' });

@@ -9,7 +9,7 @@ import {
   type sendUnaryData,
 } from '@grpc/grpc-js';
 import type { Counters, Log } from '../../core/index.ts';
-import { type ServiceParts, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
+import { type ServiceOptions, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
 import { API_LIMITS } from '../unary/server-budget.ts';
 import { type CallTrace, callFields } from '../unary/call.ts';
 import { type EndedCall, hasLeft } from '../unary/serve.ts';
@@ -31,7 +31,7 @@ export interface ResizeServer {
   close(graceMs: number): Promise<void>;
 }
 
-export interface ResizeServerParts extends ServiceParts {
+export interface ResizeServerOptions extends ServiceOptions {
   readonly log: Log;
   readonly counters: Counters;
   /** The path of the socket, for the log. */
@@ -39,8 +39,8 @@ export interface ResizeServerParts extends ServiceParts {
 }
 
 /** Creates the server. Each call is counted and logged. */
-export function createResizeServer(parts: ResizeServerParts): ResizeServer {
-  const { path: socket, log, counters } = parts;
+export function createResizeServer(options: ResizeServerOptions): ResizeServer {
+  const { path: socket, log, counters } = options;
   const { server, budget } = createRawServer(counters, API_LIMITS);
   const peers = new SessionPeers(server);
   const limit = new SessionLimit(server, API_LIMITS.connections, tooManyConnections(socket, log, counters));
@@ -50,7 +50,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
       counters.interceptedCall(path, code, elapsedMs);
       log.info(callFields(trace, path, code, elapsedMs), 'resize API call');
     };
-  for (const [path, handler] of unaryHandlers(parts)) {
+  for (const [path, handler] of unaryHandlers(options)) {
     const ended = endedOf(path);
     const serve = (call: ServerUnaryCall<Buffer, Buffer>, respond: sendUnaryData<Buffer>): void =>
       void serveUnary(handler, call, respond, { log, budget, ended });
@@ -58,7 +58,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
   }
   const watchPath = methodPath('WatchResizes');
   const watch = (call: ServerWritableStream<Buffer, Buffer>): void =>
-    void serveWatch({ ...parts, budget }, call, endedOf(watchPath));
+    void serveWatch({ ...options, budget }, call, endedOf(watchPath));
   server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
   const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
@@ -80,7 +80,7 @@ export function createResizeServer(parts: ResizeServerParts): ResizeServer {
 
 /** Serves WatchResizes. Never rejects: every error becomes the call's status. */
 async function serveWatch(
-  parts: ResizeServerParts & Pick<RawServer, 'budget'>,
+  options: ResizeServerOptions & Pick<RawServer, 'budget'>,
   call: ServerWritableStream<Buffer, Buffer>,
   ended: (call: EndedCall) => void,
 ): Promise<void> {
@@ -89,10 +89,10 @@ async function serveWatch(
   const served = new ServedCall(call);
   let code = 0;
   try {
-    await withinBudget(call, parts.budget, () => stream(parts, call, served, trace));
+    await withinBudget(call, options.budget, () => stream(options, call, served, trace));
     call.end();
   } catch (error) {
-    const failure = hasLeft(served, error) ? undefined : jsFailureOf(error, call.getPath(), parts.log);
+    const failure = hasLeft(served, error) ? undefined : jsFailureOf(error, call.getPath(), options.log);
     code = failure?.code ?? code;
     if (failure !== undefined) call.emit('error', failure);
   }
@@ -101,17 +101,17 @@ async function serveWatch(
 
 /** Sends events until the client cancels or the watch ends. Rejects with the watch's error. */
 async function stream(
-  parts: ResizeServerParts,
+  options: ResizeServerOptions,
   call: ServerWritableStream<Buffer, Buffer>,
   served: ServedCall,
   trace: CallTrace,
 ): Promise<void> {
-  const watch = await watchResizes(parts, served, ownerOf(call), trace);
+  const watch = await watchResizes(options, served, ownerOf(call), trace);
   if (call.cancelled) watch.end();
   call.once('cancelled', () => watch.end());
   // Sends headers at once: they tell the client that it misses no event from now on.
   call.sendMetadata(new Metadata());
-  for await (const event of watch) if (!call.write(encodeEvent(parts, event))) await drained(call, watch);
+  for await (const event of watch) if (!call.write(encodeEvent(options, event))) await drained(call, watch);
 }
 
 /**

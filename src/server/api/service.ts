@@ -25,7 +25,7 @@ import {
   viewsOf,
 } from '../../sandbox/index.ts';
 
-export interface ServiceParts {
+export interface ServiceOptions {
   readonly resizes: Resizes;
   readonly pods: PodDirectory;
   readonly clock: Clock;
@@ -44,21 +44,21 @@ type Answer<Name extends Method> = (
 ) => Promise<Responses[`${Name}Response`]>;
 
 /** Returns the handlers of the unary calls, by path. */
-export function unaryHandlers(parts: ServiceParts): ReadonlyMap<string, RawUnaryHandler> {
-  const { resizes } = parts;
+export function unaryHandlers(options: ServiceOptions): ReadonlyMap<string, RawUnaryHandler> {
+  const { resizes } = options;
   return new Map([
-    [healthPath, healthCheck(parts.readiness)],
-    handler('ResizePod', (request, call, trace) => resizePod(parts, request, call, trace)),
-    handler('GetPod', ({ pod }, call, trace) => getPod(parts, pod, call, trace)),
-    [methodPath('ListPods'), (call) => listPods(parts, call)],
+    [healthPath, healthCheck(options.readiness)],
+    handler('ResizePod', (request, call, trace) => resizePod(options, request, call, trace)),
+    handler('GetPod', ({ pod }, call, trace) => getPod(options, pod, call, trace)),
+    [methodPath('ListPods'), (call) => listPods(options, call)],
     handler('GetResize', ({ id }, _, trace) => {
       trace.fields.resize = id.slice(0, 64);
-      return Promise.resolve({ resize: reportOf(parts, resizes.get(id)) });
+      return Promise.resolve({ resize: reportOf(options, resizes.get(id)) });
     }),
     handler('CancelResize', async ({ id }, { signal }, trace) => {
       trace.fields.resize = id.slice(0, 64);
       // It waits for an attempt in progress, and is cancelled also if its client does not.
-      return { resize: reportOf(parts, await untilAborted(resizes.cancel(id), signal)) };
+      return { resize: reportOf(options, await untilAborted(resizes.cancel(id), signal)) };
     }),
   ]);
 }
@@ -72,12 +72,12 @@ function handler<Name extends Method>(name: Name, answer: Answer<Name>): [string
 }
 
 async function resizePod(
-  parts: ServiceParts,
+  options: ServiceOptions,
   request: Requests['ResizePodRequest'],
   call: HandlerCall,
   trace: CallTrace,
 ): Promise<Responses['ResizePodResponse']> {
-  const { resizes, pods, clock } = parts;
+  const { resizes, pods, clock } = options;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
   // Without the client's signal: a resize is carried out also if its client has gone.
@@ -96,7 +96,7 @@ async function resizePod(
       requester: apiRequester(call.client),
     });
     Object.assign(trace.fields, { resize: resize.id, state: resize.state });
-    return { resize: reportOf(parts, resize) };
+    return { resize: reportOf(options, resize) };
   } catch (error) {
     if (error instanceof ShimError) Object.assign(trace.fields, { resize: error.context.resize, reason: error.reason });
     throw error;
@@ -104,13 +104,13 @@ async function resizePod(
 }
 
 async function getPod(
-  parts: ServiceParts,
+  options: ServiceOptions,
   ref: Requests['GetPodRequest']['pod'],
   { signal }: HandlerCall,
   trace: CallTrace,
 ): Promise<Responses['GetPodResponse']> {
-  const pod = await findPod(parts.pods, ref, signal, trace);
-  return { pod: await reportPod(parts, pod, signal) };
+  const pod = await findPod(options.pods, ref, signal, trace);
+  return { pod: await reportPod(options, pod, signal) };
 }
 
 /**
@@ -118,30 +118,30 @@ async function getPod(
  * encode all of them at the end would hold the event loop. Encoded messages one after the other are one message with the pods of all
  * (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
  */
-async function listPods(parts: ServiceParts, { request, signal }: HandlerCall): Promise<Buffer> {
+async function listPods(options: ServiceOptions, { request, signal }: HandlerCall): Promise<Buffer> {
   readRequest('ListPodsRequest', request);
   const encoded: Uint8Array[] = [];
-  for await (const { at, pod, view } of viewsOf(parts.pods, await parts.pods.list(signal), signal)) {
-    const report = podReport({ ...storedOf(parts, pod), view });
+  for await (const { at, pod, view } of viewsOf(options.pods, await options.pods.list(signal), signal)) {
+    const report = podReport({ ...storedOf(options, pod), view });
     // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it does.
     encoded[at] = new Uint8Array(encodeResponse('ListPodsResponse', { pods: [report] }));
   }
   return Buffer.concat(encoded);
 }
 
-async function reportPod(parts: ServiceParts, pod: PodIdentity, signal: AbortSignal): Promise<WirePod> {
-  const view = await parts.pods.describe(pod.sandboxId, undefined, signal);
-  return podReport({ ...storedOf(parts, pod), view });
+async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: AbortSignal): Promise<WirePod> {
+  const view = await options.pods.describe(pod.sandboxId, undefined, signal);
+  return podReport({ ...storedOf(options, pod), view });
 }
 
-const storedOf = ({ resizes, pods }: ServiceParts, pod: PodIdentity) => ({
+const storedOf = ({ resizes, pods }: ServiceOptions, pod: PodIdentity) => ({
   pod,
   nameOf: pods.containerName,
   history: resizes.historyOf(pod.sandboxId),
   memory: resizes.memoryRequestsOf(pod.sandboxId),
 });
 
-function reportOf({ pods }: ServiceParts, resize: Resize): WireResize {
+function reportOf({ pods }: ServiceOptions, resize: Resize): WireResize {
   return resizeReport(resize, pods.containerName);
 }
 
@@ -161,18 +161,18 @@ async function findPod(
  * @param owner the client, which has a share of all watches
  */
 export async function watchResizes(
-  parts: ServiceParts,
+  options: ServiceOptions,
   { request, signal }: Pick<HandlerCall, 'request' | 'signal'>,
   owner: string | undefined,
   trace: CallTrace,
 ): Promise<ResizeWatch> {
   const { pod: ref, history } = readRequest('WatchResizesRequest', request);
-  const pod = ref === null ? undefined : await findPod(parts.pods, ref, signal, trace);
-  return parts.resizes.watch(pod, { owner, withHistory: history });
+  const pod = ref === null ? undefined : await findPod(options.pods, ref, signal, trace);
+  return options.resizes.watch(pod, { owner, withHistory: history });
 }
 
 /** Encodes an event for WatchResizes. */
-export function encodeEvent({ pods }: ServiceParts, event: ResizeEvent): Buffer {
+export function encodeEvent({ pods }: ServiceOptions, event: ResizeEvent): Buffer {
   return encodeResponse('ResizeEvent', eventReport(event, pods.containerName));
 }
 

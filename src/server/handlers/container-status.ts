@@ -1,3 +1,4 @@
+import type { Node } from '../../sandbox/index.ts';
 import {
   ContainerState,
   type PlacedStatus,
@@ -10,22 +11,22 @@ import {
 } from '../../runtime/index.ts';
 import type { Amendment, MessageAmendment } from './interceptors.ts';
 import { orUndefined } from './forward.ts';
-import { type CgroupPath, type CgroupTree, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
-import { type FailOpen, type Registry, findCgroup, kernelResources, knownCgroup } from '../../sandbox/index.ts';
+import { kernelResources } from '../../sandbox/index.ts';
 
 /**
  * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and the kernel
  * differ, the kernel's values are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
  */
-export function containerStatus(context: KernelChangesParts): Amendment {
+export function containerStatus(node: Node): Amendment {
   return ({ response }, trace) => {
-    const status = orUndefined(context, 'ContainerStatusResponse', () => readContainerStatus(response));
+    const status = orUndefined(node.failOpen, 'ContainerStatusResponse', () => readContainerStatus(response));
     if (status === undefined) return undefined;
     trace.fields.container = status.id;
     // The container may have just exited.
-    const unreadable = (error: unknown): void => context.failOpen('unreadable_state', status.id, error);
-    const changes = kernelChanges(context, status, unreadable);
+    const unreadable = (error: unknown): void => node.failOpen('unreadable_state', status.id, error);
+    const changes = kernelChanges(node, status, unreadable);
     if (changes instanceof Promise) return changes.then((found) => found && withResources(response, found));
     return changes && withResources(response, changes);
   };
@@ -38,8 +39,8 @@ const CONTAINERS_STATUSES = 5;
  * Amends the events of GetContainerEvents. Each event has the statuses of its pod's containers: running ones get the
  * kernel's values. kubelet with Evented PLEG takes its pods' status from there, and does not call ContainerStatus.
  */
-export function containerEvents(context: KernelChangesParts): MessageAmendment {
-  return (event) => withKernelValues(context, 'ContainerEventResponse', event, CONTAINERS_STATUSES);
+export function containerEvents(node: Node): MessageAmendment {
+  return (event) => withKernelValues(node, 'ContainerEventResponse', event, CONTAINERS_STATUSES);
 }
 
 type Changes = Partial<ReportedResources> | undefined;
@@ -51,14 +52,14 @@ type Changes = Partial<ReportedResources> | undefined;
  * @param field number of the repeated field
  */
 export function withKernelValues(
-  context: KernelChangesParts,
+  node: Node,
   name: string,
   message: Uint8Array,
   field: number,
 ): MaybePromise<Uint8Array | undefined> {
-  const statuses = orUndefined(context, name, () => readContainerStatuses(message, field));
+  const statuses = orUndefined(node.failOpen, name, () => readContainerStatuses(message, field));
   const running = statuses?.filter(({ state }) => state === ContainerState.RUNNING) ?? [];
-  const changes = running.map((status) => changesOrUndefined(context, status));
+  const changes = running.map((status) => changesOrUndefined(node, status));
   if (changes.some((one) => one instanceof Promise))
     return Promise.all(changes.map((one) => Promise.resolve(one))).then((found) =>
       withChanges(message, running, found),
@@ -67,12 +68,12 @@ export function withKernelValues(
 }
 
 /** Counts a container whose cgroup cannot be found or read, so that the others of its message are amended. */
-function changesOrUndefined(context: KernelChangesParts, status: PlacedStatus): MaybePromise<Changes> {
+function changesOrUndefined(node: Node, status: PlacedStatus): MaybePromise<Changes> {
   const unreadable = (error: unknown): undefined => {
     // Events tell of the past: of a pod that stops, each one says that containers run which have ended by now.
-    if (!isCgroupVanished(error)) context.failOpen('unreadable_state', status.id, error);
+    if (!isCgroupVanished(error)) node.failOpen('unreadable_state', status.id, error);
   };
-  const changes = kernelChanges(context, status, unreadable);
+  const changes = kernelChanges(node, status, unreadable);
   return changes instanceof Promise ? changes.catch(unreadable) : changes;
 }
 
@@ -88,24 +89,13 @@ function withChanges(
   return changed.length === 0 ? undefined : withResourcesOfStatuses(message, changed);
 }
 
-export interface KernelChangesParts {
-  readonly registry: Registry;
-  readonly tree: CgroupTree;
-  /** The cgroups of running containers, by container id. */
-  readonly cgroups: Map<string, CgroupPath>;
-  /** The proc file system. Default /proc; tests set another path. */
-  readonly procRoot?: string;
-  /** Counts calls that are forwarded unchanged because of an error, and logs each id and reason once. */
-  readonly failOpen: FailOpen;
-}
-
 /**
  * Returns the resources in which the kernel differs from a reported container status. Undefined if the two agree, or
  * the container does not run. Rejects if the backend cannot be asked for the container's cgroup.
  * @param unreadable called if the container's cgroup cannot be read: the runtime's own values are sent then
  */
 function kernelChanges(
-  context: KernelChangesParts,
+  node: Node,
   { id, state, resources }: ReportedStatus,
   unreadable: (error: unknown) => void,
 ): MaybePromise<Partial<ReportedResources> | undefined> {
@@ -113,7 +103,7 @@ function kernelChanges(
   const changesIn = (cgroup: CgroupPath | undefined): Partial<ReportedResources> | undefined => {
     if (cgroup === undefined) return undefined;
     try {
-      return kernelResources(context, cgroup, resources);
+      return kernelResources(node.tree, cgroup, resources);
     } catch (error) {
       unreadable(error);
       return undefined;
@@ -121,8 +111,8 @@ function kernelChanges(
   };
   try {
     // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a container.
-    const known = knownCgroup(context, id);
-    return known === undefined ? findCgroup(context, id).then(changesIn) : changesIn(known);
+    const known = node.cgroups.known(id);
+    return known === undefined ? node.cgroups.find(id).then(changesIn) : changesIn(known);
   } catch (error) {
     unreadable(error);
     return undefined;

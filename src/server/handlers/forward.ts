@@ -41,11 +41,11 @@ export function amendedHandler(backend: Backend, amendment: Amendment): RawUnary
  * Decodes a copy of a message. If that fails, counts it and returns undefined: the message is then forwarded unchanged.
  */
 export function decodeOrUndefined<Name extends keyof Messages>(
-  context: { readonly failOpen: FailOpen },
+  failOpen: FailOpen,
   name: Name,
   bytes: Uint8Array,
 ): Messages[Name] | undefined {
-  return orUndefined(context, name, () => decode(name, bytes));
+  return orUndefined(failOpen, name, () => decode(name, bytes));
 }
 
 /**
@@ -60,11 +60,11 @@ const MAX_UPDATE_BYTES = 512 * 1024;
  * unread, it could set any limit.
  */
 export function decodeUpdate<Name extends keyof Messages>(
-  context: { readonly failOpen: FailOpen },
+  failOpen: FailOpen,
   name: Name,
   bytes: Uint8Array,
 ): Messages[Name] | undefined {
-  if (bytes.length <= MAX_UPDATE_BYTES) return decodeOrUndefined(context, name, bytes);
+  if (bytes.length <= MAX_UPDATE_BYTES) return decodeOrUndefined(failOpen, name, bytes);
   const message = `${name}: ${bytes.length} bytes: an update has at most ${MAX_UPDATE_BYTES} bytes`;
   throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { asked: String(bytes.length) });
 }
@@ -73,15 +73,11 @@ export function decodeUpdate<Name extends keyof Messages>(
  * Runs `read`. If that fails, counts it and returns undefined: the message is then forwarded unchanged.
  * @param name of the CRI message
  */
-export function orUndefined<Message>(
-  context: { readonly failOpen: FailOpen },
-  name: string,
-  read: () => Message,
-): Message | undefined {
+export function orUndefined<Message>(failOpen: FailOpen, name: string, read: () => Message): Message | undefined {
   try {
     return read();
   } catch (error) {
-    context.failOpen('undecodable', name, error);
+    failOpen('undecodable', name, error);
     return undefined;
   }
 }

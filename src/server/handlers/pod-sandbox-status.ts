@@ -1,11 +1,10 @@
+import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
 import { withInfo } from '../../runtime/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
 import type { Amendment } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
-import { type KernelChangesParts, withKernelValues } from './container-status.ts';
-import { type PodInfoParts, podInfo } from '../../sandbox/index.ts';
-
-export interface PodSandboxStatusParts extends PodInfoParts, KernelChangesParts {}
+import { withKernelValues } from './container-status.ts';
+import { podInfo } from '../../sandbox/index.ts';
 
 /** The key of the shim's part in the `info` of verbose responses. */
 export const INFO_KEY = 'cri-resize-shim';
@@ -17,30 +16,31 @@ const CONTAINERS_STATUSES = 3;
  * Amends PodSandboxStatus. The statuses of running containers, which runtimes with Evented PLEG add, get the kernel's
  * values. A verbose response gets the outcome of the pod's resizes as JSON. Otherwise the response is unchanged.
  */
-export function podSandboxStatus(context: PodSandboxStatusParts): Amendment {
+export function podSandboxStatus(node: Node, decreaseReclaimer: DecreaseReclaimer): Amendment {
   return ({ request, response }, trace) => {
-    const asked = decodeOrUndefined(context, 'PodSandboxStatusRequest', request);
-    const live = withKernelValues(context, 'PodSandboxStatusResponse', response, CONTAINERS_STATUSES);
+    const asked = decodeOrUndefined(node.failOpen, 'PodSandboxStatusRequest', request);
+    const live = withKernelValues(node, 'PodSandboxStatusResponse', response, CONTAINERS_STATUSES);
     if (asked?.verbose !== true) return live;
-    const sandboxId = decodeOrUndefined(context, 'PodSandboxStatusResponse', response)?.status?.id;
+    const sandboxId = decodeOrUndefined(node.failOpen, 'PodSandboxStatusResponse', response)?.status?.id;
     if (sandboxId === undefined) return live;
     trace.fields.pod = sandboxId;
-    return withPodInfo(context, sandboxId, response, live);
+    return withPodInfo(node, decreaseReclaimer, sandboxId, response, live);
   };
 }
 
 async function withPodInfo(
-  context: PodSandboxStatusParts,
+  node: Node,
+  decreaseReclaimer: DecreaseReclaimer,
   sandboxId: string,
   response: Uint8Array,
   live: MaybePromise<Uint8Array | undefined>,
 ): Promise<Uint8Array | undefined> {
   const amended = await live;
   try {
-    return withInfo(amended ?? response, INFO_KEY, JSON.stringify(await podInfo(context, sandboxId)));
+    return withInfo(amended ?? response, INFO_KEY, JSON.stringify(await podInfo(node, decreaseReclaimer, sandboxId)));
   } catch (error) {
     // The pod may have just been removed. The response is sent without its resizes.
-    context.failOpen('unreadable_state', sandboxId, error);
+    node.failOpen('unreadable_state', sandboxId, error);
     return amended;
   }
 }

@@ -28,12 +28,9 @@ export interface Program {
  * JSON. The conditions that kubelet evaluates stay the runtime's: a node that cannot resize for the moment is still
  * Ready.
  */
-export function runtimeStatus(
-  context: { readonly failOpen: FailOpen },
-  { version, readiness, connections }: Program,
-): Amendment {
+export function runtimeStatus(failOpen: FailOpen, { version, readiness, connections }: Program): Amendment {
   return ({ request, response }) => {
-    const asked = decodeOrUndefined(context, 'StatusRequest', request);
+    const asked = decodeOrUndefined(failOpen, 'StatusRequest', request);
     if (asked?.verbose !== true) return undefined;
     return readiness().then((report) =>
       withInfo(response, INFO_KEY, JSON.stringify({ version, connections: connections(), ...report })),

@@ -1,14 +1,10 @@
-import { type Log, TimeLimit, steadyNow } from '../../core/index.ts';
-import { type AwaitComparableParts, type FailOpen, awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
+import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
+import { TimeLimit, steadyNow } from '../../core/index.ts';
+import { awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
 import type { Messages } from '../../runtime/index.ts';
 import type { DelayedCall } from '../proxy/interception.ts';
 import type { Amendment, Delay } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
-
-export interface UsageParts extends AwaitComparableParts {
-  readonly log: Log;
-  readonly failOpen: FailOpen;
-}
 
 /** cAdvisor measures a cgroup in use every 10 to 20 s, an idle one every 15 to 30 s. Usage is reclaimed before. */
 const LONGEST_WAIT_MS = 40_000;
@@ -22,10 +18,10 @@ const MAX_REQUEST_BYTES = 64 * 1024;
  * Delays PodSandboxStats. kubelet calls it before it lowers a memory limit, with the feature gate PodAndContainerStatsFromCRI. Waits
  * until usage is held below the limits that kubelet has admitted.
  */
-export function podSandboxStats(context: UsageParts): Delay {
+export function podSandboxStats(node: Node, decreaseReclaimer: DecreaseReclaimer): Delay {
   return (call) => {
-    const sandboxId = sandboxOf(context, call.request);
-    return atMost(context, call, sandboxId, awaitComparable(context, sandboxId, 'runtime'));
+    const sandboxId = sandboxOf(node, call.request);
+    return atMost(node, call, sandboxId, awaitComparable(node, decreaseReclaimer, sandboxId, 'runtime'));
   };
 }
 
@@ -33,9 +29,9 @@ export function podSandboxStats(context: UsageParts): Delay {
  * Notes each successful PodSandboxStats, and leaves the response unchanged: kubelet compares with it. After a failed one kubelet takes
  * cAdvisor's figure of the pod.
  */
-export function podSandboxStatsAnswered(context: UsageParts): Amendment {
+export function podSandboxStatsAnswered(node: Node, decreaseReclaimer: DecreaseReclaimer): Amendment {
   return ({ request }) => {
-    measuredByRuntime(context, sandboxOf(context, request));
+    measuredByRuntime(node, decreaseReclaimer, sandboxOf(node, request));
     return undefined;
   };
 }
@@ -45,28 +41,24 @@ export function podSandboxStatsAnswered(context: UsageParts): Amendment {
  * compares the usage of the containers and the pod's usage as cAdvisor has measured it last. Waits until both are below the limits
  * that kubelet has admitted. Calls for all pods are forwarded at once.
  */
-export function listContainerStats(context: UsageParts): Delay {
+export function listContainerStats(node: Node, decreaseReclaimer: DecreaseReclaimer): Delay {
   return (call) => {
     // The requests of both methods are the same.
-    const request = read(context, 'ListContainerStatsRequest', call.request);
+    const request = read(node, 'ListContainerStatsRequest', call.request);
     const sandboxId = request?.filter?.pod_sandbox_id ?? '';
-    return atMost(context, call, sandboxId, awaitComparable(context, sandboxId, 'cadvisor'));
+    return atMost(node, call, sandboxId, awaitComparable(node, decreaseReclaimer, sandboxId, 'cadvisor'));
   };
 }
 
-const sandboxOf = (context: UsageParts, request: Uint8Array): string =>
-  read(context, 'PodSandboxStatsRequest', request)?.pod_sandbox_id ?? '';
+const sandboxOf = (node: Node, request: Uint8Array): string =>
+  read(node, 'PodSandboxStatsRequest', request)?.pod_sandbox_id ?? '';
 
-const read = <Name extends keyof Messages>(
-  context: UsageParts,
-  name: Name,
-  bytes: Uint8Array,
-): Messages[Name] | undefined =>
-  bytes.length > MAX_REQUEST_BYTES ? undefined : decodeOrUndefined(context, name, bytes);
+const read = <Name extends keyof Messages>(node: Node, name: Name, bytes: Uint8Array): Messages[Name] | undefined =>
+  bytes.length > MAX_REQUEST_BYTES ? undefined : decodeOrUndefined(node.failOpen, name, bytes);
 
 /** Limits a wait. Undefined without one. The promise never rejects. */
 function atMost(
-  { log }: UsageParts,
+  { log }: Node,
   { path, timeoutMs }: DelayedCall,
   sandbox: string,
   waiting: Promise<void> | undefined,

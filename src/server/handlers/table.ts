@@ -1,4 +1,5 @@
 /** The table of the CRI calls that the shim handles or amends. All other calls are forwarded. */
+import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
 import { type Backend, SHIM_STATUS_PATH, runtimePath } from '../../runtime/index.ts';
 import type { AmendedCall, Interceptors, LocalHandlers } from './interceptors.ts';
 import { amendedHandler } from './forward.ts';
@@ -12,46 +13,42 @@ import {
   startContainer,
   startingContainer,
 } from './create-and-remove.ts';
-import { type PodSandboxStatusParts, podSandboxStatus } from './pod-sandbox-status.ts';
-import { type UsageParts, listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
+import { podSandboxStatus } from './pod-sandbox-status.ts';
+import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { type Program, runtimeConfig, runtimeStatus, shimStatus } from './runtime.ts';
-import {
-  type UpdateContainerResourcesParts,
-  updateContainerResources,
-  updatePodSandboxResources,
-} from './update-resources.ts';
+import { updateContainerResources, updatePodSandboxResources } from './update-resources.ts';
 import type { RawUnaryHandler } from '../unary/call.ts';
 
-/** What the interceptors need. */
-export interface InterceptorParts extends UpdateContainerResourcesParts, PodSandboxStatusParts, UsageParts {}
-
 /** Returns the table of interceptors, by path. */
-export function createInterceptors(context: InterceptorParts, backend: Backend, program: Program): Interceptors {
+export function createInterceptors(node: Node, decreaseReclaimer: DecreaseReclaimer, program: Program): Interceptors {
   return {
     handlers: new Map([
-      [runtimePath('UpdateContainerResources'), updateContainerResources(context, backend)],
-      [runtimePath('UpdatePodSandboxResources'), updatePodSandboxResources(context, backend)],
-      [runtimePath('RuntimeConfig'), runtimeConfig(backend)],
+      [runtimePath('UpdateContainerResources'), updateContainerResources(node)],
+      [runtimePath('UpdatePodSandboxResources'), updatePodSandboxResources(node)],
+      [runtimePath('RuntimeConfig'), runtimeConfig(node.backend)],
       [SHIM_STATUS_PATH, shimStatus(program)],
     ]),
     amendments: new Map<string, AmendedCall>([
-      [runtimePath('ContainerStatus'), { amendment: containerStatus(context), logLevel: 'debug' }],
-      [runtimePath('Status'), { amendment: runtimeStatus(context, program), logLevel: 'debug' }],
-      [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(context), logLevel: 'debug' }],
-      [runtimePath('PodSandboxStats'), { amendment: podSandboxStatsAnswered(context), logLevel: 'debug' }],
-      [runtimePath('RunPodSandbox'), { amendment: learnPod(context), logLevel: 'info' }],
-      [runtimePath('RestorePod'), { amendment: learnRestoredPod(context), logLevel: 'info' }],
-      [runtimePath('RemovePodSandbox'), { amendment: forgetPod(context), logLevel: 'info' }],
-      [runtimePath('CreateContainer'), { amendment: learnContainer(context), logLevel: 'info' }],
-      [runtimePath('StartContainer'), { amendment: startContainer(context), logLevel: 'info' }],
-      [runtimePath('RemoveContainer'), { amendment: forgetContainer(context), logLevel: 'info' }],
+      [runtimePath('ContainerStatus'), { amendment: containerStatus(node), logLevel: 'debug' }],
+      [runtimePath('Status'), { amendment: runtimeStatus(node.failOpen, program), logLevel: 'debug' }],
+      [runtimePath('PodSandboxStatus'), { amendment: podSandboxStatus(node, decreaseReclaimer), logLevel: 'debug' }],
+      [
+        runtimePath('PodSandboxStats'),
+        { amendment: podSandboxStatsAnswered(node, decreaseReclaimer), logLevel: 'debug' },
+      ],
+      [runtimePath('RunPodSandbox'), { amendment: learnPod(node), logLevel: 'info' }],
+      [runtimePath('RestorePod'), { amendment: learnRestoredPod(node), logLevel: 'info' }],
+      [runtimePath('RemovePodSandbox'), { amendment: forgetPod(node), logLevel: 'info' }],
+      [runtimePath('CreateContainer'), { amendment: learnContainer(node), logLevel: 'info' }],
+      [runtimePath('StartContainer'), { amendment: startContainer(node), logLevel: 'info' }],
+      [runtimePath('RemoveContainer'), { amendment: forgetContainer(node), logLevel: 'info' }],
     ]),
-    streams: new Map([[runtimePath('GetContainerEvents'), containerEvents(context)]]),
+    streams: new Map([[runtimePath('GetContainerEvents'), containerEvents(node)]]),
     delays: new Map([
-      [runtimePath('StartContainer'), startingContainer(context)],
-      [runtimePath('PodSandboxStats'), podSandboxStats(context)],
-      [runtimePath('ListContainerStats'), listContainerStats(context)],
-      [runtimePath('StreamContainerStats'), listContainerStats(context)],
+      [runtimePath('StartContainer'), startingContainer(node)],
+      [runtimePath('PodSandboxStats'), podSandboxStats(node, decreaseReclaimer)],
+      [runtimePath('ListContainerStats'), listContainerStats(node, decreaseReclaimer)],
+      [runtimePath('StreamContainerStats'), listContainerStats(node, decreaseReclaimer)],
     ]),
   };
 }

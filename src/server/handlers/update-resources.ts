@@ -1,41 +1,30 @@
-import type { Backend } from '../../runtime/index.ts';
+import type { Node } from '../../sandbox/index.ts';
 import { decodeUpdate, forwardToTheEnd } from './forward.ts';
 import type { HandlerCall, RawUnaryHandler } from '../unary/call.ts';
-import {
-  type CallerOf,
-  type UpdateContainerParts,
-  type UpdatePodParts,
-  criRequester,
-  updateContainer,
-  updatePod,
-} from '../../sandbox/index.ts';
-
-export type UpdateContainerResourcesParts = UpdateContainerParts;
+import { type CallerOf, criRequester, updateContainer, updatePod } from '../../sandbox/index.ts';
 
 /** Handles UpdateContainerResources. The runtime gets the unchanged request as one step of the pod's resize. */
-export function updateContainerResources(context: UpdateContainerResourcesParts, backend: Backend): RawUnaryHandler {
+export function updateContainerResources(node: Node): RawUnaryHandler {
   return async (call, trace) => {
-    const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);
-    const request = decodeUpdate(context, 'UpdateContainerResourcesRequest', call.request);
+    const send = (): Promise<Buffer> => forwardToTheEnd(node.backend, call, trace);
+    const request = decodeUpdate(node.failOpen, 'UpdateContainerResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.container = request.container_id.slice(0, 64);
-    return updateContainer(context, request, send, callerOf(call));
+    return updateContainer(node, request, send, callerOf(call));
   };
 }
-
-export type UpdatePodSandboxResourcesParts = UpdatePodParts;
 
 /**
  * Handles UpdatePodSandboxResources: applies it, then forwards it. {@link updatePod} answers for a backend without the
  * call.
  */
-export function updatePodSandboxResources(context: UpdatePodSandboxResourcesParts, backend: Backend): RawUnaryHandler {
+export function updatePodSandboxResources(node: Node): RawUnaryHandler {
   return async (call, trace) => {
-    const send = (): Promise<Buffer> => forwardToTheEnd(backend, call, trace);
-    const request = decodeUpdate(context, 'UpdatePodSandboxResourcesRequest', call.request);
+    const send = (): Promise<Buffer> => forwardToTheEnd(node.backend, call, trace);
+    const request = decodeUpdate(node.failOpen, 'UpdatePodSandboxResourcesRequest', call.request);
     if (request === undefined) return send();
     trace.fields.pod = request.pod_sandbox_id.slice(0, 64);
-    return updatePod(context, request, send, callerOf(call));
+    return updatePod(node, request, send, callerOf(call));
   };
 }
 

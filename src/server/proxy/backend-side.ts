@@ -1,3 +1,4 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import {
   ConnectionError,
   DEFAULT_MAX_FRAME_SIZE,
@@ -18,18 +19,11 @@ import {
   settingsForClient,
   windowUpdate,
 } from '../../http2/index.ts';
-import type { AmendedStream, Amender } from './amender.ts';
-import type { MessageAmender, MessageStream } from './message-amender.ts';
 import { TURN_COST, frameReader, refuseTooMany } from './dispatch.ts';
 import { BackendFlow } from './backend-flow.ts';
-import type { FlowControl } from './flow-control.ts';
 import type { Lane } from './lane.ts';
 import { messageSize, statusOf } from './grpc.ts';
-import type { Lifecycle } from './lifecycle.ts';
-import type { ProxyConnectionOptions } from './options.ts';
 import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded } from './stream.ts';
-import type { Streams } from './streams.ts';
-import type { Outbox } from './outbox.ts';
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */
 const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
@@ -37,37 +31,6 @@ const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
 const READ_AHEAD_BELOW = DEFAULT_WINDOW >> 1;
 /** Window that the backend has left behind a message: nghttp2 does not end a stream's DATA, and so sends no trailers, without any. */
 const SPARE = 1024;
-
-/** What {@link BackendSide} uses of the connection. */
-export interface BackendSidePorts {
-  readonly options: ProxyConnectionOptions;
-  readonly lifecycle: Lifecycle;
-  readonly toClient: Outbox;
-  readonly toBackend: Outbox;
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  readonly streams: Streams;
-  readonly amender: Amender;
-  readonly messageAmender: MessageAmender;
-  readonly client: {
-    readonly reader: FrameReader;
-    readonly lastStreamId: number;
-    /** The client gets a larger connection window. */
-    windowGranted(bytes: number): void;
-  };
-  readonly control: {
-    /** Acknowledges the oldest of the client's SETTINGS. */
-    acknowledge(): void;
-  };
-  readonly gracefulShutdown: {
-    /** Continues a shutdown that waits for the client's acknowledgement. */
-    proceed(): void;
-  };
-  /** The backend's SETTINGS have come. */
-  opened(): void;
-  /** Runs an action during work for another side. Its errors are the client's. */
-  asClient(action: () => void): void;
-}
 
 type BackendStream = PassStream | AmendStream | MessageAmendStream;
 
@@ -91,21 +54,21 @@ export class BackendSide {
   /** The last stream that the backend serves, by its GOAWAY. */
   #lastStreamId = Infinity;
   #settingsReceived = false;
-  readonly #ports: BackendSidePorts;
+  readonly #parts: ConnectionParts;
   readonly #pings: FloodMeter;
   readonly #settingsMeter: FloodMeter;
   readonly #goaways: FloodMeter;
 
-  constructor(ports: BackendSidePorts) {
-    this.#ports = ports;
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
     this.reader = frameReader(
-      ports.options.headerListLimit,
+      parts.options.headerListLimit,
       {
         data: (frame) => this.#data(frame),
         headers: (block) => this.#headers(block),
         reset: (frame) => this.#reset(frame),
         settings: (frame) => this.#settings(frame),
-        settingsAcknowledged: () => ports.asClient(() => ports.control.acknowledge()),
+        settingsAcknowledged: () => parts.asClient(() => parts.control.acknowledge()),
         ping: (frame) => this.#ping(frame),
         pingAcknowledged: () => undefined,
         goaway: (frame) => this.#goaway(frame),
@@ -114,9 +77,9 @@ export class BackendSide {
       // Headers of a response open nothing.
       { turn: TURN_COST, headers: 1 },
     );
-    const { queueLimit, shared, now } = ports.options;
-    const finished = (lane: Lane): void => ports.streams.delivered(lane);
-    this.flow = new BackendFlow(ports.flowControl, finished, queueLimit, shared.queued);
+    const { queueLimit, shared, now } = parts.options;
+    const finished = (lane: Lane): void => parts.streams.delivered(lane);
+    this.flow = new BackendFlow(parts.flowControl, finished, queueLimit, shared.queued);
     this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
     this.#settingsMeter = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
     this.#goaways = new FloodMeter('GOAWAY', FLOOD_LIMIT, now);
@@ -138,36 +101,36 @@ export class BackendSide {
     // A surplus acknowledgement is dropped: it would end the backend's connection and with it correct calls.
     if (settings === undefined) return;
     this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
-    this.#ports.toBackend.pass(frame.buffer, frame.start, frame.end);
+    this.#parts.toBackend.pass(frame.buffer, frame.start, frame.end);
     this.settingsAcknowledged = true;
-    this.#ports.gracefulShutdown.proceed();
+    this.#parts.gracefulShutdown.proceed();
   }
 
   /** Grants the backend the connection window that the client's allows. */
   grantConnection(): void {
     const increment = this.flow.grant();
-    if (increment > 0) this.#ports.toBackend.push(windowUpdate(0, increment));
+    if (increment > 0) this.#parts.toBackend.push(windowUpdate(0, increment));
   }
 
   /** Grants the backend the window of an amended stream that the client's allows. */
-  grantStream(stream: AmendedStream | MessageStream): void {
+  grantStream(stream: AmendStream | MessageAmendStream): void {
     const { amendment, down } = stream;
     const limit = Math.min(down.window + stream.reserved, LARGEST_WINDOW);
     const increment = limit - down.charged - amendment.charged - amendment.allowance;
     if (stream.serverEnded || increment <= 0) return;
     amendment.allowance += increment;
-    this.#ports.toBackend.push(windowUpdate(stream.id, increment));
+    this.#parts.toBackend.push(windowUpdate(stream.id, increment));
   }
 
   #ping(frame: Frame): void {
     this.#pings.count();
-    this.#ports.toBackend.acknowledgePing(frame);
-    this.#ports.options.observer.pingAnswered('backend');
+    this.#parts.toBackend.acknowledgePing(frame);
+    this.#parts.options.observer.pingAnswered('backend');
   }
 
   #windowUpdate(frame: Frame): void {
     if (frame.streamId === 0) this.#connectionWindow(frame);
-    else if (this.#stream(frame) !== undefined) this.#ports.toClient.pass(frame.buffer, frame.start, frame.end);
+    else if (this.#stream(frame) !== undefined) this.#parts.toClient.pass(frame.buffer, frame.start, frame.end);
   }
 
   /**
@@ -175,9 +138,9 @@ export class BackendSide {
    * at once, and a write for them would wake the client in the middle of its call.
    */
   #connectionWindow(frame: Frame): void {
-    const { toClient } = this.#ports;
+    const { toClient } = this.#parts;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
-    this.#ports.client.windowGranted(increment);
+    this.#parts.client.windowGranted(increment);
     if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
     else toClient.pushDeferred(Buffer.from(frame.buffer.subarray(frame.start, frame.end)));
   }
@@ -187,9 +150,9 @@ export class BackendSide {
    * @throws ConnectionError if the backend never had such a stream
    */
   #stream(frame: { readonly streamId: number }): BackendStream | undefined {
-    const stream = this.#ports.streams.get(frame.streamId);
+    const stream = this.#parts.streams.get(frame.streamId);
     if (stream !== undefined && stream.kind !== 'handle' && !stream.serverEnded) return stream;
-    if (stream?.kind === 'handle' || frame.streamId % 2 === 0 || frame.streamId > this.#ports.client.lastStreamId)
+    if (stream?.kind === 'handle' || frame.streamId % 2 === 0 || frame.streamId > this.#parts.client.lastStreamId)
       throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `frame for stream ${frame.streamId}, which is idle`);
     return undefined;
   }
@@ -202,16 +165,16 @@ export class BackendSide {
     if (frame.has(Flag.PADDED)) frame.content();
     if (frame.has(Flag.END_STREAM)) serverEnded(stream);
     this.#charge(stream, size);
-    if (stream.kind === 'amend-each') this.#ports.messageAmender.response(stream, frame);
+    if (stream.kind === 'amend-each') this.#parts.messageAmender.response(stream, frame);
     else if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing')
-      this.#ports.amender.response(stream, frame);
+      this.#parts.amender.response(stream, frame);
     else this.#forward(stream, frame);
     if (!stream.serverEnded) this.#readAhead(stream, frame);
   }
 
   /** Sends DATA to the client, or queues it. */
   #forward(stream: BackendStream, frame: Frame): void {
-    const { flowControl, streams } = this.#ports;
+    const { flowControl, streams } = this.#parts;
     if (flowControl.pass(stream.down, frame)) {
       if (stream.serverEnded) streams.delivered(stream.down);
       return;
@@ -250,66 +213,66 @@ export class BackendSide {
       return;
     }
     stream.ahead += bytes;
-    this.#ports.toBackend.push(windowUpdate(stream.id, bytes));
+    this.#parts.toBackend.push(windowUpdate(stream.id, bytes));
   }
 
   #headers(headers: HeaderBlock): void {
-    const ports = this.#ports;
+    const parts = this.#parts;
     const stream = this.#stream(headers);
     if (stream === undefined) return;
     if (headers.endStream) serverEnded(stream);
-    if (headers.endStream && (ports.options.observer.wantsStatus || stream.kind === 'amend'))
+    if (headers.endStream && (parts.options.observer.wantsStatus || stream.kind === 'amend'))
       stream.status = statusOf(headers.block);
     if (headers.endStream) this.#responseEnds(stream);
     if (stream.kind === 'amend' && !headers.endStream) {
-      if (ports.amender.head(stream, headers.buffer.subarray(headers.start, headers.end))) return;
+      if (parts.amender.head(stream, headers.buffer.subarray(headers.start, headers.end))) return;
     }
     stream.answered = true;
-    ports.flowControl.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
+    parts.flowControl.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
   }
 
   #reset(frame: Frame): void {
     const stream = this.#stream(frame);
     if (stream !== undefined) {
       this.#responseEnds(stream);
-      this.#ports.streams.resetByServer(stream, frame);
+      this.#parts.streams.resetByServer(stream, frame);
       return;
     }
     // After its last frame the backend may still ask the client to stop sending (RFC 9113 8.1).
-    const ended = this.#ports.streams.get(frame.streamId);
-    if (ended !== undefined && !ended.reset) this.#ports.streams.resetByServer(ended, frame);
+    const ended = this.#parts.streams.get(frame.streamId);
+    if (ended !== undefined && !ended.reset) this.#parts.streams.resetByServer(ended, frame);
   }
 
   #responseEnds(stream: BackendStream): void {
-    if (stream.kind === 'amend') this.#ports.amender.responseEnds(stream);
-    if (stream.kind === 'amend-each') this.#ports.messageAmender.responseEnds(stream);
+    if (stream.kind === 'amend') this.#parts.amender.responseEnds(stream);
+    if (stream.kind === 'amend-each') this.#parts.messageAmender.responseEnds(stream);
   }
 
   #settings(frame: Frame): void {
-    const ports = this.#ports;
+    const parts = this.#parts;
     this.#settingsMeter.count();
     const settings = readSettings(frame);
     this.#unacknowledged.push(pendingSettings(settings));
-    refuseTooMany(this.#unacknowledged, ports.options.settingsLimit);
+    refuseTooMany(this.#unacknowledged, parts.options.settingsLimit);
     // Never lowered: until the client acknowledges a smaller size, it may send longer frames.
-    ports.client.reader.maxFrameSize = Math.max(ports.client.reader.maxFrameSize, settings.maxFrameSize ?? 0);
-    ports.toClient.push(settingsForClient(settings, ports.options.streamLimit, !this.#settingsReceived));
+    parts.client.reader.maxFrameSize = Math.max(parts.client.reader.maxFrameSize, settings.maxFrameSize ?? 0);
+    parts.toClient.push(settingsForClient(settings, parts.options.streamLimit, !this.#settingsReceived));
     this.#settingsReceived = true;
     const before = this.initialWindow;
     this.initialWindow = settings.initialWindow ?? before;
-    if (this.initialWindow < before) ports.streams.restoreLocalWindows(before - this.initialWindow);
-    ports.opened();
+    if (this.initialWindow < before) parts.streams.restoreLocalWindows(before - this.initialWindow);
+    parts.opened();
   }
 
   #goaway(frame: Frame): void {
     this.#goaways.count();
-    const ports = this.#ports;
+    const parts = this.#parts;
     const last = frame.buffer.readUInt32BE(frame.payload) & LARGEST_STREAM;
     const code = frame.buffer.readUInt32BE(frame.payload + 4);
     this.#lastStreamId = Math.min(this.#lastStreamId, last);
-    const highestLocal = ports.streams.backendStopsAfter(this.#lastStreamId);
-    const announced = ports.lifecycle.announceable(Math.max(this.#lastStreamId, highestLocal));
-    ports.toClient.push(goaway(announced, code, frame.buffer.subarray(frame.payload + 8, frame.end)));
-    ports.lifecycle.drain(announced, 'backend');
+    const highestLocal = parts.streams.backendStopsAfter(this.#lastStreamId);
+    const announced = parts.lifecycle.announceable(Math.max(this.#lastStreamId, highestLocal));
+    parts.toClient.push(goaway(announced, code, frame.buffer.subarray(frame.payload + 8, frame.end)));
+    parts.lifecycle.drain(announced, 'backend');
   }
 }

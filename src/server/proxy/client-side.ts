@@ -1,3 +1,4 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import {
   ConnectionError,
   DEFAULT_TABLE_SIZE,
@@ -19,34 +20,8 @@ import {
   rstStream,
   windowUpdate,
 } from '../../http2/index.ts';
-import type { Amender } from './amender.ts';
-import type { BackendSide } from './backend-side.ts';
-import type { ClientControl } from './client-control.ts';
-import type { Delayer } from './delayer.ts';
 import { TURN_COST, frameReader } from './dispatch.ts';
-import type { FlowControl } from './flow-control.ts';
-import type { GracefulShutdown } from './graceful-shutdown.ts';
-import type { Lifecycle } from './lifecycle.ts';
-import type { ProxyConnectionOptions } from './options.ts';
 import type { LocalPeer, LocalStream, Stream } from './stream.ts';
-import type { Streams } from './streams.ts';
-import type { Outbox } from './outbox.ts';
-
-/** What {@link ClientSide} uses of the connection. */
-export interface ClientSidePorts {
-  readonly options: ProxyConnectionOptions;
-  readonly lifecycle: Lifecycle;
-  readonly toClient: Outbox;
-  readonly toBackend: Outbox;
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  readonly streams: Streams;
-  readonly amender: Amender;
-  readonly delayer: Delayer;
-  readonly backend: BackendSide;
-  readonly control: ClientControl;
-  readonly gracefulShutdown: GracefulShutdown;
-}
 
 /**
  * Bytes that wait for a server at which no further request is read. A header block that refers to the client's dynamic table
@@ -69,15 +44,15 @@ export class ClientSide {
   /** Bytes of DATA that the client may still send on this connection. */
   #window = DEFAULT_WINDOW;
   #prefaceLeft = PREFACE.length;
-  readonly #ports: ClientSidePorts;
+  readonly #parts: ConnectionParts;
   readonly #decoder: HpackDecoder;
   readonly #encoder = new HpackEncoder();
   readonly #fragments: FloodMeter;
   readonly #resets: FloodMeter;
 
-  constructor(ports: ClientSidePorts) {
-    this.#ports = ports;
-    const { control, options } = ports;
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
+    const { control, options } = parts;
     const { clientHeaderListLimit, now } = options;
     this.reader = frameReader(
       clientHeaderListLimit,
@@ -86,11 +61,11 @@ export class ClientSide {
         headers: (block) => this.#headers(block),
         reset: (frame) => this.#reset(frame),
         settings: (frame) => control.settings(frame),
-        settingsAcknowledged: (frame) => ports.backend.acknowledged(frame),
+        settingsAcknowledged: (frame) => parts.backend.acknowledged(frame),
         ping: (frame) => control.ping(frame),
         pingAcknowledged: (frame) =>
-          ports.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
-        goaway: (frame) => ports.toBackend.pass(frame.buffer, frame.start, frame.end),
+          parts.gracefulShutdown.pingAcknowledged(frame.buffer.subarray(frame.payload, frame.end)),
+        goaway: (frame) => parts.toBackend.pass(frame.buffer, frame.start, frame.end),
         windowUpdate: (frame) => control.windowUpdate(frame),
       },
       { turn: TURN_COST, headers: HEADERS_COST },
@@ -125,7 +100,7 @@ export class ClientSide {
   /** Returns connection window to the client. */
   returnWindow(): void {
     if (this.#windowToReturn === 0) return;
-    this.#ports.toClient.push(windowUpdate(0, this.#windowToReturn));
+    this.#parts.toClient.push(windowUpdate(0, this.#windowToReturn));
     this.windowGranted(this.#windowToReturn);
     this.#windowToReturn = 0;
   }
@@ -142,11 +117,11 @@ export class ClientSide {
   }
 
   #data(frame: Frame): void {
-    const ports = this.#ports;
+    const parts = this.#parts;
     this.#window -= frame.length;
     // Checked here because the backend does not see all of it.
     if (this.#window < 0) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'DATA exceeds the connection window');
-    const stream = ports.streams.get(frame.streamId);
+    const stream = parts.streams.get(frame.streamId);
     if (stream === undefined) {
       this.refuseIdle(frame);
       // The stream has ended here; the client may not have known that yet.
@@ -165,16 +140,16 @@ export class ClientSide {
     if (stream.kind === 'handle') {
       this.#toLocal(stream, (peer) => peer.request(stream, frame));
     } else {
-      if (ports.backend.gone) this.#windowToReturn += frame.length;
-      if (stream.kind === 'amend') ports.amender.request(stream, frame.content());
-      if (!ports.delayer.request(stream, frame)) ports.toBackend.pass(frame.buffer, frame.start, frame.end);
+      if (parts.backend.gone) this.#windowToReturn += frame.length;
+      if (stream.kind === 'amend') parts.amender.request(stream, frame.content());
+      if (!parts.delayer.request(stream, frame)) parts.toBackend.pass(frame.buffer, frame.start, frame.end);
     }
-    ports.streams.closeIfOver(stream);
+    parts.streams.closeIfOver(stream);
   }
 
   #headers(headers: HeaderBlock): void {
     const fields = this.#decoder.decode(headers.block);
-    const stream = this.#ports.streams.get(headers.streamId);
+    const stream = this.#parts.streams.get(headers.streamId);
     if (stream !== undefined) {
       this.#trailers(stream, fields, headers.endStream);
       return;
@@ -192,7 +167,7 @@ export class ClientSide {
   }
 
   #trailers(stream: Stream, fields: readonly HeaderField[], endStream: boolean): void {
-    const ports = this.#ports;
+    const parts = this.#parts;
     if (stream.reset) return;
     if (stream.clientEnded) {
       this.resetBoth(stream, ErrorCode.STREAM_CLOSED);
@@ -205,22 +180,22 @@ export class ClientSide {
     stream.clientEnded = true;
     if (stream.kind === 'handle') this.#toLocal(stream, (peer) => peer.ended(stream));
     else {
-      ports.delayer.release(stream);
+      parts.delayer.release(stream);
       this.#toBackend(stream.id, fields, true);
     }
-    ports.streams.closeIfOver(stream);
+    parts.streams.closeIfOver(stream);
   }
 
   #open(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const ports = this.#ports;
+    const parts = this.#parts;
     const { streamId, endStream } = headers;
-    if (!ports.lifecycle.admits(streamId, ports.flowControl.maxFrameSize)) return;
-    const { count } = ports.streams;
-    if (count >= ports.options.streamLimit || !ports.options.shared.streams.admits(count)) {
+    if (!parts.lifecycle.admits(streamId, parts.flowControl.maxFrameSize)) return;
+    const { count } = parts.streams;
+    if (count >= parts.options.streamLimit || !parts.options.shared.streams.admits(count)) {
       this.#resets.count();
       // The client may send it again: it has had no effect.
-      ports.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));
-      ports.options.observer.refused('streams');
+      parts.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));
+      parts.options.observer.refused('streams');
       return;
     }
     let path = '';
@@ -231,11 +206,11 @@ export class ClientSide {
       else if (name === 'grpc-encoding') encoding = value;
       else if (name === 'grpc-timeout') timeout = value;
     }
-    const stream = ports.streams.open(streamId, path, encoding !== 'identity', timeout);
+    const stream = parts.streams.open(streamId, path, encoding !== 'identity', timeout);
     stream.clientEnded = endStream;
     if (stream.kind === 'handle') this.#openLocal(stream, fields);
-    else if (ports.backend.accepts(streamId)) this.#forward(headers, fields);
-    else ports.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
+    else if (parts.backend.accepts(streamId)) this.#forward(headers, fields);
+    else parts.streams.refuse(stream, ErrorCode.REFUSED_STREAM);
   }
 
   /** Opens a handled stream, or refuses it if too many of all clients run. */
@@ -244,13 +219,13 @@ export class ClientSide {
       stream.peer.open(stream, fields, stream.clientEnded);
       // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does
       // not know.
-      const missing = DEFAULT_WINDOW - this.#ports.backend.initialWindow;
-      if (missing > 0 && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, missing));
+      const missing = DEFAULT_WINDOW - this.#parts.backend.initialWindow;
+      if (missing > 0 && !stream.clientEnded) this.#parts.toClient.push(windowUpdate(stream.id, missing));
       this.#stopAbove(stream.peer.waiting);
       return;
     }
-    this.#ports.options.observer.refused('handled_calls');
-    this.#ports.streams.refuseCall(stream, TOO_MANY_CALLS);
+    this.#parts.options.observer.refused('handled_calls');
+    this.#parts.streams.refuseCall(stream, TOO_MANY_CALLS);
   }
 
   /**
@@ -258,16 +233,16 @@ export class ClientSide {
    * which the backend does not have; most clients repeat fields from it.
    */
   #forward(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const fits = headers.block.length <= this.#ports.backend.maxFrameSize;
+    const fits = headers.block.length <= this.#parts.backend.maxFrameSize;
     if (headers.bare && fits && this.#decoder.plain && this.#encoder.announced)
-      this.#ports.toBackend.pass(headers.buffer, headers.start, headers.end);
+      this.#parts.toBackend.pass(headers.buffer, headers.start, headers.end);
     else this.#toBackend(headers.streamId, fields, headers.endStream);
   }
 
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
     const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
-    this.#ports.toBackend.push(headersInPlace(id, padded, endStream, this.#ports.backend.maxFrameSize));
-    this.#stopAbove(this.#ports.toBackend.size);
+    this.#parts.toBackend.push(headersInPlace(id, padded, endStream, this.#parts.backend.maxFrameSize));
+    this.#stopAbove(this.#parts.toBackend.size);
   }
 
   /** Passes a part of a request on. If the call is not plain, its headers follow now, which may be many. */
@@ -286,16 +261,16 @@ export class ClientSide {
 
   #reset(frame: Frame): void {
     this.#resets.count();
-    const ports = this.#ports;
-    const stream = ports.streams.get(frame.streamId);
+    const parts = this.#parts;
+    const stream = parts.streams.get(frame.streamId);
     if (stream === undefined) {
       this.refuseIdle(frame);
       return;
     }
     if (stream.kind === 'handle') stream.peer.cancel(stream, frame.buffer.readUInt32BE(frame.payload));
-    else ports.toBackend.pass(frame.buffer, frame.start, frame.end);
+    else parts.toBackend.pass(frame.buffer, frame.start, frame.end);
     stream.outcome = 'cancelled';
-    ports.streams.close(stream);
+    parts.streams.close(stream);
   }
 
   /**
@@ -304,7 +279,7 @@ export class ClientSide {
    */
   resetBoth(stream: Stream, code: ErrorCode): void {
     this.#resets.count();
-    this.#ports.streams.resetBoth(stream, code);
+    this.#parts.streams.resetBoth(stream, code);
   }
 
   /** Throws for a frame of an idle stream. A frame of a closed stream is not an error (RFC 9113 5.1). */

@@ -1,42 +1,31 @@
 import { messageOf } from '../../core/index.ts';
 import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../../http2/index.ts';
-import { Amender, type AmenderPorts } from './amender.ts';
-import { MessageAmender, type MessageAmenderPorts } from './message-amender.ts';
+import { Amender } from './amender.ts';
+import { MessageAmender } from './message-amender.ts';
 import { Results } from './results.ts';
-import { BackendLoss, type BackendLossPorts, Lifecycle, type State } from './lifecycle.ts';
-import { BackendSide, type BackendSidePorts } from './backend-side.ts';
-import { ClientControl, type ClientControlPorts } from './client-control.ts';
-import { ClientSide, type ClientSidePorts } from './client-side.ts';
-import { Delayer, type DelayerPorts } from './delayer.ts';
+import { BackendLoss } from './backend-loss.ts';
+import type { ConnectionParts, ReadingSide } from './connection-parts.ts';
+import { Lifecycle, type State } from './lifecycle.ts';
+import { BackendSide } from './backend-side.ts';
+import { ClientControl } from './client-control.ts';
+import { ClientSide } from './client-side.ts';
+import { Delayer } from './delayer.ts';
 import { FlowControl } from './flow-control.ts';
-import { GracefulShutdown, type GracefulShutdownPorts } from './graceful-shutdown.ts';
-import { Handling, type HandlingPorts } from './handling.ts';
+import { GracefulShutdown } from './graceful-shutdown.ts';
+import { Handling } from './handling.ts';
 import { type ClosedConnection, HeldBytes } from './shared-budget.ts';
-import { LocalConnections, type LocalConnectionsPorts, LocalSide } from './local-side.ts';
+import { LocalConnections, LocalSide } from './local-side.ts';
 import type { Side } from './interception.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { Streams, type StreamsPorts } from './streams.ts';
+import { Streams } from './streams.ts';
 import { Outbox } from './outbox.ts';
 import { type Transport, type TransportEvents, balance } from './transport.ts';
 
-type AllPorts = AmenderPorts &
-  BackendLossPorts &
-  BackendSidePorts &
-  ClientControlPorts &
-  ClientSidePorts &
-  DelayerPorts &
-  GracefulShutdownPorts &
-  HandlingPorts &
-  LocalConnectionsPorts &
-  MessageAmenderPorts &
-  StreamsPorts;
-
 /**
- * One client connection and its backend connection. Wires the parts together: each part declares what it uses of the
- * others as its ports, and this class provides them. Every event from outside goes through {@link run} or
- * {@link receive}, which write what has gathered when the event has been handled.
+ * One client connection and its backend connection. Makes the parts, each of which gets all of them. Every event from outside goes
+ * through {@link run} or {@link receive}, which write what has gathered when the event has been handled.
  */
-export class ProxyConnection implements AllPorts, ClosedConnection {
+export class ProxyConnection implements ConnectionParts, ClosedConnection {
   readonly options: ProxyConnectionOptions;
   readonly lifecycle = new Lifecycle();
   readonly toClient: Outbox;
@@ -169,7 +158,7 @@ export class ProxyConnection implements AllPorts, ClosedConnection {
    * Handles a chunk from a side, then writes what has gathered.
    * @returns whether nothing refers to the chunk's bytes any more, so that its memory can be reused
    */
-  receive(name: Side, side: ClientSide | BackendSide | LocalSide, chunk: Buffer): boolean {
+  receive(name: Side, side: ReadingSide, chunk: Buffer): boolean {
     if (this.lifecycle.isOver) return true;
     try {
       side.push(chunk);

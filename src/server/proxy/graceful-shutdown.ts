@@ -1,34 +1,9 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import { ErrorCode, LARGEST_STREAM, goaway, ping } from '../../http2/index.ts';
-import type { Lifecycle } from './lifecycle.ts';
-import type { Side } from './interception.ts';
-import type { ProxyConnectionOptions } from './options.ts';
-import type { Outbox } from './outbox.ts';
 
 /** Opaque data of the PING that follows the first GOAWAY: eight bytes that no other PING is likely to carry. */
 const PING_DATA = Buffer.from('shutdown');
 const SHUTTING_DOWN = 'shutting down';
-
-/** What {@link GracefulShutdown} uses of the connection. */
-export interface GracefulShutdownPorts {
-  readonly options: ProxyConnectionOptions;
-  readonly lifecycle: Lifecycle;
-  readonly toClient: Outbox;
-  readonly backend: {
-    /** Whether the client has acknowledged the backend's first SETTINGS. */
-    readonly settingsAcknowledged: boolean;
-  };
-  readonly client: {
-    readonly reader: {
-      /** Whether frames of the client wait for a later turn. */
-      readonly paused: boolean;
-    };
-  };
-  run(side: Side, action: () => void): void;
-  /** Sends GOAWAY with the last stream that the client has opened. */
-  goAway(message: string): void;
-  /** Sends GOAWAY and closes: to be called while no call runs. */
-  end(message: string): void;
-}
 
 /**
  * A shutdown in the two steps of RFC 9113 6.8. The first GOAWAY names no last stream, so calls that the client began
@@ -43,10 +18,10 @@ export class GracefulShutdown {
   #state: 'none' | 'requested' | 'announced' | 'over' = 'none';
   #timer: NodeJS.Timeout | undefined;
   #turn: NodeJS.Immediate | undefined;
-  readonly #ports: GracefulShutdownPorts;
+  readonly #parts: ConnectionParts;
 
-  constructor(ports: GracefulShutdownPorts) {
-    this.#ports = ports;
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
   }
 
   /** Whether the shim has asked for a shutdown of this connection. */
@@ -67,7 +42,7 @@ export class GracefulShutdown {
    */
   proceed(): void {
     if (this.#state !== 'requested') return;
-    const { backend, lifecycle, options } = this.#ports;
+    const { backend, lifecycle, options } = this.#parts;
     const { kind } = lifecycle.state;
     if (kind === 'draining' || (kind === 'open' && backend.settingsAcknowledged)) this.#announce();
     else if (kind === 'opening') this.#after(options.refuseTimeout, () => this.#giveUp());
@@ -86,7 +61,7 @@ export class GracefulShutdown {
   }
 
   #announce(): void {
-    const { lifecycle, options, toClient } = this.#ports;
+    const { lifecycle, options, toClient } = this.#parts;
     // A draining client has received a GOAWAY already.
     if (lifecycle.state.kind === 'draining') {
       this.#announceLast();
@@ -100,13 +75,13 @@ export class GracefulShutdown {
 
   /** The backend does not answer, so no call has begun: the client makes its calls on another connection. */
   #giveUp(): void {
-    if (this.#ports.lifecycle.state.kind === 'opening') this.#ports.end(SHUTTING_DOWN);
+    if (this.#parts.lifecycle.state.kind === 'opening') this.#parts.end(SHUTTING_DOWN);
   }
 
   #announceLast(): void {
     this.#stopTimer();
     this.#state = 'over';
-    this.#ports.goAway(SHUTTING_DOWN);
+    this.#parts.goAway(SHUTTING_DOWN);
   }
 
   /** Runs an action after a time, in place of the one that waits. */
@@ -120,15 +95,15 @@ export class GracefulShutdown {
    * read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to be read: it gets the
    * same time once more.
    */
-  #whenRead(action: () => void, until = this.#now() + this.#ports.options.gracefulShutdownTimeout): void {
+  #whenRead(action: () => void, until = this.#now() + this.#parts.options.gracefulShutdownTimeout): void {
     this.#turn = setImmediate(() => {
-      if (this.#ports.client.reader.paused && this.#now() < until) this.#whenRead(action, until);
-      else this.#ports.run('client', action);
+      if (this.#parts.client.reader.paused && this.#now() < until) this.#whenRead(action, until);
+      else this.#parts.run('client', action);
     });
   }
 
   #now(): number {
-    return this.#ports.options.now();
+    return this.#parts.options.now();
   }
 
   #stopTimer(): void {

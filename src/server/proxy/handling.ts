@@ -1,32 +1,12 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import { Code, MESSAGE_PREFIX_SIZE, bufferUsed, messagePrefix } from '../../core/index.ts';
 import { type Frame, type HeaderField, headersFrames } from '../../http2/index.ts';
-import type { Results } from './results.ts';
 import type { WaitingCalls } from './call-starts.ts';
-import type { FlowControl } from './flow-control.ts';
 import type { Lane } from './lane.ts';
 import type { HandledAnswer } from './interception.ts';
 import { type LocalPeer, type LocalStream, RunningCall, serverEnded } from './stream.ts';
 import { OK_TRAILERS, RESPONSE_HEADERS, failureBlock, millisecondsOf } from './grpc.ts';
-import { RequestCollector, type RequestCollectorPorts } from './request-collector.ts';
-
-/** What {@link Handling} uses of the connection. */
-export interface HandlingPorts extends RequestCollectorPorts {
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  readonly results: Results;
-  readonly client: RequestCollectorPorts['client'] & {
-    readonly reader: {
-      /** Whether frames of the client wait for a later turn. */
-      readonly paused: boolean;
-    };
-  };
-  /** Runs an action. An error in it ends the client's connection. */
-  asClient(action: () => void): void;
-  readonly locals: {
-    /** Returns the connection to the local server that takes new streams. */
-    current(): LocalPeer;
-  };
-}
+import { RequestCollector } from './request-collector.ts';
 
 /**
  * Serves the plain unary calls that the shim handles: reads the request, calls the handler and writes its answer. All others (compressed
@@ -35,18 +15,18 @@ export interface HandlingPorts extends RequestCollectorPorts {
 export class Handling implements LocalPeer, WaitingCalls {
   /** Nothing waits: handlers take requests at once. */
   readonly waiting = 0;
-  readonly #ports: HandlingPorts;
+  readonly #parts: ConnectionParts;
   readonly #collector: RequestCollector;
   /** Calls whose requests are complete and that have not started. A call that ends leaves. */
   readonly #ready = new Set<LocalStream>();
 
-  constructor(ports: HandlingPorts) {
-    this.#ports = ports;
-    this.#collector = new RequestCollector(ports);
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
+    this.#collector = new RequestCollector(parts);
   }
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const { options } = this.#ports;
+    const { options } = this.#parts;
     const plain = options.handle === undefined || endStream || stream.compressed ? undefined : plainCall(fields);
     if (plain === undefined) {
       this.#handOver(stream, fields, endStream);
@@ -56,7 +36,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     stream.call = call;
     stream.fields = plain.fields;
     if (plain.timeoutMs < Infinity)
-      call.timer = setTimeout(() => this.#ports.run('local', () => this.#expire(stream, call)), plain.timeoutMs);
+      call.timer = setTimeout(() => this.#parts.run('local', () => this.#expire(stream, call)), plain.timeoutMs);
   }
 
   request(stream: LocalStream, frame: Frame): void {
@@ -99,7 +79,7 @@ export class Handling implements LocalPeer, WaitingCalls {
    */
   startReady(): void {
     if (this.#ready.size === 0) return;
-    const { starts } = this.#ports.options.shared;
+    const { starts } = this.#parts.options.shared;
     for (let bytes = this.nextBytes; bytes !== undefined && starts.take(bytes); bytes = this.nextBytes)
       this.#startFirst();
     for (const stream of this.#ready) {
@@ -113,13 +93,13 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   get nextBytes(): number | undefined {
-    if (this.#ports.client.reader.paused) return undefined;
+    if (this.#parts.client.reader.paused) return undefined;
     for (const stream of this.#ready) return sizeOf(stream);
     return undefined;
   }
 
   startNext(): void {
-    this.#ports.asClient(() => this.#startFirst());
+    this.#parts.asClient(() => this.#startFirst());
   }
 
   /** {@link discard} follows, which cancels the call. */
@@ -140,13 +120,13 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   finished(lane: Lane): void {
-    this.#ports.streams.delivered(lane);
+    this.#parts.streams.delivered(lane);
   }
 
   #handOver(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
     clearTimeout(stream.call?.timer);
     stream.call = undefined;
-    const peer = this.#ports.locals.current();
+    const peer = this.#parts.locals.current();
     stream.peer = peer;
     stream.down.source = peer;
     peer.open(stream, fields, endStream);
@@ -170,7 +150,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #start(stream: LocalStream): void {
     const { call } = stream;
-    const { handle, shared } = this.#ports.options;
+    const { handle, shared } = this.#parts.options;
     if (call === undefined || handle === undefined) return;
     const request = requestOf(
       stream.collected === undefined ? [stream.content ?? NOTHING] : shared.requests.complete(stream.collected),
@@ -180,7 +160,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     bufferUsed(request.length);
     call.request = request;
     // Answers that are known together leave in one write.
-    handle(call, (answer) => this.#ports.results.add(() => this.#answer(stream, call, answer)));
+    handle(call, (answer) => this.#parts.results.add(() => this.#answer(stream, call, answer)));
   }
 
   #answer(stream: LocalStream, call: RunningCall, answer: HandledAnswer): void {
@@ -191,7 +171,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #respond(stream: LocalStream, call: RunningCall, message: Buffer): void {
     this.#over(stream, call, 0);
-    const { flowControl } = this.#ports;
+    const { flowControl } = this.#parts;
     const { maxFrameSize } = flowControl;
     const { down, id } = stream;
     stream.answered = true;
@@ -204,7 +184,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #fail(stream: LocalStream, call: RunningCall, { code, details, trailers }: Exclude<HandledAnswer, Buffer>): void {
     this.#over(stream, call, code);
-    const { flowControl } = this.#ports;
+    const { flowControl } = this.#parts;
     const frames = headersFrames(stream.id, failureBlock(code, details, trailers), true, flowControl.maxFrameSize);
     flowControl.frames(stream.down, frames, 0, frames.length, true);
   }

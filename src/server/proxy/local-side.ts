@@ -1,3 +1,4 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import { MiB } from '../../core/index.ts';
 import {
   type ConnectionError,
@@ -23,26 +24,15 @@ import { frameReader } from './dispatch.ts';
 import { FlowControl } from './flow-control.ts';
 import { Lane, type LaneSource } from './lane.ts';
 import { statusOf } from './grpc.ts';
-import { RequestCollector, type RequestCollectorPorts } from './request-collector.ts';
+import { RequestCollector } from './request-collector.ts';
 import { type LocalPeer, type LocalStream, serverEnded } from './stream.ts';
 import { Outbox } from './outbox.ts';
-import type { Side } from './interception.ts';
 import type { Transport } from './transport.ts';
 
 /** Bytes of the local server that may wait here for the client's windows. */
 export const CONNECTION_WINDOW = MiB;
 
 const NOTHING = Buffer.alloc(0);
-
-/** What {@link LocalSide} uses of the connection. */
-interface LocalSidePorts extends RequestCollectorPorts {
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  readonly locals: {
-    /** Opens no new streams on this connection. */
-    retire(side: LocalSide): void;
-  };
-}
 
 /**
  * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server
@@ -57,17 +47,18 @@ export class LocalSide implements LocalPeer {
   /** Bytes of the connection window to return to the server. */
   #windowToReturn = 0;
   #initialWindow = DEFAULT_WINDOW;
-  readonly #ports: LocalSidePorts;
+  readonly #parts: ConnectionParts;
   readonly #collector: RequestCollector;
   readonly #encoder = new HpackEncoder();
   /** The lanes of streams towards the server. */
   readonly #up = new Map<number, Lane>();
   readonly #requests: LaneSource;
 
-  constructor(ports: LocalSidePorts) {
-    this.#ports = ports;
-    this.#collector = new RequestCollector(ports);
-    this.reader = frameReader(ports.options.headerListLimit, {
+  /** @param retire called when no new streams are to be opened on this connection */
+  constructor(parts: ConnectionParts, retire: (side: LocalSide) => void) {
+    this.#parts = parts;
+    this.#collector = new RequestCollector(parts);
+    this.reader = frameReader(parts.options.headerListLimit, {
       data: (frame) => this.#data(frame),
       headers: (block) => this.#headers(block),
       reset: (frame) => this.#reset(frame),
@@ -76,7 +67,7 @@ export class LocalSide implements LocalPeer {
       ping: (frame) => this.#ping(frame),
       pingAcknowledged: () => undefined,
       // Running streams continue; the next stream gets a new connection.
-      goaway: () => ports.locals.retire(this),
+      goaway: () => retire(this),
       windowUpdate: (frame) => this.#windowUpdate(frame),
     });
     this.#requests = {
@@ -86,7 +77,7 @@ export class LocalSide implements LocalPeer {
         if (stream !== undefined) this.#collector.drop(stream);
       },
     };
-    this.outbox = new Outbox(ports.options.deferredWriteDelay > 0);
+    this.outbox = new Outbox(parts.options.deferredWriteDelay > 0);
     this.flowControl = new FlowControl(this.outbox);
     this.outbox.push(PREFACE);
     this.outbox.push(settingsFrame(NO_TABLE_NO_PUSH));
@@ -150,34 +141,34 @@ export class LocalSide implements LocalPeer {
 
   released(lane: Lane, bytes: number): void {
     this.#windowToReturn += bytes;
-    const stream = this.#ports.streams.get(lane.id);
+    const stream = this.#parts.streams.get(lane.id);
     if (stream !== undefined && !stream.serverEnded) this.outbox.push(windowUpdate(lane.id, bytes));
   }
 
   finished(lane: Lane): void {
-    this.#ports.streams.delivered(lane);
+    this.#parts.streams.delivered(lane);
   }
 
   /** Sends a collected request to the local server. */
   #complete(stream: LocalStream, up: Lane): void {
     if (stream.collected === undefined) return;
-    const parts = this.#ports.options.shared.requests.complete(stream.collected);
+    const blocks = this.#parts.options.shared.requests.complete(stream.collected);
     this.flowControl.hold(up);
-    this.flowControl.release(up, undefined, parts, 0, true);
+    this.flowControl.release(up, undefined, blocks, 0, true);
   }
 
   #reset(frame: Frame): void {
     const stream = this.#stream(frame.streamId);
-    if (stream !== undefined && !stream.reset) this.#ports.streams.resetByServer(stream, frame);
+    if (stream !== undefined && !stream.reset) this.#parts.streams.resetByServer(stream, frame);
   }
 
   #ping(frame: Frame): void {
     this.outbox.acknowledgePing(frame);
-    this.#ports.options.observer.pingAnswered('local');
+    this.#parts.options.observer.pingAnswered('local');
   }
 
   #stream(id: number): LocalStream | undefined {
-    const stream = this.#ports.streams.get(id);
+    const stream = this.#parts.streams.get(id);
     return stream?.kind === 'handle' && stream.peer === this ? stream : undefined;
   }
 
@@ -190,26 +181,26 @@ export class LocalSide implements LocalPeer {
     }
     const last = frame.has(Flag.END_STREAM);
     if (last) serverEnded(stream);
-    const { flowControl } = this.#ports;
+    const { flowControl } = this.#parts;
     if (!flowControl.pass(stream.down, frame)) {
       flowControl.data(stream.down, frame.content(), size, last);
       return;
     }
     this.#windowToReturn += size;
-    if (last) this.#ports.streams.delivered(stream.down);
+    if (last) this.#parts.streams.delivered(stream.down);
     else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
   }
 
   #headers(headers: HeaderBlock): void {
     const stream = this.#stream(headers.streamId);
     if (stream === undefined || stream.serverEnded) return;
-    const ports = this.#ports;
+    const parts = this.#parts;
     if (headers.endStream) {
       serverEnded(stream);
-      if (ports.options.observer.wantsStatus) stream.status = statusOf(headers.block);
+      if (parts.options.observer.wantsStatus) stream.status = statusOf(headers.block);
     }
     stream.answered = true;
-    ports.flowControl.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
+    parts.flowControl.frames(stream.down, headers.buffer, headers.start, headers.end, headers.endStream);
   }
 
   #settings(frame: Frame): void {
@@ -238,34 +229,26 @@ export class LocalSide implements LocalPeer {
   }
 }
 
-/** What {@link LocalConnections} uses of the connection. */
-export interface LocalConnectionsPorts extends LocalSidePorts {
-  run(side: Side, action: () => void): void;
-  /** Handles a chunk. Returns whether its memory can be reused. */
-  receive(name: Side, side: LocalSide, chunk: Buffer): boolean;
-  balance(): void;
-}
-
 /** The connections to the local server: the one that takes new streams, and retired ones whose streams still run. */
 export class LocalConnections {
   readonly #transports = new Map<LocalSide, Transport>();
   /** Takes new streams. */
   #current: LocalSide | undefined;
-  readonly #ports: LocalConnectionsPorts;
+  readonly #parts: ConnectionParts;
 
-  constructor(ports: LocalConnectionsPorts) {
-    this.#ports = ports;
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
   }
 
   /** Returns the connection that takes new streams. Opens it if the first stream needs it. */
   current(): LocalSide {
     if (this.#current !== undefined) return this.#current;
-    const ports = this.#ports;
-    const side = new LocalSide(ports);
-    const transport = ports.options.connectLocal({
-      data: (chunk) => !this.#transports.has(side) || ports.receive('local', side, chunk),
-      drained: () => ports.balance(),
-      closed: () => ports.run('local', () => this.#lost(side)),
+    const parts = this.#parts;
+    const side = new LocalSide(parts, (retired) => this.retire(retired));
+    const transport = parts.options.connectLocal({
+      data: (chunk) => !this.#transports.has(side) || parts.receive('local', side, chunk),
+      drained: () => parts.balance(),
+      closed: () => parts.run('local', () => this.#lost(side)),
     });
     side.outbox.open(transport);
     this.#current = side;
@@ -280,7 +263,7 @@ export class LocalConnections {
 
   /** Closes a connection whose server broke the protocol. */
   fail(side: LocalSide, error: ConnectionError): void {
-    this.#ports.options.observer.protocolError('local', error.code, error.message);
+    this.#parts.options.observer.protocolError('local', error.code, error.message);
     const transport = this.#transports.get(side);
     this.#lost(side);
     transport?.destroy();
@@ -320,6 +303,6 @@ export class LocalConnections {
     this.retire(side);
     this.#transports.delete(side);
     side.outbox.close();
-    this.#ports.streams.localLost(side, 'cri-resize-shim ended the call');
+    this.#parts.streams.localLost(side, 'cri-resize-shim ended the call');
   }
 }

@@ -1,41 +1,8 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import { type Frame, windowUpdate } from '../../http2/index.ts';
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
-import type { BackendFlow } from './backend-flow.ts';
-import type { FlowControl } from './flow-control.ts';
-import type { Lane } from './lane.ts';
+import type { MessageAmendStream } from './stream.ts';
 import type { SkipReason } from './interception.ts';
-import type { ProxyConnectionOptions } from './options.ts';
-import type { Outbox } from './outbox.ts';
-import type { HeldBytes } from './shared-budget.ts';
-import type { Results } from './results.ts';
-import { MessageBuffer } from './message-buffer.ts';
-
-/** A stream whose messages are amended one by one. */
-export interface MessageStream {
-  readonly id: number;
-  readonly path: string;
-  readonly down: Lane;
-  readonly serverEnded: boolean;
-  /** Read-ahead that the backend has been granted for it. */
-  readonly reserved: number;
-  readonly amendment: MessageAmendment;
-}
-
-/** What {@link MessageAmender} uses of the connection. */
-export interface MessageAmenderPorts {
-  readonly options: ProxyConnectionOptions;
-  readonly toBackend: Outbox;
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  readonly backend: {
-    readonly flow: BackendFlow;
-    /** Widens the backend's window of the stream to what the client's allows. */
-    grantStream(stream: MessageStream): void;
-  };
-  /** The requests and responses of all streams. */
-  readonly held: HeldBytes;
-  readonly results: Results;
-}
 
 /**
  * Holds each message of a stream until it is complete, has it amended and sends it to the client, one after the other.
@@ -46,17 +13,17 @@ export interface MessageAmenderPorts {
  */
 export class MessageAmender {
   /** Streams whose first message is incomplete and waits until earlier ones have gone to the client. */
-  readonly #blocked = new Set<MessageStream>();
-  readonly #ports: MessageAmenderPorts;
+  readonly #blocked = new Set<MessageAmendStream>();
+  readonly #parts: ConnectionParts;
 
-  constructor(ports: MessageAmenderPorts) {
-    this.#ports = ports;
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
   }
 
   /** Takes a part of the response. */
-  response(stream: MessageStream, frame: Frame): void {
+  response(stream: MessageAmendStream, frame: Frame): void {
     const { amendment, down } = stream;
-    const { backend, flowControl, held } = this.#ports;
+    const { backend, flowControl, held } = this.#parts;
     const content = frame.content();
     amendment.last = stream.serverEnded;
     amendment.ended = amendment.last;
@@ -76,14 +43,14 @@ export class MessageAmender {
   }
 
   /** Trailers or a reset have come, or the backend is gone. They follow what is held. */
-  responseEnds(stream: MessageStream): void {
+  responseEnds(stream: MessageAmendStream): void {
     const { amendment } = stream;
     amendment.ended = true;
     if (amendment.holding && amendment.waiting === undefined) this.#settle(stream);
   }
 
   /** Frees what is held for a stream. */
-  finish(stream: MessageStream): void {
+  finish(stream: MessageAmendStream): void {
     const { amendment } = stream;
     const { charged, held, waiting } = amendment;
     if (waiting !== undefined) clearTimeout(waiting.timer);
@@ -92,8 +59,8 @@ export class MessageAmender {
     amendment.holding = false;
     amendment.credited = 0;
     this.#blocked.delete(stream);
-    this.#ports.held.add(-held);
-    this.#ports.backend.flow.released(stream.down, charged);
+    this.#parts.held.add(-held);
+    this.#parts.backend.flow.released(stream.down, charged);
   }
 
   /** Lets streams continue whose earlier messages have gone to the client. To be called at the end of each event. */
@@ -102,7 +69,7 @@ export class MessageAmender {
   }
 
   /** Handles what has come, up to a message whose amendment is not known at once. */
-  #advance(stream: MessageStream): void {
+  #advance(stream: MessageAmendStream): void {
     const { buffer } = stream.amendment;
     this.#blocked.delete(stream);
     for (let piece = buffer.take(); piece !== undefined; piece = buffer.take()) {
@@ -115,10 +82,10 @@ export class MessageAmender {
   }
 
   /** Has a message amended. Returns false if the answer is not known yet. */
-  #amend(stream: MessageStream, bytes: Buffer): boolean {
+  #amend(stream: MessageAmendStream, bytes: Buffer): boolean {
     let amended: Uint8Array | undefined;
     try {
-      const answer = this.#ports.options.interception.amendMessage(stream.path, bytes.subarray(MESSAGE_PREFIX_SIZE));
+      const answer = this.#parts.options.interception.amendMessage(stream.path, bytes.subarray(MESSAGE_PREFIX_SIZE));
       if (answer instanceof Promise) {
         this.#wait(stream, bytes, answer);
         return false;
@@ -131,9 +98,9 @@ export class MessageAmender {
     return true;
   }
 
-  #wait(stream: MessageStream, bytes: Buffer, answer: Promise<Uint8Array | undefined>): void {
+  #wait(stream: MessageAmendStream, bytes: Buffer, answer: Promise<Uint8Array | undefined>): void {
     const { amendment } = stream;
-    const { options, results } = this.#ports;
+    const { options, results } = this.#parts;
     const answered = (act: () => Uint8Array | undefined): void =>
       results.add(() => {
         if (amendment.waiting !== waiting) return;
@@ -157,9 +124,9 @@ export class MessageAmender {
   }
 
   /** Sends bytes that were held, or the amended message in their place. What is behind them stays held. */
-  #send(stream: MessageStream, bytes: Buffer, amended: Uint8Array | undefined): void {
+  #send(stream: MessageAmendStream, bytes: Buffer, amended: Uint8Array | undefined): void {
     const { amendment, down } = stream;
-    const { backend, flowControl, held } = this.#ports;
+    const { backend, flowControl, held } = this.#parts;
     held.add(-bytes.length);
     // Now it waits for the client alone: until it has gone, its window stays with the backend no longer.
     const credited = Math.min(amendment.credited, bytes.length);
@@ -173,10 +140,10 @@ export class MessageAmender {
   }
 
   /** Nothing of what has come can be sent or amended: decides what becomes of the rest. */
-  #settle(stream: MessageStream): void {
+  #settle(stream: MessageAmendStream): void {
     const { amendment, down } = stream;
     const { buffer } = amendment;
-    const { backend, flowControl, held } = this.#ports;
+    const { backend, flowControl, held } = this.#parts;
     if (amendment.ended && buffer.size > 0) {
       this.#skipped(stream, 'response', undefined);
       this.#send(stream, buffer.takeRest(), undefined);
@@ -195,9 +162,9 @@ export class MessageAmender {
   }
 
   /** Returns window to the backend, so that it completes a message however small the client's windows are. */
-  #credit(stream: MessageStream): void {
+  #credit(stream: MessageAmendStream): void {
     const { amendment } = stream;
-    const { backend, toBackend } = this.#ports;
+    const { backend, toBackend } = this.#parts;
     this.#blocked.delete(stream);
     const { charged } = amendment;
     if (charged === 0) return;
@@ -208,49 +175,7 @@ export class MessageAmender {
     toBackend.push(windowUpdate(0, charged));
   }
 
-  #skipped(stream: MessageStream, reason: SkipReason, error: unknown): void {
-    this.#ports.options.observer.amendSkipped(stream.path, reason, error);
-  }
-}
-
-/** A message that has been given to the interceptor, which has not answered. */
-export interface WaitingMessage {
-  /** With its gRPC prefix. */
-  readonly bytes: Buffer;
-  readonly timer: NodeJS.Timeout;
-}
-
-/** The state of one stream whose messages are amended one by one. */
-export class MessageAmendment {
-  readonly buffer: MessageBuffer;
-  waiting: WaitingMessage | undefined = undefined;
-  /** Whether the stream's lane contains a hold: any bytes are held. */
-  holding = false;
-  /** Held bytes, the oldest, that do not count against the backend's windows: it has got those back. */
-  credited = 0;
-  /** The server's last DATA, its trailers or its reset have come. */
-  ended = false;
-  /** Whether DATA was the last frame. */
-  last = false;
-  /** Bytes that the backend may still send on this stream. Counted apart from the client's window, which gets more. */
-  allowance: number;
-
-  /**
-   * @param limit the longest message that is amended, in bytes
-   * @param window bytes that the backend may send on the stream at first
-   */
-  constructor(limit: number, window: number) {
-    this.buffer = new MessageBuffer(limit);
-    this.allowance = window;
-  }
-
-  /** Bytes that have come and have not been sent on. */
-  get held(): number {
-    return this.buffer.size + (this.waiting?.bytes.length ?? 0);
-  }
-
-  /** Held bytes that count against the backend's windows. */
-  get charged(): number {
-    return this.held - this.credited;
+  #skipped(stream: MessageAmendStream, reason: SkipReason, error: unknown): void {
+    this.#parts.options.observer.amendSkipped(stream.path, reason, error);
   }
 }

@@ -1,7 +1,5 @@
 import type { Frame, HeaderField } from '../../http2/index.ts';
-import type { Amendment } from './amender.ts';
-import type { MessageAmendment } from './message-amender.ts';
-import type { RequestDelay } from './delayer.ts';
+import type { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
 import type { Lane, LaneSource } from './lane.ts';
 import type { HandledCall, Outcome } from './interception.ts';
 import type { CollectedRequest } from './shared-budget.ts';
@@ -99,8 +97,6 @@ export class MessageAmendStream extends StreamBase {
   }
 }
 
-type LocalStreamParts = Pick<LocalStream, 'peer' | 'compressed' | 'admitted'>;
-
 /** A stream that is handled in this process. */
 export class LocalStream extends StreamBase {
   readonly kind = 'handle';
@@ -119,7 +115,12 @@ export class LocalStream extends StreamBase {
   /** The headers of {@link call}, for the local server. */
   fields: readonly HeaderField[] = [];
 
-  constructor(path: string, openedAt: number, down: Lane, { peer, compressed, admitted }: LocalStreamParts) {
+  constructor(
+    path: string,
+    openedAt: number,
+    down: Lane,
+    { peer, compressed, admitted }: Pick<LocalStream, 'peer' | 'compressed' | 'admitted'>,
+  ) {
     super(path, openedAt, down);
     this.peer = peer;
     this.compressed = compressed;

@@ -1,48 +1,16 @@
+import type { ConnectionParts } from './connection-parts.ts';
 import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
-import { Amendment } from './amender.ts';
-import { MessageAmendment } from './message-amender.ts';
+import { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
 import type { OwnCalls } from './shared-budget.ts';
-import { type DelayedStream, RequestDelay } from './delayer.ts';
-import { type BackendFlow, backendInitial } from './backend-flow.ts';
-import type { FlowControl } from './flow-control.ts';
+import { backendInitial } from './backend-flow.ts';
 import { Lane } from './lane.ts';
 import { Code } from '../../core/index.ts';
 import { millisecondsOf, statusBlock } from './grpc.ts';
-import type { ProxyConnectionOptions } from './options.ts';
-import type { Outbox } from './outbox.ts';
 import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
-
-/** What {@link Streams} uses of the connection. */
-export interface StreamsPorts {
-  readonly options: ProxyConnectionOptions;
-  readonly toClient: Outbox;
-  readonly toBackend: Outbox;
-  /** Towards the client. */
-  readonly flowControl: FlowControl;
-  /** The client's initial window for its streams, in bytes. */
-  readonly control: { readonly initialWindow: number };
-  readonly backend: { readonly flow: BackendFlow };
-  readonly amender: {
-    /** Frees what is held for a stream. Returns whether that includes any of the response. */
-    finish(stream: AmendStream): boolean;
-  };
-  readonly delayer: {
-    /** Ends the delay of a stream that ends. */
-    finish(stream: DelayedStream): void;
-  };
-  readonly messageAmender: {
-    /** The response ends: what follows goes to the client after what is held. */
-    responseEnds(stream: MessageAmendStream): void;
-    /** Frees what is held for a stream. */
-    finish(stream: MessageAmendStream): void;
-  };
-  /** Serves handled streams, or hands them over to the local server. */
-  readonly handling: LocalPeer;
-}
 
 /** The streams of a connection: how they begin and the ways in which they end. */
 export class Streams {
-  readonly #ports: StreamsPorts;
+  readonly #parts: ConnectionParts;
   readonly #open = new Map<number, Stream>();
   /** Open streams whose response has been sent completely. */
   #delivered = 0;
@@ -53,9 +21,9 @@ export class Streams {
   /** The number of streams that have ended. */
   ended = 0;
 
-  constructor(ports: StreamsPorts) {
-    this.#ports = ports;
-    this.lastUsed = ports.options.now();
+  constructor(parts: ConnectionParts) {
+    this.#parts = parts;
+    this.lastUsed = parts.options.now();
   }
 
   get(id: number): Stream | undefined {
@@ -89,33 +57,33 @@ export class Streams {
    * @param timeout its grpc-timeout; empty without one
    */
   open(id: number, path: string, compressed: boolean, timeout: string): Stream {
-    const ports = this.#ports;
-    const { interception, now, observer } = ports.options;
+    const parts = this.#parts;
+    const { interception, now, observer } = parts.options;
     const route = interception.route(path);
-    const window = ports.control.initialWindow;
-    const granted = backendInitial(ports.options, window);
+    const window = parts.control.initialWindow;
+    const granted = backendInitial(parts.options, window);
     let stream: Stream;
     // A client of the shim's own for each such stream would be one more that a backend can attack.
     const isUnreadable = route === 'amend-each' && compressed;
     if (isUnreadable) observer.amendSkipped(path, 'request', undefined);
     if (route === 'pass' || isUnreadable) {
-      stream = new PassStream(path, now(), new Lane(id, window, ports.backend.flow), granted - window);
+      stream = new PassStream(path, now(), new Lane(id, window, parts.backend.flow), granted - window);
     } else if (route === 'amend' && !compressed) {
-      const { requestLimit, responseLimit } = ports.options;
+      const { requestLimit, responseLimit } = parts.options;
       const amendment = new Amendment(requestLimit, responseLimit, granted);
-      stream = new AmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+      stream = new AmendStream(path, now(), new Lane(id, window, parts.backend.flow), amendment);
     } else if (route === 'amend-each') {
-      const amendment = new MessageAmendment(ports.options.responseLimit, granted);
-      stream = new MessageAmendStream(path, now(), new Lane(id, window, ports.backend.flow), amendment);
+      const amendment = new MessageAmendment(parts.options.responseLimit, granted);
+      stream = new MessageAmendStream(path, now(), new Lane(id, window, parts.backend.flow), amendment);
     } else {
-      const admitted = ports.options.shared.calls.take(this.#handled, compressed);
-      const peer = ports.handling;
+      const admitted = parts.options.shared.calls.take(this.#handled, compressed);
+      const peer = parts.handling;
       stream = new LocalStream(path, now(), new Lane(id, window, peer), { peer, compressed, admitted });
     }
     if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
-      stream.delay = new RequestDelay(ports.options.delayLimit, millisecondsOf(timeout));
+      stream.delay = new RequestDelay(parts.options.delayLimit, millisecondsOf(timeout));
     this.#open.set(id, stream);
-    ports.options.shared.streams.opened(this.#open.size);
+    parts.options.shared.streams.opened(this.#open.size);
     observer.streamOpened(path, stream.kind);
     return stream;
   }
@@ -136,19 +104,19 @@ export class Streams {
   /** Removes a stream and drops everything that waits for it. */
   close(stream: Stream): void {
     if (!this.#open.delete(stream.id)) return;
-    const ports = this.#ports;
-    ports.options.shared.streams.closed(this.#open.size);
+    const parts = this.#parts;
+    parts.options.shared.streams.closed(this.#open.size);
     if (stream.delivered) this.#delivered -= 1;
-    if (stream.reserved > 0) ports.backend.flow.unreserve(stream.reserved);
-    ports.delayer.finish(stream);
-    if (stream.kind === 'amend') ports.amender.finish(stream);
-    if (stream.kind === 'amend-each') ports.messageAmender.finish(stream);
+    if (stream.reserved > 0) parts.backend.flow.unreserve(stream.reserved);
+    parts.delayer.finish(stream);
+    if (stream.kind === 'amend') parts.amender.finish(stream);
+    if (stream.kind === 'amend-each') parts.messageAmender.finish(stream);
     if (stream.kind === 'handle') {
       stream.peer.discard(stream);
-      if (stream.admitted) ports.options.shared.calls.release(this.#handled, stream.compressed);
+      if (stream.admitted) parts.options.shared.calls.release(this.#handled, stream.compressed);
     }
-    ports.flowControl.discard(stream.down);
-    const { observer, now } = ports.options;
+    parts.flowControl.discard(stream.down);
+    const { observer, now } = parts.options;
     this.lastUsed = now();
     this.ended += 1;
     observer.streamClosed(stream.path, stream.kind, stream.outcome, stream.status, this.lastUsed - stream.openedAt);
@@ -159,12 +127,12 @@ export class Streams {
     if (!stream.serverEnded) stream.outcome = 'reset';
     stream.serverEnded = true;
     stream.reset = true;
-    this.#ports.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
+    this.#parts.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
   }
 
   /** Resets a stream that no server will answer. */
   refuse(stream: Stream, code: ErrorCode): void {
-    this.#ports.toClient.push(rstStream(stream.id, code));
+    this.#parts.toClient.push(rstStream(stream.id, code));
     stream.outcome = 'unavailable';
     this.close(stream);
   }
@@ -172,9 +140,9 @@ export class Streams {
   /** Resets a stream on both ends, after the client has broken its rules (RFC 9113 5.4.2). */
   resetBoth(stream: Stream, code: ErrorCode): void {
     const frame = rstStream(stream.id, code);
-    this.#ports.toClient.push(frame);
+    this.#parts.toClient.push(frame);
     if (stream.kind === 'handle') stream.peer.cancel(stream, code);
-    else this.#ports.toBackend.push(frame);
+    else this.#parts.toBackend.push(frame);
     stream.outcome = 'cancelled';
     this.close(stream);
   }
@@ -207,7 +175,7 @@ export class Streams {
    * whose amendment is not known is sent first: that takes until the amendment's timeout at most.
    */
   endWatches(message: string): void {
-    const { flowControl, messageAmender } = this.#ports;
+    const { flowControl, messageAmender } = this.#parts;
     for (const stream of this.#open.values()) {
       if (stream.delivered || !this.#isWatch(stream)) continue;
       const isAmending = stream.kind === 'amend-each' && stream.amendment.waiting !== undefined;
@@ -221,7 +189,7 @@ export class Streams {
   }
 
   #isWatch(stream: Stream): boolean {
-    return this.#ports.options.interception.isWatch?.(stream.path) ?? false;
+    return this.#parts.options.interception.isWatch?.(stream.path) ?? false;
   }
 
   /**
@@ -256,7 +224,7 @@ export class Streams {
    */
   restoreLocalWindows(bytes: number): void {
     for (const stream of this.#open.values())
-      if (stream.kind === 'handle' && !stream.clientEnded) this.#ports.toClient.push(windowUpdate(stream.id, bytes));
+      if (stream.kind === 'handle' && !stream.clientEnded) this.#parts.toClient.push(windowUpdate(stream.id, bytes));
   }
 
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
@@ -273,7 +241,7 @@ export class Streams {
 
   /** Ends a stream with a gRPC status. What the client still sends is dropped. */
   #endWith(stream: Stream, code: number, message: string, behind: readonly Buffer[] = []): void {
-    const { amender, flowControl, messageAmender } = this.#ports;
+    const { amender, flowControl, messageAmender } = this.#parts;
     stream.status = code;
     stream.serverEnded = true;
     stream.reset = true;

@@ -28,7 +28,7 @@ export function kubeletTarget(): Target {
   const parts = { log: noLog, counters: noCounters };
   // A clock that stands still: without timers, and files are read again at once.
   const clock = { now: () => 0, wallTime: () => 0, after: () => () => undefined };
-  const checkpoints = new KubeletFiles({ kubeletRoot: folder, clock, ...parts, onChange: () => undefined });
+  const checkpoints = new KubeletFiles({ kubeletRoot: folder, clock, ...parts });
   const managers = new ManagerFiles(folder, parts);
   const parsers: readonly Parser[] = [
     {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
-import { NodePage, type PageParts, type PageQuery } from '../../../src/monitoring/page/page.ts';
+import { NodePage, type PageOptions, type PageQuery } from '../../../src/monitoring/page/page.ts';
 import { script } from '../../../src/monitoring/page/assets.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
@@ -83,7 +83,7 @@ const overview: Overview = {
   history: [],
 };
 
-async function page(parts: Partial<PageParts> = {}, query: Partial<PageQuery> = {}) {
+async function page(parts: Partial<PageOptions> = {}, query: Partial<PageQuery> = {}) {
   const all = { version: '1.2.3', readiness: { ready: true, checks: [] }, overview, now: new Date(0), ...parts };
   const answer = (await NodePage.of(all)).answer({ pod: '', filter: '', ...query });
   return { ...answer, body: String(answer.body) };

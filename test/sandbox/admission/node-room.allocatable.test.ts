@@ -45,14 +45,14 @@ test('the size of the node is its memory and its online CPUs; what cannot be rea
 
 test('the finite limits above a pod are those of each cgroup that contains it', () => {
   const noCpu = { memoryMax: bytes(7) } as unknown as LiveLimits;
-  const above = limitsAbove(parts({ '/a': noCpu, '/a/b': limited(5, 150_000) }), pod);
+  const above = limitsAbove(parts({ '/a': noCpu, '/a/b': limited(5, 150_000) }).tree, pod);
   expect(above.memory.map(({ cgroup, amount, source }) => [cgroup, amount, source])).toEqual([
     ['/a', 7, 'cgroup /a allows no more'],
     ['/a/b', 5, 'cgroup /a/b allows no more'],
   ]);
   expect(above.milliCpu.map(({ cgroup, amount }) => [cgroup, amount])).toEqual([['/a/b', 1500]]);
-  expect(limitsAbove(parts(), pod)).toEqual({ memory: [], milliCpu: [] });
-  const counted = limitsAbove(parts({ '/a/b': limited(5, 150_000) }), pod, (cgroup) => cgroup !== '/a');
+  expect(limitsAbove(parts().tree, pod)).toEqual({ memory: [], milliCpu: [] });
+  const counted = limitsAbove(parts({ '/a/b': limited(5, 150_000) }).tree, pod, (cgroup) => cgroup !== '/a');
   expect(counted.memory.map(({ cgroup }) => cgroup)).toEqual(['/a/b']);
 });
 

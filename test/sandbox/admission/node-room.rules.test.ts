@@ -100,7 +100,7 @@ describe('a memory limit above that of a cgroup that contains the pod', () => {
       limits: Readonly<Record<string, number>> = { '/tenant': 100, '/tenant/team': 50 },
     ) =>
     () =>
-      assertWithinCgroups(parts(limits), pod, now, desired);
+      assertWithinCgroups(parts(limits).tree, pod, now, desired);
 
   test('is rejected, of a container and of the pod, with the least of these limits', () => {
     let thrown: unknown;
@@ -156,7 +156,7 @@ describe('a memory limit above that of a cgroup that contains the pod', () => {
     const kubepods = { ...pod, cgroupParent: '/kubepods/burstable/podu' };
     expect(() =>
       assertWithinCgroups(
-        parts({ '/kubepods': 1, '/kubepods/burstable': 1 }),
+        parts({ '/kubepods': 1, '/kubepods/burstable': 1 }).tree,
         kubepods,
         state(mi(10)),
         asking({ c0: mi(60) }),

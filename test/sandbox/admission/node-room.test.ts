@@ -42,7 +42,7 @@ const requesting = ({ memory, cpu }: Wanted): DesiredPod => ({
   memoryRequests: { containers: memory === undefined ? {} : { c0: mi(memory) } },
 });
 const resize = (wanted: DesiredPod, dryRun = false) =>
-  resizePod(runtime.context, SANDBOX, wanted, { dryRun, deadline: performance.now() + 60_000 });
+  resizePod(runtime.node, SANDBOX, wanted, { dryRun, deadline: performance.now() + 60_000 });
 const request = (wanted: Wanted) => resize(requesting(wanted));
 
 const entry = (containers: Readonly<Record<string, EntryLimits>>, pod?: EntryLimits): PodEntry => ({
@@ -166,8 +166,8 @@ describe('A5: what does not fit next to the other pods', () => {
   test('a pod that has ended requests nothing, and one whose sandbox is not created yet does', async () => {
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(700) } }));
     await expect(request({ memory: 400 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
-    runtime.context.registry.learnPod({
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    runtime.node.registry.learnPod({
       ...pod,
       sandboxId: 'b'.repeat(64),
       metadata: { ...pod.metadata, uid: 'uid-2' },
@@ -181,9 +181,9 @@ describe('A5: what does not fit next to the other pods', () => {
   test('an init container of another pod counts only as far as it is more than the app containers, by the spec', async () => {
     runtime.allocated.set('uid-2', entry({ init: { memory: mi(450) }, app: { memory: mi(400) } }));
     await expect(request({ memory: 400 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const metadata = { ...pod.metadata, uid: 'uid-2' };
-    runtime.context.registry.learnPod({ ...pod, sandboxId: 'b'.repeat(64), metadata });
+    runtime.node.registry.learnPod({ ...pod, sandboxId: 'b'.repeat(64), metadata });
     const container = {
       limits: {},
       requests: {},
@@ -205,7 +205,7 @@ describe('A5: what does not fit next to the other pods', () => {
   });
 
   test('what a ResizePod has set for another pod counts, until kubelet admits other values', async () => {
-    const { admitted } = runtime.context;
+    const { admitted } = runtime.node;
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(300) } }));
     admitted.record('uid-2', { memory: mi(800), milliCpu: 0 }, runtime.allocated.get('uid-2'));
     await expect(request({ memory: 201 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
@@ -214,7 +214,7 @@ describe('A5: what does not fit next to the other pods', () => {
   });
 
   test('a resize counts for the other pods once it is applied, and not if it fails or is a dry run', async () => {
-    const { admitted } = runtime.context;
+    const { admitted } = runtime.node;
     const recorded = () => admitted.of('uid-1', undefined)?.memory;
     await resize(requesting({ memory: 400 }), true);
     expect(recorded()).toBeUndefined();
@@ -227,7 +227,7 @@ describe('A5: what does not fit next to the other pods', () => {
       const containers = new Map([['c0', { memory: mi(700) }]]);
       const wanted = { ...requesting({ memory }), containers, earlierMemoryRequests };
       const options = { dryRun: false, deadline: performance.now() + 60_000, onRoomFreed: () => void (freed += 1) };
-      await expect(resizePod(runtime.context, SANDBOX, wanted, options)).rejects.toMatchObject({ code: 5 });
+      await expect(resizePod(runtime.node, SANDBOX, wanted, options)).rejects.toMatchObject({ code: 5 });
       expect(recorded()).toBe(400 * MiB);
     };
     await fails(500);
@@ -235,13 +235,13 @@ describe('A5: what does not fit next to the other pods', () => {
     await fails(300);
     await fails(400);
     expect(freed).toBe(1);
-    runtime.context.registry.forgetPod(SANDBOX);
+    runtime.node.registry.forgetPod(SANDBOX);
     expect(recorded()).toBeUndefined();
   });
 });
 
 test('a pod that is removed while its resize is admitted leaves no record', async () => {
-  const { registry, admitted } = runtime.context;
+  const { registry, admitted } = runtime.node;
   runtime.wrapResponder('ListContainers', async (listed, obey) => {
     const containers = await obey(listed);
     registry.forgetPod(SANDBOX);

@@ -181,7 +181,7 @@ function verdict(containers: readonly Declared[], name: string, wanted: Change):
   try {
     assertResizable(pod, state, name);
     assertQosClassStays(pod, state, desired);
-    assertNotAssigned({ managers }, pod, state, desired);
+    assertNotAssigned(managers, pod, state, desired);
     assertNoRestart(pod, state, desired);
     assertSwapStays(pod, state, desired, new Map(containers.map(({ swap }, index) => [`c${index}`, stored(swap)])));
     return undefined;

@@ -31,7 +31,7 @@ afterEach(() => runtime.close());
 
 const resize = (containers: Readonly<Record<string, Limits>>, more: Partial<DesiredPod> = {}) => {
   const desired = { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map(), ...more };
-  return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
+  return resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
 };
 
 const write = (name: string, state: object): void =>
@@ -145,8 +145,8 @@ describe('the resizePolicy in the spec', () => {
   });
 
   test('a volume is resized with any policy of its containers', async () => {
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
-    const state = await readDeclaredPod(runtime.context, pod, []);
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    const state = await readDeclaredPod(runtime.node, pod, []);
     expect(state.declared?.containers.map(({ resizePolicy }) => resizePolicy?.memory)).toContain('RestartContainer');
     const volumes = new Map([['cache', { kind: 'absolute' as const, size: mi(10) }]]);
     expect(() => assertNoRestart(pod, state, { pod: {}, containers: new Map(), volumes })).not.toThrow();

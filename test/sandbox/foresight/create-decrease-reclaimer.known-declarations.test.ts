@@ -11,7 +11,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   for (const index of [0, 1])
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+    runtime.node.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
   declarations = new KnownDeclarations();
 });
 afterEach(() => runtime.close());
@@ -24,8 +24,8 @@ const entry = (): PodEntry => ({
 
 async function kindsWith(allocated: PodEntry): Promise<readonly string[] | undefined> {
   for (const file of [runtime.allocated, runtime.actuated]) file.set('uid-1', allocated);
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
-  const { declared } = await declarations.readPod(runtime.context, pod, allocated);
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
+  const { declared } = await declarations.readPod(runtime.node, pod, allocated);
   return declared?.containers.map(({ name, kind, state: phase }) => `${name} ${kind} ${phase}`);
 }
 const listed = (): number => runtime.calls.filter((call) => call === 'ListContainers').length;

@@ -10,7 +10,8 @@ test.each(['before', 'after'])(
   async (order) => {
     const runtime = await FakeRuntime.start();
     runtime.makePod(String(200 * MiB), [200 * MiB]);
-    const { registry, decreaseReclaimer } = runtime.context;
+    const { decreaseReclaimer } = runtime;
+    const { registry } = runtime.node;
     const found = (await registry.pod(SANDBOX))!;
     registry.forgetPod(SANDBOX);
     // kubelet counts the sandboxes of a pod.
@@ -41,7 +42,8 @@ test.each(['before', 'after'])(
 test('the cgroup that a container of an ended sandbox has left defers no decrease of the container that replaced it', async () => {
   const runtime = await FakeRuntime.start();
   runtime.makePod(String(200 * MiB), [200 * MiB]);
-  const { registry, decreaseReclaimer } = runtime.context;
+  const { decreaseReclaimer } = runtime;
+  const { registry } = runtime.node;
   const found = (await registry.pod(SANDBOX))!;
   registry.learnPod({ ...found, metadata: { ...found.metadata, attempt: 1 } });
   registry.learnPod({ ...found, sandboxId: 'ended', metadata: { ...found.metadata, attempt: 0 } });
@@ -78,7 +80,8 @@ describe('a decrease that kubelet does not compare in place', () => {
   beforeEach(async () => {
     runtime = await FakeRuntime.start();
     runtime.makePod(text(300), [200 * MiB, 100 * MiB]);
-    const { registry, decreaseReclaimer } = runtime.context;
+    const { decreaseReclaimer } = runtime;
+    const { registry } = runtime.node;
     const pod = (await registry.pod(SANDBOX))!;
     ({ uid } = pod.metadata);
     registry.learnPod(pod);
@@ -88,7 +91,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     decreaseReclaimer.watch((_uid, { message }) => told.push(message));
   });
   afterEach(async () => {
-    await runtime.context.decreaseReclaimer.close();
+    await runtime.decreaseReclaimer.close();
     await runtime.close();
   });
 
@@ -112,7 +115,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     });
     runtime.actuated.set(uid, entry(200));
     runtime.allocated.set(uid, entry(50));
-    runtime.context.decreaseReclaimer.check();
+    runtime.decreaseReclaimer.check();
     await expect.poll(() => runtime.calls, LONG_WAIT).toContain('ListContainers');
     // The reads of the cgroups follow that call.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
@@ -130,7 +133,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     runtime.removeCgroup(`${POD}/${containerId(0)}`);
     use(POD, 20, 10);
     let isThrough = false;
-    const waiting = runtime.context.decreaseReclaimer.comparable(uid, 'cadvisor')?.then(() => (isThrough = true));
+    const waiting = runtime.decreaseReclaimer.comparable(uid, 'cadvisor')?.then(() => (isThrough = true));
     await expect.poll(() => runtime.read('memory.high'), LONG_WAIT).not.toBe('max');
     expect([isThrough, told]).toEqual([false, []]);
     // As cAdvisor does.
@@ -143,6 +146,6 @@ describe('a decrease that kubelet does not compare in place', () => {
     use(POD, 60, 120);
     await admit();
     expect([told, runtime.read('memory.high')]).toEqual([[], 'max']);
-    expect(runtime.context.decreaseReclaimer.reportOf(uid)).toBeUndefined();
+    expect(runtime.decreaseReclaimer.reportOf(uid)).toBeUndefined();
   });
 });

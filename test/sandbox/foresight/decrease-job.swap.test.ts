@@ -27,13 +27,13 @@ beforeEach(async () => {
   mkdirSync(join(runtime.procRoot, 'sys/vm'), { recursive: true });
   writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${512 * 1024} kB\n`);
   for (const cgroup of ['/kubepods', '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.swap.max', 'max');
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   ({ uid } = pod.metadata);
-  runtime.context.registry.learnPod(pod);
-  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  runtime.node.registry.learnPod(pod);
+  runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
 });
 afterEach(async () => {
-  await runtime.context.decreaseReclaimer.close();
+  await runtime.decreaseReclaimer.close();
   await runtime.close();
 });
 
@@ -66,7 +66,7 @@ const entry = (limit: number, request?: number): PodEntry => ({
 
 /** kubelet admits a limit of 80 MiB. Returns what is reported: that usage is brought below it, or why it is deferred. */
 async function reportOf(request: { readonly before?: number; readonly after?: number }): Promise<DecreaseReport> {
-  const { decreaseReclaimer } = runtime.context;
+  const { decreaseReclaimer } = runtime;
   runtime.actuated.set(uid, entry(200, request.before));
   runtime.allocated.set(uid, entry(80, request.after));
   // kubelet is about to compare.
@@ -82,8 +82,8 @@ const applied = (swap: number): Promise<unknown> => {
   const linux = { memory_limit_in_bytes: BigInt(80 * MiB), unified: { 'memory.swap.max': text(swap) } };
   const request = containerUpdate(containerId(0), linux);
   // RECLAIM_TIMEOUT is the error of an admitted update.
-  return outOfTime(runtime.context.tree, (deadline) =>
-    updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)), { deadline }).then(
+  return outOfTime(runtime.node.tree, (deadline) =>
+    updateContainer(runtime.node, request, () => Promise.resolve(Buffer.alloc(0)), { deadline }).then(
       () => 'applied',
       (error: unknown) => (error instanceof ShimError ? error.reason : error),
     ),
@@ -94,14 +94,14 @@ describe('A8: a pending decrease of a container that may swap', () => {
   test('counts its free swap where the request stays below the limit: so does the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 40, after: 40 })).toMatchObject({ state: 'InProgress' });
-    await runtime.context.decreaseReclaimer.release(uid);
+    await runtime.decreaseReclaimer.release(uid);
     expect(await applied(64)).toBe('RECLAIM_TIMEOUT');
   });
 
   test('counts the swap that a lower request leaves it: so does the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 40, after: 20 })).toMatchObject({ state: 'InProgress' });
-    await runtime.context.decreaseReclaimer.release(uid);
+    await runtime.decreaseReclaimer.release(uid);
     expect(await applied(32)).toBe('RECLAIM_TIMEOUT');
   });
 

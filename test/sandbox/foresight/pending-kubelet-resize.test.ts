@@ -14,7 +14,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
 });
 afterEach(async () => {
-  await runtime.context.decreaseReclaimer.close();
+  await runtime.decreaseReclaimer.close();
   await runtime.close();
 });
 
@@ -34,13 +34,13 @@ async function makePod(limits: readonly number[], wanted: readonly number[]): Pr
   runtime.allocated.set('uid-1', entry(...wanted));
   runtime.actuated.set('uid-1', entry(...limits));
   // The shim knows pods and containers from the calls that it forwards.
-  await runtime.context.registry.pod(SANDBOX);
-  for (const index of limits.keys()) await runtime.context.registry.describeContainer(containerId(index));
+  await runtime.node.registry.pod(SANDBOX);
+  for (const index of limits.keys()) await runtime.node.registry.describeContainer(containerId(index));
 }
 
 const update = (index: number, mebibytes: number) => {
   const request = containerUpdate(containerId(index), { memory_limit_in_bytes: BigInt(mebibytes * MiB) });
-  return updateContainer(runtime.context, request, () => {
+  return updateContainer(runtime.node, request, () => {
     runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(mebibytes * MiB));
     return Promise.resolve(Buffer.alloc(0));
   });
@@ -49,7 +49,7 @@ const update = (index: number, mebibytes: number) => {
 function addInit(mebibytes: number): void {
   const id = 'e'.repeat(64);
   const base = { id, metadata: { name: 'setup' }, created_at: 1n };
-  runtime.context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'setup' });
+  runtime.node.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'setup' });
   const linux = { memory_limit_in_bytes: BigInt(mebibytes * MiB) };
   runtime.describeContainer(id, { ...base, state: 2, exit_code: 0, resources: { linux } });
   runtime.on('ListContainers', () => {
@@ -108,7 +108,7 @@ describe('the pod limit during a pending kubelet resize', () => {
     }
     const updateCpu = async (quota: number, found = quota): Promise<string[]> => {
       const request = containerUpdate(containerId(0), { cpu_quota: BigInt(quota), cpu_period: 100_000n });
-      await updateContainer(runtime.context, request, () => {
+      await updateContainer(runtime.node, request, () => {
         runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', `${found} 100000`);
         return Promise.resolve(Buffer.alloc(0));
       });
@@ -155,7 +155,7 @@ describe('the pod limit during a pending kubelet resize', () => {
 });
 
 describe('the info of a pod with a pending kubelet resize', () => {
-  const info = () => podInfo(runtime.context, SANDBOX);
+  const info = () => podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX);
   const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
   test('has the pending values of kubelet next to the actual ones', async () => {
@@ -173,7 +173,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
   test('has the pod limit that kubelet 1.36 computes with an ended init container', async () => {
     await makePod([192, 64], [96, 64]);
     const setup = 'e'.repeat(64);
-    runtime.context.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
+    runtime.node.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
     runtime.describeContainer(setup, { metadata: { name: 'setup' }, state: 2 });
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
@@ -204,7 +204,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
       );
     };
     use(100);
-    await runtime.context.decreaseReclaimer.comparable('uid-1', 'cadvisor');
+    await runtime.decreaseReclaimer.comparable('uid-1', 'cadvisor');
     await expect.poll(async () => (await info()).state, LONG_WAIT).toBe('Deferred');
     expect(await info()).toMatchObject({
       lastError: {
@@ -215,7 +215,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     });
     use(10);
     await update(0, 64);
-    runtime.context.decreaseReclaimer.check();
+    runtime.decreaseReclaimer.check();
     await expect.poll(async () => (await info()).decrease, LONG_WAIT).toBeUndefined();
     expect((await info()).state).toBe('Completed');
   });
@@ -224,7 +224,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
 test('an ended init container with limits that kubelet has admitted since does not make the shim read its pod again', async () => {
   await makePod([192], [192]);
   const setup = 'e'.repeat(64);
-  runtime.context.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
+  runtime.node.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
   runtime.describeContainer(setup, { metadata: { name: 'setup' }, state: 2 });
   const listsInit = (mebibytes: number): PodEntry => ({
     ...entry(192),
@@ -232,14 +232,14 @@ test('an ended init container with limits that kubelet has admitted since does n
   });
   runtime.allocated.set('uid-1', listsInit(64));
   runtime.actuated.set('uid-1', listsInit(32));
-  const read = vi.spyOn(runtime.context.tree, 'readLimits');
+  const read = vi.spyOn(runtime.node.tree, 'readLimits');
   let [before, same] = [0, 0];
   // Each check reads the pods with pending limits.
   const sameReads = (): number => {
     const now = read.mock.calls.length;
     same = now > 0 && now === before ? same + 1 : 0;
     before = now;
-    runtime.context.decreaseReclaimer.check();
+    runtime.decreaseReclaimer.check();
     return same;
   };
   await expect.poll(sameReads, LONG_WAIT).toBeGreaterThan(3);
@@ -248,6 +248,6 @@ test('an ended init container with limits that kubelet has admitted since does n
 test('UpdatePodSandboxResources without values does not lower a pod limit that kubelet raises again', async () => {
   await makePod([192, 64], [64, 192]);
   const call = { pod_sandbox_id: SANDBOX, overhead: null, resources: null };
-  await updatePod(runtime.context, call, () => Promise.resolve(Buffer.alloc(0)));
+  await updatePod(runtime.node, call, () => Promise.resolve(Buffer.alloc(0)));
   expect(podLimit()).toBe(256);
 });

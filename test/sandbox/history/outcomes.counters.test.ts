@@ -25,7 +25,7 @@ function counts(name: string): Record<string, number> {
 
 const update = (mebibytes: number, fails?: Error) =>
   updateContainer(
-    runtime.context,
+    runtime.node,
     containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(mebibytes * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);
@@ -36,7 +36,7 @@ const update = (mebibytes: number, fails?: Error) =>
 const memory = (mebibytes: number) => ({ memory: bytes(mebibytes * MiB) });
 const resize = (first: number, second: number, dryRun = false) =>
   resizePod(
-    runtime.context,
+    runtime.node,
     SANDBOX,
     {
       pod: {},
@@ -57,7 +57,7 @@ describe('the metrics of resizes', () => {
     await expect(update(-7)).rejects.toThrow();
     // 500,000 bytes of it cannot be reclaimed.
     await expect(
-      updateContainer(runtime.context, containerUpdate(containerId(0), { memory_limit_in_bytes: 400_000n }), () =>
+      updateContainer(runtime.node, containerUpdate(containerId(0), { memory_limit_in_bytes: 400_000n }), () =>
         Promise.resolve(Buffer.alloc(0)),
       ),
     ).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
@@ -73,10 +73,10 @@ describe('the metrics of resizes', () => {
   test('count requests of UpdatePodSandboxResources and ResizePod, but no dry run', async () => {
     const request = { pod_sandbox_id: SANDBOX, resources: { memory_limit_in_bytes: BigInt(400 * MiB) } };
     const asked = decode('UpdatePodSandboxResourcesRequest', encode('UpdatePodSandboxResourcesRequest', request));
-    await updatePod(runtime.context, asked, () => Promise.resolve(Buffer.alloc(0)));
+    await updatePod(runtime.node, asked, () => Promise.resolve(Buffer.alloc(0)));
     expect(resizes()).toEqual({ 'Completed up': 1 });
     for (const index of [0, 1])
-      runtime.context.registry.learnContainer({
+      runtime.node.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,

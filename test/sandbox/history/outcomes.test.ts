@@ -21,18 +21,18 @@ beforeEach(async () => {
   runtime.applyUpdates();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   [0, 1].forEach((index) =>
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
+    runtime.node.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
   );
 });
 afterEach(() => runtime.close());
 
-const info = (): Promise<PodInfo> => podInfo(runtime.context, SANDBOX);
+const info = (): Promise<PodInfo> => podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX);
 const limitOf = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
 /** Updates a container. Its cgroup has the new limit when the runtime answers. */
 const update = (memory: number, fails?: Error) =>
   updateContainer(
-    runtime.context,
+    runtime.node,
     containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);
@@ -73,11 +73,11 @@ describe('the info of a pod', () => {
   test('is not changed by an invalid update while another update is in progress', async () => {
     let during: unknown;
     await updateContainer(
-      runtime.context,
+      runtime.node,
       containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) }),
       async () => {
         await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
-        during = runtime.context.outcomes.of(SANDBOX).state;
+        during = runtime.node.outcomes.of(SANDBOX).state;
         runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', String(150 * MiB));
         return ANSWER;
       },
@@ -131,21 +131,19 @@ describe('the info of a pod', () => {
       pod_sandbox_id: SANDBOX,
       resources: { memory_limit_in_bytes: BigInt(400 * MiB) },
     });
-    await updatePod(runtime.context, decode('UpdatePodSandboxResourcesRequest', request), () =>
-      Promise.resolve(ANSWER),
-    );
+    await updatePod(runtime.node, decode('UpdatePodSandboxResourcesRequest', request), () => Promise.resolve(ANSWER));
     const four = { desired: limitOf(400), allocated: limitOf(400), actuated: limitOf(400), actual: limitOf(400) };
     expect((await info()).pod).toMatchObject(four);
     const desired = { pod: {}, containers: new Map([['c1', { memory: bytes(250 * MiB) }]]), volumes: new Map() };
     const options = { deadline: performance.now() + 60_000 };
-    await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: true });
+    await resizePod(runtime.node, SANDBOX, desired, { ...options, dryRun: true });
     expect((await info()).containers['c1']).not.toHaveProperty('desired');
-    await resizePod(runtime.context, SANDBOX, desired, { ...options, dryRun: false });
+    await resizePod(runtime.node, SANDBOX, desired, { ...options, dryRun: false });
     expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(250), actuated: limitOf(250) });
   });
 
   test('lists invalid annotations', async () => {
-    runtime.context.registry.learnPod({
+    runtime.node.registry.learnPod({
       sandboxId: 'b'.repeat(64),
       metadata: { uid: 'uid-2', name: 'odd', namespace: 'default' },
       cgroupParent: '/kubepods/pod1',
@@ -153,21 +151,21 @@ describe('the info of a pod', () => {
       cpuShares: undefined,
       overhead: { memoryBytes: 0, cpuQuotaMicroseconds: 0, cpuPeriodMicroseconds: 0 },
     });
-    const { annotationErrors } = await podInfo(runtime.context, 'b'.repeat(64));
+    const { annotationErrors } = await podInfo(runtime.node, runtime.decreaseReclaimer, 'b'.repeat(64));
     expect(annotationErrors).toEqual([expect.stringContaining('volume.cri-resize-shim.io/cache: "much"')]);
   });
 
   test('drops the values of removed containers and pods', async () => {
     await update(150);
-    runtime.context.registry.forgetContainer(containerId(0));
-    expect(runtime.context.outcomes.of(SANDBOX).desired.containers?.size).toBe(0);
-    runtime.context.registry.forgetPod(SANDBOX);
-    expect(runtime.context.outcomes.of(SANDBOX).state).toBeUndefined();
+    runtime.node.registry.forgetContainer(containerId(0));
+    expect(runtime.node.outcomes.of(SANDBOX).desired.containers?.size).toBe(0);
+    runtime.node.registry.forgetPod(SANDBOX);
+    expect(runtime.node.outcomes.of(SANDBOX).state).toBeUndefined();
   });
 
   test('says why there are no actual values of a pod without a cgroup', async () => {
     runtime.describePod({ config: { metadata: { name: 'x', uid: 'u', namespace: 'd' }, linux: {} } });
-    runtime.context.registry.forgetPod(SANDBOX);
+    runtime.node.registry.forgetPod(SANDBOX);
     expect((await info()).unreadable).toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
   });
 });
@@ -206,8 +204,7 @@ describe('a resize that later requests have replaced while it waited', () => {
     throw superseded;
   };
   const desired = { pod: {}, containers: new Map([['c0', { memory: bytes(120 * MiB) }]]), volumes: new Map() };
-  const resize = () =>
-    resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Infinity, stillDesired });
+  const resize = () => resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: Infinity, stillDesired });
 
   test('leaves the outcome of the pod to the request that has replaced it, and is not counted', async () => {
     await update(150);
@@ -231,7 +228,7 @@ describe('a resize whose rollback fails', () => {
   const deadline = performance.now() + 3_600_000;
   const raised = new Map([0, 1].map((index) => [`c${index}`, { memory: bytes(250 * MiB) }]));
   const both = { pod: {}, containers: raised, volumes: new Map() };
-  const resize = () => resizePod(runtime.context, SANDBOX, both, { dryRun: false, deadline, waits: true });
+  const resize = () => resizePod(runtime.node, SANDBOX, both, { dryRun: false, deadline, waits: true });
 
   /** The second update fails because its container ends, and the first one cannot be rolled back. */
   function breakRollback(): void {

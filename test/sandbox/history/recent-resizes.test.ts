@@ -10,13 +10,13 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   recent = new RecentResizes(3);
-  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'app' });
+  runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'app' });
 });
 afterEach(() => runtime.close());
 
 const update = (mebibytes: number, fails?: Error) =>
   updateContainer(
-    { ...runtime.context, recent },
+    { ...runtime.node, recent },
     containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(mebibytes * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);

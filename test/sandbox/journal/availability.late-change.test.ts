@@ -49,7 +49,7 @@ describe('M5: the wait for a change', () => {
 test('M5: a transaction that could not begin in time does not stay in the journal when the disk returns', async () => {
   const runtime = await FakeRuntime.start();
   runtime.makePod('300', [100, 200]);
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   const asked: string[] = [];
   const late = new ShimError(
     Code.FAILED_PRECONDITION,
@@ -89,7 +89,7 @@ describe('two changes of one pod at the same time, the first of which fails', ()
   ])('%s: memory and disk have the second one, and nothing of the first', async (_when, fault) => {
     const runtime = await FakeRuntime.start();
     runtime.makePod('300', [100, 200]);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const disk: (PodRecord | undefined)[] = [];
     let fail = (): void => undefined;
     const hanging = new Promise<void>((_, reject) => (fail = () => reject(fault)));

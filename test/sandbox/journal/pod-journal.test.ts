@@ -24,7 +24,7 @@ const written = (): unknown => {
 };
 
 test('a deferred request stored while a transaction begins does not change its sandbox id', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const request = { version: 1, kind: 'of a test' };
@@ -41,7 +41,7 @@ test('a deferred request stored while a transaction begins does not change its s
 });
 
 test('a transaction whose rollback failed is reported, since nothing else is going to end it', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   let left = 0;
@@ -56,7 +56,7 @@ test('a transaction whose rollback failed is reported, since nothing else is goi
 });
 
 test('a transaction that has ended while the disk was broken is not rolled back with the next one', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const raise = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const lower = { kind: 'pod-memory', from: bytes(400 * MiB), to: bytes(350 * MiB) } as const;
@@ -73,7 +73,7 @@ test('a transaction that has ended while the disk was broken is not rolled back 
 });
 
 test('a transaction that has ended while the disk was broken leaves it once it works again', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const opened = await journal.begin(pod, [step], { volumes: new Map() });
@@ -88,7 +88,7 @@ test('a transaction that has ended while the disk was broken leaves it once it w
 });
 
 test('a transaction that cannot begin leaves nothing to end', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   let left = 0;
@@ -105,7 +105,7 @@ test('a transaction that cannot begin leaves nothing to end', async () => {
 });
 
 test('a transaction that did not begin, because the last fsync failed, leaves the disk once it works again', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
   const request = { version: 1, kind: 'of a test' };
@@ -130,7 +130,7 @@ test('a transaction that did not begin, because the last fsync failed, leaves th
 });
 
 test('an update of a transaction that another process has begun counts as unanswered, and is dropped with its pod', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const memory = { from: bytes(100 * MiB), to: bytes(200 * MiB) };
   const update = { kind: 'container', id: containerId(0), memory } as const;
@@ -146,7 +146,7 @@ test('an update of a transaction that another process has begun counts as unansw
 });
 
 test('a transaction that repeats the steps of one that is left does not record them twice', async () => {
-  const { journal, registry } = runtime.context;
+  const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = (to: number) => ({ kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(to * MiB) }) as const;
   for (const to of [400, 400, 500, 400, 500])

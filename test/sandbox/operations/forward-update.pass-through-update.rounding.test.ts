@@ -58,7 +58,7 @@ function stores(cpu_quota: number): void {
 }
 
 const cpuset = (written: number) =>
-  updateContainer(runtime.context, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), () => {
+  updateContainer(runtime.node, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), () => {
     writeQuota(written);
     return Promise.resolve(ANSWER);
   });
@@ -77,7 +77,7 @@ describe('A11: a quota that systemd has rounded', () => {
 
   test('is not the value that a failed update restores', async () => {
     const linux = { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 20_000n, cpu_period: 100_000n };
-    const failing = updateContainer(runtime.context, containerUpdate(containerId(0), linux), () => {
+    const failing = updateContainer(runtime.node, containerUpdate(containerId(0), linux), () => {
       writeQuota(20_000);
       return Promise.reject(new Error('deadline exceeded'));
     });
@@ -86,11 +86,11 @@ describe('A11: a quota that systemd has rounded', () => {
   });
 
   test('is not the value that a failed ResizePod restores', async () => {
-    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     // It accepts everything, and sets the CPU limit alone.
     const cpu = { quota: 20_000, period: 100_000 } as never;
     const desired = { pod: {}, containers: new Map([['c0', { cpu, memory: bytes(200 * MiB) }]]), volumes: new Map() };
-    const resize = resizePod(runtime.context, SANDBOX, desired, {
+    const resize = resizePod(runtime.node, SANDBOX, desired, {
       dryRun: false,
       deadline: performance.now() + 60_000,
     });

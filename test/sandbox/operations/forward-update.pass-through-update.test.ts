@@ -24,16 +24,13 @@ beforeEach(async () => {
 afterEach(() => runtime.close());
 
 const cpuset = (forward: () => Promise<Buffer>) =>
-  updateContainer(runtime.context, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), forward);
+  updateContainer(runtime.node, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), forward);
 
 describe('kubernetes 138732: cpuset updates during a resize', () => {
   test('do not wait for the resize of their pod', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let end = (): void => undefined;
-    const resize = runtime.context.lock.run(
-      podConfig.metadata.uid,
-      () => new Promise<void>((resolve) => (end = resolve)),
-    );
+    const resize = runtime.node.lock.run(podConfig.metadata.uid, () => new Promise<void>((resolve) => (end = resolve)));
     expect(await cpuset(() => Promise.resolve(ANSWER))).toBe(ANSWER);
     end();
     await resize;
@@ -46,7 +43,7 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     const memory = { memory_limit_in_bytes: BigInt(150 * MiB) };
     let called = (): void => undefined;
     const atRuntime = new Promise<void>((resolve) => (called = resolve));
-    const resize = updateContainer(runtime.context, containerUpdate(containerId(0), memory), async () => {
+    const resize = updateContainer(runtime.node, containerUpdate(containerId(0), memory), async () => {
       events.push('resize begins');
       called();
       for (let turn = 0; turn < 20; turn += 1) await new Promise(setImmediate);
@@ -72,19 +69,19 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     async (_what, linux) => {
       runtime.makePod(String(100 * MiB), [100 * MiB]);
       const ended = Promise.withResolvers<undefined>();
-      const other = runtime.context.calls.run(containerId(0), () => ended.promise);
+      const other = runtime.node.calls.run(containerId(0), () => ended.promise);
       let isForwarded = false;
       const forward = (): Promise<Buffer> => {
         isForwarded = true;
         return Promise.resolve(ANSWER);
       };
       const request = containerUpdate(containerId(0), linux);
-      const update = updateContainer(runtime.context, request, forward, { deadline: performance.now() + 200 });
+      const update = updateContainer(runtime.node, request, forward, { deadline: performance.now() + 200 });
       await expect(update).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
-      expect(runtime.context.lock.isHeld(podConfig.metadata.uid)).toBe(false);
+      expect(runtime.node.lock.isHeld(podConfig.metadata.uid)).toBe(false);
       ended.resolve(undefined);
       await other;
-      await runtime.context.calls.run(containerId(0), () => Promise.resolve());
+      await runtime.node.calls.run(containerId(0), () => Promise.resolve());
       expect(isForwarded).toBe(false);
     },
   );
@@ -106,8 +103,8 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
 
 test('a cpuset update is not forwarded to a runtime that does not serve calls yet: it would write stored limits', async () => {
   runtime.makePod(String(100 * MiB), [100 * MiB]);
-  await runtime.context.registry.pod(SANDBOX);
-  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+  await runtime.node.registry.pod(SANDBOX);
+  runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
   runtime.on('ContainerStatus', () => {
     throw new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet');
   });
@@ -124,7 +121,7 @@ describe('an update that sets CPU shares only', () => {
   beforeEach(() => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     [0, 1].forEach((index) =>
-      runtime.context.registry.learnContainer({
+      runtime.node.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,
@@ -133,10 +130,10 @@ describe('an update that sets CPU shares only', () => {
   });
 
   const shares = (forward: () => Promise<Buffer>) =>
-    updateContainer(runtime.context, containerUpdate(containerId(1), { cpu_shares: 2048n }), forward);
+    updateContainer(runtime.node, containerUpdate(containerId(1), { cpu_shares: 2048n }), forward);
 
   test('is newer than an earlier request for them', async () => {
-    const { newest } = runtime.context;
+    const { newest } = runtime.node;
     const earlier = newest.arrival();
     await shares(() => Promise.resolve(ANSWER));
     const writer = newest.newerWriter(SANDBOX, 'container c1, requests.cpu', earlier);
@@ -158,7 +155,7 @@ describe('an update that sets CPU shares only', () => {
       return obey(request);
     });
     const target = desired({ c0: { memory: mi(50) }, c1: { shares: cpuShares(51) } });
-    await resizePod(runtime.context, SANDBOX, target, { dryRun: false, deadline: Infinity });
+    await resizePod(runtime.node, SANDBOX, target, { dryRun: false, deadline: Infinity });
     expect(await newer).toBe(ANSWER);
     expect(applied).toEqual(['resize: 51', 'update: 2048']);
   });

@@ -33,10 +33,10 @@ const apply = (linux: Linux): Promise<Buffer> => {
   return Promise.resolve(ANSWER);
 };
 const update = (linux: Linux, forward = () => apply(linux)) =>
-  updateContainer(runtime.context, containerUpdate(containerId(0), linux), forward);
+  updateContainer(runtime.node, containerUpdate(containerId(0), linux), forward);
 const resize = (containers: object, pod: object = {}) =>
   resizePod(
-    runtime.context,
+    runtime.node,
     SANDBOX,
     { pod, containers: new Map(Object.entries(containers)), volumes: new Map() },
     { dryRun: false, deadline: performance.now() + 60_000 },
@@ -84,7 +84,7 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
     const rejected = resize({ c0: { memory: mi(50) }, c1: { memory: mi(250) } });
     await expect(rejected).rejects.toMatchObject({ code: status.FAILED_PRECONDITION, reason: 'CGROUP_WRITE_FAILED' });
     expect(found()).toEqual([300, 100, 200]);
-    expect(runtime.context.journal.unfinished()).toEqual([]);
+    expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
   test('ResizePod of a pod whose limit was below the sum before is not rejected for the room', async () => {
@@ -113,7 +113,7 @@ test('a rollback that a plugin does not follow is no UNDO_FAILED', async () => {
   const rejected = resize({ c0: { memory: mi(150) }, c1: { memory: mi(250) } });
   await expect(rejected).rejects.toThrow(/^13 INTERNAL: Error: no$/);
   expect(found().slice(1)).toEqual([150, 200]);
-  expect(runtime.context.journal.unfinished()).toEqual([]);
+  expect(runtime.node.journal.unfinished()).toEqual([]);
 });
 
 test('a runtime that stores what was asked for and does nothing is a fault, and is rolled back', async () => {

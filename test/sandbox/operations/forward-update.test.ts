@@ -20,7 +20,7 @@ afterEach(() => runtime.close());
 const cgroup = `/kubepods/pod1/${containerId(0)}`;
 /** The runtime reports success, and leaves this memory limit and quota. */
 const update = (linux: Parameters<typeof containerUpdate>[1], written: { memory?: number; quota?: number }) =>
-  updateContainer(runtime.context, containerUpdate(containerId(0), linux), () => {
+  updateContainer(runtime.node, containerUpdate(containerId(0), linux), () => {
     if (written.memory !== undefined) runtime.writeFile(cgroup, 'memory.max', String(written.memory * MiB));
     if (written.quota !== undefined) runtime.writeFile(cgroup, 'cpu.max', `${written.quota} 100000`);
     return Promise.resolve(ANSWER);
@@ -79,7 +79,7 @@ describe("A13: the pod's shares after kubelet has changed a CPU request", () => 
   beforeEach(() => {
     for (const index of [0, 1]) {
       const id = containerId(index);
-      runtime.context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: `c${index}` });
+      runtime.node.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: `c${index}` });
       runtime.wrapResponder('ContainerStatus', (request, before) => {
         if (decode('ContainerStatusRequest', request).container_id !== id) return before(request);
         return encode('ContainerStatusResponse', {
@@ -96,7 +96,7 @@ describe("A13: the pod's shares after kubelet has changed a CPU request", () => 
   });
   const resize = () => {
     const desired = { pod: {}, containers: new Map([['c0', { shares: cpuShares(51) }]]), volumes: new Map() };
-    return resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
+    return resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
   };
 
   test('a ResizePod finds that they are the sum, though the pod was created with others', async () => {
@@ -116,8 +116,8 @@ describe("A13: the pod's shares after kubelet has changed a CPU request", () => 
     const name = 'UpdatePodSandboxResourcesRequest';
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '1');
     const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources: { cpu_shares: 2n } }));
-    await updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
-    expect((await runtime.context.registry.pod(SANDBOX))?.cpuShares).toBe(2);
+    await updatePod(runtime.node, request, () => Promise.resolve(ANSWER));
+    expect((await runtime.node.registry.pod(SANDBOX))?.cpuShares).toBe(2);
     expect(runtime.read('cpu.weight')).toBe('1');
   });
 });

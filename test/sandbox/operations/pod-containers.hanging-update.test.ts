@@ -37,7 +37,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
     const name = 'UpdatePodSandboxResourcesRequest';
     const resources = { memory_limit_in_bytes: BigInt(400 * MiB) };
     const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
-    await updatePod(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)));
+    await updatePod(runtime.node, request, () => Promise.resolve(Buffer.alloc(0)));
     expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
 
@@ -48,7 +48,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
   });
 
   test('ResizePod of a container that was created without the shim: its cgroup has its id', async () => {
-    runtime.context.registry.forgetContainer(containerId(1));
+    runtime.node.registry.forgetContainer(containerId(1));
     await web.resize(desired({ c1: { memory: mi(220) } }));
     expect(web.limits()).toEqual([100 * MiB, 220 * MiB]);
   });
@@ -58,7 +58,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
     const config = { metadata: { name: 'c0' }, linux: { resources } };
     const request = encode('CreateContainerRequest', { pod_sandbox_id: SANDBOX, config });
     const response = encode('CreateContainerResponse', { container_id: '9'.repeat(64) });
-    const answered = learnContainer(runtime.context)(
+    const answered = learnContainer(runtime.node)(
       { path: '', request, response, backendMs: 0 },
       { fields: {}, backendMs: 0 },
     );
@@ -69,7 +69,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
   test('the response of RunPodSandbox', async () => {
     const request = encode('RunPodSandboxRequest', { config: podConfig as never });
     const response = encode('RunPodSandboxResponse', { pod_sandbox_id: SANDBOX });
-    const answered = learnPod(runtime.context)(
+    const answered = learnPod(runtime.node)(
       { path: '', request, response, backendMs: 0 },
       { fields: {}, backendMs: 0 },
     );

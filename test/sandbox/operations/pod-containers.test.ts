@@ -22,10 +22,10 @@ const { CREATED, RUNNING, EXITED } = ContainerState;
 /** The answer for a sandbox in this state, and containers in those. */
 async function check(sandbox: number, ...containers: number[]): Promise<unknown> {
   web.make(String(100 * MiB), [100 * MiB]);
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: sandbox } }));
   return assertSandboxRuns(
-    runtime.context,
+    runtime.node.backend,
     pod,
     containers.map((state) => ({ state })),
   );
@@ -54,11 +54,11 @@ test.each([[[EXITED, EXITED]], [[CREATED]], [[]]])(
 
 test('a sandbox that was removed since the pod was looked up is unknown: its resizes are canceled', async () => {
   web.make(String(100 * MiB), [100 * MiB]);
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   runtime.on('PodSandboxStatus', () => {
     throw new RuntimeFailure(status.NOT_FOUND, 'an error occurred when try to find sandbox: not found');
   });
-  await expect(assertSandboxRuns(runtime.context, pod, [])).rejects.toMatchObject({
+  await expect(assertSandboxRuns(runtime.node.backend, pod, [])).rejects.toMatchObject({
     code: 5,
     reason: 'UNKNOWN_POD',
     message: `pod default/web: its sandbox ${SANDBOX} was removed`,
@@ -66,7 +66,7 @@ test('a sandbox that was removed since the pod was looked up is unknown: its res
   runtime.on('PodSandboxStatus', () => {
     throw new RuntimeFailure(status.UNAVAILABLE, 'no answer');
   });
-  await expect(assertSandboxRuns(runtime.context, pod, [])).rejects.not.toMatchObject({ reason: 'UNKNOWN_POD' });
+  await expect(assertSandboxRuns(runtime.node.backend, pod, [])).rejects.not.toMatchObject({ reason: 'UNKNOWN_POD' });
 });
 
 describe('a request that may be deferred', () => {
@@ -81,7 +81,7 @@ describe('a request that may be deferred', () => {
     exitCode = 0,
   ): Promise<object> => {
     web.make(String(300 * MiB), containers);
-    runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'web' });
+    runtime.node.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'web' });
     const resources = { linux: { memory_limit_in_bytes: BigInt(50 * MiB) } };
     runtime.describeContainer(ended, { metadata: { name: 'web' }, state, resources, exit_code: exitCode }, pid);
     stored = 0;
@@ -171,7 +171,7 @@ describe('a request that may be deferred', () => {
   });
 
   test('says which container is unknown also in a sandbox that has ended', async () => {
-    await runtime.context.registry.pod(SANDBOX);
+    await runtime.node.registry.pod(SANDBOX);
     runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: 1 } }));
     await expect(resize([], EXITED, true)).rejects.toMatchObject({ reason: 'SANDBOX_ENDED' });
     await expect(resize([], EXITED, true, 0, { wbe: { memory: mi(80) } })).rejects.toMatchObject({
@@ -180,7 +180,7 @@ describe('a request that may be deferred', () => {
   });
 
   test('is rejected for a pod that has ended for good, and does not wait for another sandbox', async () => {
-    await runtime.context.registry.pod(SANDBOX);
+    await runtime.node.registry.pod(SANDBOX);
     runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: 1 } }));
     const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' } as const;
     const container = { name: 'c0', kind: 'app', limits: {}, requests: {}, resizePolicy } as const;
@@ -280,7 +280,7 @@ describe('a request that may be deferred', () => {
         { value: 'container app memory', from: '', to: '80Mi' },
         { value: 'container app memory request', from: '', to: '40Mi' },
       ]);
-      expect(runtime.context.outcomes.of(SANDBOX).desired.containers).toEqual(new Map());
+      expect(runtime.node.outcomes.of(SANDBOX).desired.containers).toEqual(new Map());
     });
 
     test.each([
@@ -299,10 +299,10 @@ describe('a request that may be deferred', () => {
         const memoryRequests = { containers: { ap: mi(10) } };
         await expect(web.resize(desired({}, { memoryRequests }), { waits: true })).rejects.toMatchObject(unknown);
         const volumes = new Map([['cache', { kind: 'container-share', container: 'ap', hundredths: 5000 } as const]]);
-        vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([
+        vi.spyOn(runtime.node.volumes, 'ofPod').mockReturnValue([
           { podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' },
         ]);
-        vi.spyOn(runtime.context.volumes, 'measure').mockReturnValue({ size: mi(10), used: 0 } as never);
+        vi.spyOn(runtime.node.volumes, 'measure').mockReturnValue({ size: mi(10), used: 0 } as never);
         await expect(web.resize(desired({}, { volumes }), { waits: true })).rejects.toMatchObject(unknown);
         vi.restoreAllMocks();
       }
@@ -311,7 +311,7 @@ describe('a request that may be deferred', () => {
     test('is rejected at once if its name is misspelled, also in a sandbox that has ended', async () => {
       web.make(String(300 * MiB), []);
       declareSpec();
-      await runtime.context.registry.pod(SANDBOX);
+      await runtime.node.registry.pod(SANDBOX);
       runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: 1 } }));
       await expect(request('ap', true)).rejects.toMatchObject({ reason: 'UNKNOWN_CONTAINER' });
       await expect(request('app', true)).rejects.toMatchObject({ reason: 'SANDBOX_ENDED' });

@@ -14,7 +14,7 @@ let pod: PodDescription;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  pod = (await runtime.context.registry.pod(SANDBOX))!;
+  pod = (await runtime.node.registry.pod(SANDBOX))!;
 });
 afterEach(() => runtime.close());
 
@@ -27,7 +27,7 @@ const records = (): unknown[] =>
 
 /** Stores a deferred request, and completes a transaction meanwhile, which puts the sandbox into the record. */
 async function deferAndResize({ sandboxId, metadata }: PodDescription): Promise<void> {
-  const { journal } = runtime.context;
+  const { journal } = runtime.node;
   await journal.setResizes(metadata.uid === '' ? sandboxId : metadata.uid, ['a request']);
   const described = { ...pod, sandboxId, metadata };
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -35,7 +35,7 @@ async function deferAndResize({ sandboxId, metadata }: PodDescription): Promise<
 }
 
 test('the record of a pod stays when kubelet removes a sandbox that it has replaced, and goes with the last one', async () => {
-  const { registry } = runtime.context;
+  const { registry } = runtime.node;
   await deferAndResize(pod);
   registry.learnPod({ ...pod, sandboxId: NEXT, metadata: { ...pod.metadata, attempt: 1 } });
   registry.forgetPod(SANDBOX);
@@ -45,7 +45,7 @@ test('the record of a pod stays when kubelet removes a sandbox that it has repla
 });
 
 test('the record of a pod without a uid goes with its sandbox, although there are other such pods', async () => {
-  const { registry } = runtime.context;
+  const { registry } = runtime.node;
   const metadata = { ...pod.metadata, uid: '' };
   for (const sandboxId of ['c'.repeat(64), 'd'.repeat(64)]) registry.learnPod({ ...pod, sandboxId, metadata });
   await deferAndResize({ ...pod, sandboxId: 'c'.repeat(64), metadata });
@@ -55,7 +55,7 @@ test('the record of a pod without a uid goes with its sandbox, although there ar
 });
 
 test('a new pod without memory-backed volumes costs no read of its limits', () => {
-  const { registry, tree } = runtime.context;
+  const { registry, tree } = runtime.node;
   const reads = [vi.spyOn(tree, 'readLimitsNow'), vi.spyOn(tree, 'readMemoryMax')];
   registry.learnPod({ ...pod, sandboxId: NEXT });
   for (const read of reads) expect(read).not.toHaveBeenCalled();

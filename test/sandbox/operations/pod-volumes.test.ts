@@ -16,7 +16,7 @@ beforeEach(async () => {
   const { runtime } = declaring;
   // The pod's cgroup, and no container.
   runtime.makePod(String(MOUNTED * MiB), []);
-  const { volumes, registry, policies } = runtime.context;
+  const { volumes, registry, policies } = runtime.node;
   size = MOUNTED;
   const cache = { podUid: 'uid-1', name: 'cache', device: '0:50' };
   const measured = () => ({ size: bytes(size * MiB), used: 0, pageSize: 4096 });
@@ -34,7 +34,7 @@ afterEach(() => declaring.close());
 
 /** Returns the size of the volume, in mebibytes, after its rule was applied. */
 const applied = async (): Promise<number> => {
-  await applyVolumeSizes(declaring.runtime.context, pod);
+  await applyVolumeSizes(declaring.runtime.node, pod);
   return size;
 };
 
@@ -66,17 +66,17 @@ describe('a volume of half the limit of a container that does not run', () => {
 });
 
 test('the creation of a container sets its share, and only a restart sets it again later', async () => {
-  const { context } = declaring.runtime;
+  const { node } = declaring.runtime;
   const created = (id: string): void =>
-    context.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'a' });
+    node.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'a' });
   declaring.has({ name: 'a', state: CREATED, limit: 96 });
   created('a-0');
-  await applyContainerShares(context, pod, 'b');
+  await applyContainerShares(node, pod, 'b');
   expect(size).toBe(MOUNTED);
-  await applyContainerShares(context, pod, 'a');
-  expect([size, context.growthTimers.size]).toEqual([48, 0]);
+  await applyContainerShares(node, pod, 'a');
+  expect([size, node.growth.isRunning(SANDBOX)]).toEqual([48, false]);
   declaring.has({ name: 'a', state: EXITED, limit: 96, exitCode: 137 }, { name: 'a', state: CREATED, limit: 64 });
   created('a-1');
-  await applyContainerShares(context, pod, 'a');
-  expect([size, context.growthTimers.size]).toEqual([32, 1]);
+  await applyContainerShares(node, pod, 'a');
+  expect([size, node.growth.isRunning(SANDBOX)]).toEqual([32, true]);
 });

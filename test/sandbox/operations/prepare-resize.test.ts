@@ -195,7 +195,7 @@ describe('a resize of a container of another kind', () => {
     limits: Record<string, bigint> = { memory_limit_in_bytes: BigInt(50 * MiB) },
   ) => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.context.registry.learnContainer({ containerId: init, sandboxId: SANDBOX, name: 'init' });
+    runtime.node.registry.learnContainer({ containerId: init, sandboxId: SANDBOX, name: 'init' });
     runtime.describeContainer(init, {
       metadata: { name: 'init' },
       state,
@@ -223,10 +223,10 @@ describe('a resize of a container of another kind', () => {
   test('is rejected for the share of a container that the pod neither has nor declares', async () => {
     initContainer(1);
     lists(1);
-    vi.spyOn(runtime.context.volumes, 'ofPod').mockReturnValue([
+    vi.spyOn(runtime.node.volumes, 'ofPod').mockReturnValue([
       { podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' },
     ]);
-    vi.spyOn(runtime.context.volumes, 'measure').mockReturnValue({ size: mi(10), used: bytes(0) } as never);
+    vi.spyOn(runtime.node.volumes, 'measure').mockReturnValue({ size: mi(10), used: bytes(0) } as never);
     const shareOf = (container: string) =>
       desired({}, { volumes: new Map([['cache', { kind: 'container-share', hundredths: 5000, container }]]) });
     await expect(web.resize(shareOf('late'), { dryRun: true })).rejects.toThrow(
@@ -349,7 +349,7 @@ describe('many resizes at once', () => {
   const ways: readonly [name: string, resize: () => Promise<unknown>][] = [
     ['UpdateContainerResources', () => new ContainerUpdates(web.runtime).update(150 * MiB)],
     ['ResizePod', () => web.resize(desired({ c0: { memory: mi(150) } }))],
-    ['UpdatePodSandboxResources', () => updatePod(runtime.context, podUpdate, () => Promise.resolve(Buffer.alloc(0)))],
+    ['UpdatePodSandboxResources', () => updatePod(runtime.node, podUpdate, () => Promise.resolve(Buffer.alloc(0)))],
   ];
 
   test.each(ways)('%s of one of many pods waits until another one is prepared', async (_, resize) => {
@@ -401,7 +401,7 @@ describe('a container that is created and has not started', () => {
   /** Resizes it from 50 MiB, next to c0 with 100 MiB, and returns the steps. */
   async function resizeCreated(podLimit: number, memory: number): Promise<string[]> {
     web.make(String(podLimit * MiB), [100 * MiB]);
-    runtime.context.registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
+    runtime.node.registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
     runtime.on('ListContainers', () =>
       encode('ListContainersResponse', {
         containers: [
@@ -418,7 +418,7 @@ describe('a container that is created and has not started', () => {
   }
 
   test('is left alone once its start has been requested, also before it has a cgroup', async () => {
-    const { registry } = runtime.context;
+    const { registry } = runtime.node;
     registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
     const end = registry.containerStarts(CREATED);
     await expect(resizeCreated(150, 40)).rejects.toMatchObject({

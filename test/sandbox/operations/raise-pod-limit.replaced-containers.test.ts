@@ -46,7 +46,7 @@ function add(name: string, sandboxId: string, mebibytes: number, state: number, 
   const id = idOf(name, sandboxId);
   const status = { metadata: { name }, state, exit_code: exitCode, resources: { linux: linux(mebibytes) } };
   runtime.describeContainer(id, status);
-  runtime.context.registry.learnContainer({ containerId: id, sandboxId, name });
+  runtime.node.registry.learnContainer({ containerId: id, sandboxId, name });
 }
 
 /** A pod whose first sandbox has ended with these containers. kubelet has created the next one. */
@@ -57,7 +57,7 @@ async function replaced(
 ) {
   runtime.makePod(String(podLimit * MiB), []);
   runtime.writeFile(POD, 'cpu.max', `${podLimit * 100} 100000`);
-  const { registry } = runtime.context;
+  const { registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   for (const [at, [name, limit]] of Object.entries(containers).entries())
     add(name, SANDBOX, limit, 2, exitCodes[at] ?? 137);
@@ -68,7 +68,7 @@ async function replaced(
 async function start(name: string, limit: number): Promise<number[]> {
   add(name, NEXT, limit, 0);
   await raisePodForRestart(
-    runtime.context,
+    runtime.node,
     NEXT,
     idOf(name, NEXT),
     name,
@@ -92,7 +92,7 @@ describe('a container of a replaced sandbox starts with higher limits than a res
   test('the pod limit is raised for the only container', async () => {
     await replaced(100, { web: 100 });
     expect(await start('web', 200)).toEqual([200, 200]);
-    expect(runtime.context.history.ofPod(NEXT)).toMatchObject([{ requester: { kind: 'shim' }, state: 'Completed' }]);
+    expect(runtime.node.history.ofPod(NEXT)).toMatchObject([{ requester: { kind: 'shim' }, state: 'Completed' }]);
   });
 
   test('the pod limit is raised for each container as kubelet creates it', async () => {
@@ -155,7 +155,7 @@ test('without a trace of the earlier containers and a spec, the pod limit stays'
 
 test('the first container of a pod does not wait for a resize of the pod', async () => {
   await replaced(100, {});
-  const { registry, lock } = runtime.context;
+  const { registry, lock } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   registry.forgetPod(NEXT);
   registry.learnPod({ ...pod, sandboxId: NEXT, metadata: { ...pod.metadata, uid: 'uid-2' } });

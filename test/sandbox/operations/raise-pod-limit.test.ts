@@ -43,17 +43,17 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     );
     runtime.removeCgroup(`/kubepods/pod1/${FORMER}`);
     for (const containerId of [FORMER, ...between, NEW])
-      runtime.context.registry.learnContainer({ containerId, sandboxId: SANDBOX, name: 'web' });
+      runtime.node.registry.learnContainer({ containerId, sandboxId: SANDBOX, name: 'web' });
   }
 
   const made = (memory: number) =>
-    raisePodForRestart(runtime.context, SANDBOX, NEW, 'web', containerUpdate(NEW, stored(memory)).linux);
+    raisePodForRestart(runtime.node, SANDBOX, NEW, 'web', containerUpdate(NEW, stored(memory)).linux);
 
   test('a tight pod limit is raised by the difference', async () => {
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
-    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+    expect(runtime.node.history.ofPod(SANDBOX)).toMatchObject([
       {
         requester: { kind: 'shim' },
         state: 'Completed',
@@ -67,7 +67,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     const file = vi.spyOn(CgroupTree.prototype, 'write').mockRejectedValue(new Error('EROFS'));
     await made(150 * MiB);
     file.mockRestore();
-    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+    expect(runtime.node.history.ofPod(SANDBOX)).toMatchObject([
       { requester: { kind: 'shim' }, state: 'Infeasible', message: expect.stringContaining('EROFS') as string },
     ]);
   });
@@ -147,6 +147,6 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     await made(50 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
-    expect(runtime.context.history.ofPod(SANDBOX)).toEqual([]);
+    expect(runtime.node.history.ofPod(SANDBOX)).toEqual([]);
   });
 });

@@ -34,7 +34,7 @@ afterEach(() => runtime.close());
 
 const resize = (containers: object) =>
   resizePod(
-    runtime.context,
+    runtime.node,
     SANDBOX,
     { pod: {}, containers: new Map(Object.entries(containers)), volumes: new Map() },
     { dryRun: false, deadline: performance.now() + 60_000 },
@@ -42,7 +42,7 @@ const resize = (containers: object) =>
 
 type Linux = Parameters<typeof containerUpdate>[1];
 const update = (linux: Linux, forward = () => apply(linux)) =>
-  updateContainer(runtime.context, containerUpdate(containerId(0), linux), forward);
+  updateContainer(runtime.node, containerUpdate(containerId(0), linux), forward);
 const apply = (linux: Linux): Promise<Buffer> => {
   store.update(containerId(0), containerUpdate(containerId(0), linux).linux);
   return Promise.resolve(ANSWER);
@@ -186,7 +186,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
   /** The shim is killed when the runtime has carried it out, before the pod limit is lowered. */
   const cutOff = async (): Promise<void> => {
     const before = (file: string): string => runtime.read(`${containerId(0)}/${file}`);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
       {
@@ -203,11 +203,11 @@ describe('A7, A8: an update of every field that was cut off', () => {
       },
       {
         kind: 'pod-cpu',
-        from: runtime.context.tree.readLimitsNow('/kubepods/pod1').cpuMax!,
+        from: runtime.node.tree.readLimitsNow('/kubepods/pod1').cpuMax!,
         to: { quota: 1 as never, period: 100_000 as never },
       },
     ];
-    await runtime.context.journal.begin(pod, steps, { volumes: new Map() });
+    await runtime.node.journal.begin(pod, steps, { volumes: new Map() });
   };
   const linux: Linux = { ...everything, cpu_quota: 0n, cpu_period: 0n };
 
@@ -215,7 +215,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
     await cutOff();
     await apply(linux);
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(read()).toEqual([text(100), text(64), 'max', '0', '0-3', 'max', '10000 100000']);
     expect(runtime.read('memory.max')).toBe(text(300));
     expect(store.stored(0).unified).toEqual({ 'memory.high': 'max', 'memory.low': '0' });
@@ -226,12 +226,12 @@ describe('A7, A8: an update of every field that was cut off', () => {
     await apply(linux);
     runtime.writeFile(CGROUP, 'memory.low', text(50));
     store.update(containerId(0), containerUpdate(containerId(0), { unified: { 'memory.low': text(50) } }).linux);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(read()).toEqual([text(100), text(64), 'max', text(50), '0-3', 'max', '10000 100000']);
   });
 
   test('that has revoked swap is done: nobody has requested the swap limit', async () => {
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const step: Step = {
       kind: 'container',
       id: containerId(0),
@@ -239,22 +239,22 @@ describe('A7, A8: an update of every field that was cut off', () => {
       swap: { from: bytes(64 * MiB), to: bytes(64 * MiB) },
     };
     const podStep: Step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) };
-    await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
+    await runtime.node.journal.begin(pod, [podStep, step], { volumes: new Map() });
     await apply({ memory_limit_in_bytes: criMi(200) });
-    await recover(runtime.context);
+    await recover(runtime.node);
     // The pod limit was not raised: it is rolled back, and the swap limit with it.
     expect(read().slice(0, 2)).toEqual([text(100), text(64)]);
-    await runtime.context.journal.begin(pod, [podStep, step], { volumes: new Map() });
+    await runtime.node.journal.begin(pod, [podStep, step], { volumes: new Map() });
     await apply({ memory_limit_in_bytes: criMi(200) });
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(read().slice(0, 2)).toEqual([text(200), '0']);
   });
 
   test('before the runtime was called changes nothing', async () => {
     const before = read();
     await cutOff();
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(read()).toEqual(before);
     expect(store.asked).toEqual([]);
   });

@@ -44,7 +44,7 @@ describe('ResizePod', () => {
 
   test('leaves nothing of a pod that is removed meanwhile', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const { registry } = runtime.context;
+    const { registry } = runtime.node;
     runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
       registry.forgetPod(SANDBOX);
       return obey(request);
@@ -232,7 +232,7 @@ describe('the rollback of ResizePod', () => {
     await expect(resize).rejects.toMatchObject({ reason: 'UNDO_FAILED', message: /context deadline exceeded/ });
     // A recovery waits a limited time for the runtime's answer. No time passes here.
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
   });
@@ -289,7 +289,7 @@ test('on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResourc
   const root = mkdtempSync(join(tmpdir(), 'cgroup-v1-'));
   for (const controller of ['memory', 'cpu,cpuacct'])
     mkdirSync(join(root, controller, 'kubepods/pod1', containerId(0)), { recursive: true });
-  const context = { ...runtime.context, tree: new CgroupTree(root) };
+  const context = { ...runtime.node, tree: new CgroupTree(root) };
   try {
     const options = { dryRun: false, deadline: performance.now() + 60_000 };
     await expect(resizePod(context, SANDBOX, desired({ c0: { memory: mi(150) } }), options)).rejects.toMatchObject({
@@ -315,7 +315,7 @@ test('ResizePod of an unknown pod is rejected', async () => {
 test('the runtime stores the values of an ended container, and no cgroup changes', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   const ended = 'e'.repeat(64);
-  runtime.context.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
+  runtime.node.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });
   runtime.describeContainer(ended, {
     metadata: { name: 'init' },
     state: 2,
@@ -334,8 +334,8 @@ test('the runtime stores the values of an ended container, and no cgroup changes
 
 test('a ResizePod waits for an earlier request of its pod until its deadline, and changes nothing then', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  const { lock } = runtime.context;
-  const key = lockKeyOf((await runtime.context.registry.pod(SANDBOX))!);
+  const { lock } = runtime.node;
+  const key = lockKeyOf((await runtime.node.registry.pod(SANDBOX))!);
   const ended = Promise.withResolvers<undefined>();
   const earlier = lock.run(key, () => ended.promise);
   const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() + 100 });

@@ -80,8 +80,8 @@ describe.each([
   ])('for %s container: its error is the answer', async (_known, isKnown) => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     if (isKnown) {
-      await runtime.context.registry.pod(SANDBOX);
-      runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+      await runtime.node.registry.pod(SANDBOX);
+      runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     }
     runtime.on('ContainerStatus', () => {
       throw failure;

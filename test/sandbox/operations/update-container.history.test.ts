@@ -16,14 +16,14 @@ beforeEach(async () => {
   runtime.applyUpdates();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   [0, 1].forEach((index) =>
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
+    runtime.node.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` }),
   );
 });
 afterEach(() => runtime.close());
 
 const update = (memory: number, fails?: Error) =>
   updateContainer(
-    runtime.context,
+    runtime.node,
     containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);
@@ -33,7 +33,7 @@ const update = (memory: number, fails?: Error) =>
     { requester },
   );
 
-const newest = () => runtime.context.history.ofPod(SANDBOX).at(0);
+const newest = () => runtime.node.history.ofPod(SANDBOX).at(0);
 
 describe('the history has an update by a CRI client', () => {
   test('with the changes of the container and of the pod limit that goes with it', async () => {
@@ -68,17 +68,17 @@ describe('the history has an update by a CRI client', () => {
 
   test('that a newer one has replaced while it waited', async () => {
     const release = Promise.withResolvers<undefined>();
-    const held = runtime.context.lock.run(podConfig.metadata.uid, () => release.promise);
+    const held = runtime.node.lock.run(podConfig.metadata.uid, () => release.promise);
     const both = [update(150), update(160)];
-    await expect.poll(() => runtime.context.lock.waiting(podConfig.metadata.uid), LONG_WAIT).toBe(1);
+    await expect.poll(() => runtime.node.lock.waiting(podConfig.metadata.uid), LONG_WAIT).toBe(1);
     await expect
-      .poll(() => runtime.context.history.ofPod(SANDBOX), LONG_WAIT)
+      .poll(() => runtime.node.history.ofPod(SANDBOX), LONG_WAIT)
       .toMatchObject([
         { state: 'Canceled', reason: 'SUPERSEDED', changes: [{ value: 'container c0 memory', from: '', to: '150Mi' }] },
       ]);
     release.resolve(undefined);
     await Promise.all([held, ...both]);
-    expect(runtime.context.history.ofPod(SANDBOX).map(({ state }) => state)).toEqual(['Completed', 'Canceled']);
+    expect(runtime.node.history.ofPod(SANDBOX).map(({ state }) => state)).toEqual(['Completed', 'Canceled']);
     expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '160Mi' });
   });
 
@@ -94,7 +94,7 @@ describe('a resize of a pod reports what it changes', () => {
     let seen: unknown;
     const desired = { pod: {}, containers: new Map(), volumes: new Map(), ...asked };
     const onChanges = (changes: unknown): void => void (seen = changes);
-    const running = resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: Infinity, onChanges });
+    const running = resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: Infinity, onChanges });
     if (fails) await expect(running).rejects.toThrow();
     else await running;
     return seen;

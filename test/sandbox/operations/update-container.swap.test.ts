@@ -43,7 +43,7 @@ function create(unified: Readonly<Record<string, string>>): void {
 
 const dryRun = (mebibytes: number) =>
   resizePod(
-    runtime.context,
+    runtime.node,
     SANDBOX,
     { pod: {}, containers: new Map([['c0', { memory: bytes(mebibytes * MiB) }]]), volumes: new Map() },
     { dryRun: true, deadline: performance.now() + 60_000 },
@@ -69,8 +69,8 @@ describe('A8: a limit below anonymous memory', () => {
   const lowered = (linux: Parameters<typeof containerUpdate>[1]): Promise<unknown> => {
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: criMi(80), ...linux });
     // RECLAIM_TIMEOUT is the error of an admitted update.
-    return outOfTime(runtime.context.tree, (deadline) =>
-      updateContainer(runtime.context, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
+    return outOfTime(runtime.node.tree, (deadline) =>
+      updateContainer(runtime.node, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
     );
   };
 
@@ -113,7 +113,7 @@ describe('A8: a limit below anonymous memory', () => {
       runtime.writeFile('/kubepods/pod1', 'memory.current', text(250));
       return Promise.reject(new Error('refused by the runtime'));
     };
-    const failing = updateContainer(runtime.context, request, refuse, { deadline: performance.now() + 60_000 });
+    const failing = updateContainer(runtime.node, request, refuse, { deadline: performance.now() + 60_000 });
     await expect(failing).rejects.toThrow(/^refused by the runtime$/);
     expect(runtime.read('memory.max')).toBe(text(400));
   });
@@ -123,8 +123,8 @@ describe('A8: a limit below anonymous memory', () => {
     const update = (resources: object): Promise<unknown> => {
       const name = 'UpdatePodSandboxResourcesRequest';
       const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
-      return outOfTime(runtime.context.tree, (deadline) =>
-        updatePod(runtime.context, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
+      return outOfTime(runtime.node.tree, (deadline) =>
+        updatePod(runtime.node, request, () => Promise.resolve(ANSWER), { deadline }).catch(reasonOf),
       );
     };
     expect(await update({ memory_limit_in_bytes: criMi(80) })).toBe('RECLAIM_TIMEOUT');

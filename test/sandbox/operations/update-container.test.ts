@@ -81,7 +81,7 @@ describe('UpdateContainerResources', () => {
     runtime.makePod(String(300 * MiB), [100 * MiB]);
     const limits = { 'cpu.max': '10000 100000', 'cpu.weight': '4' };
     runtime.writeCgroup('/kubepods/pod1', { ...limits, 'memory.max': String(300 * MiB) });
-    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     const containers = new Map([
       ['c0', { memory: bytes(100 * MiB) }],
       ['c1', { memory: bytes(200 * MiB) }],
@@ -150,7 +150,7 @@ describe('UpdateContainerResources', () => {
 
   test('A12: reads the state of a container when it has the lock of the pod, not when the request arrives', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
-    runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+    runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     let state = 0;
     runtime.wrapResponder('ContainerStatus', async (request, before) => {
@@ -159,7 +159,7 @@ describe('UpdateContainerResources', () => {
     });
     let free = (): void => undefined;
     const held = new Promise<void>((resolve) => (free = resolve));
-    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => held);
+    const holder = runtime.node.lock.run(podConfig.metadata.uid, () => held);
     let called = false;
     const lowered = updates.update(50 * MiB, () => {
       called = true;
@@ -169,7 +169,7 @@ describe('UpdateContainerResources', () => {
     state = 1;
     runtime.writeFile(cgroup, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
     runtime.writeFile(cgroup, 'memory.current', String(90 * MiB));
-    while (runtime.context.lock.waiting(podConfig.metadata.uid) === 0) await new Promise(setImmediate);
+    while (runtime.node.lock.waiting(podConfig.metadata.uid) === 0) await new Promise(setImmediate);
     free();
     await holder;
     await expect(lowered).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
@@ -179,13 +179,13 @@ describe('UpdateContainerResources', () => {
   test('rejects a limit that usage has passed while another update of the container ran', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const ended = Promise.withResolvers<undefined>();
-    const other = runtime.context.calls.run(containerId(0), () => ended.promise);
+    const other = runtime.node.calls.run(containerId(0), () => ended.promise);
     let called = false;
     const lowered = updates.update(50 * MiB, () => {
       called = true;
       return updates.applies(50 * MiB);
     });
-    await vi.waitFor(() => expect(runtime.context.calls.waiting(containerId(0))).toBe(1), LONG_WAIT);
+    await vi.waitFor(() => expect(runtime.node.calls.waiting(containerId(0))).toBe(1), LONG_WAIT);
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     runtime.writeFile(cgroup, 'memory.stat', `anon ${80 * MiB}\nshmem 0\nunevictable 0\n`);
     runtime.writeFile(cgroup, 'memory.current', String(80 * MiB));
@@ -212,7 +212,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
       'memory.current': String(48 * MiB),
     });
     const highs: string[] = [];
-    const { tree } = runtime.context;
+    const { tree } = runtime.node;
     const write = tree.write.bind(tree);
     vi.spyOn(tree, 'write').mockImplementation((path, change) => {
       if (change.file === 'memory.high') highs.push(`${path} ${change.value}`);
@@ -249,12 +249,12 @@ describe('an update whose deadline has passed', () => {
 
   test('while it waited for the lock of the pod changes nothing', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const write = vi.spyOn(runtime.context.tree, 'write');
+    const write = vi.spyOn(runtime.node.tree, 'write');
     const ended = Promise.withResolvers<undefined>();
-    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => ended.promise);
+    const holder = runtime.node.lock.run(podConfig.metadata.uid, () => ended.promise);
     const forward = vi.fn(() => updates.applies(150 * MiB));
-    const late = updateContainer(runtime.context, request, forward, { deadline: performance.now() });
-    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
+    const late = updateContainer(runtime.node, request, forward, { deadline: performance.now() });
+    await vi.waitFor(() => expect(runtime.node.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
     ended.resolve(undefined);
     await holder;
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
@@ -264,9 +264,9 @@ describe('an update whose deadline has passed', () => {
   test('while it waited for another update of the container changes nothing', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const ended = Promise.withResolvers<undefined>();
-    const holder = runtime.context.calls.run(containerId(0), () => ended.promise);
+    const holder = runtime.node.calls.run(containerId(0), () => ended.promise);
     const forward = vi.fn(() => updates.applies(150 * MiB));
-    const late = updateContainer(runtime.context, request, forward, { deadline: performance.now() + 300 });
+    const late = updateContainer(runtime.node, request, forward, { deadline: performance.now() + 300 });
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
     ended.resolve(undefined);
     await holder;
@@ -275,8 +275,8 @@ describe('an update whose deadline has passed', () => {
       100 * MiB,
       [],
     ]);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
-    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
   });
 
   test('before it was sent leaves the pod as it was', async () => {
@@ -289,8 +289,8 @@ describe('an update whose deadline has passed', () => {
     });
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED });
     expect([atCall, runtime.read('memory.max')]).toEqual([String(350 * MiB), String(300 * MiB)]);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
-    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
     expect(runtime.calls).not.toContain('UpdateContainerResources');
   });
 });
@@ -306,7 +306,7 @@ describe('a deadline of the runtime after half of an update', () => {
 
   test('leads to a rollback of the container and the pod', async () => {
     const both = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 30_000n, cpu_period: 100_000n };
-    const update = updateContainer(runtime.context, containerUpdate(containerId(0), both), () => {
+    const update = updateContainer(runtime.node, containerUpdate(containerId(0), both), () => {
       runtime.writeFile(container, 'memory.max', String(150 * MiB));
       return Promise.reject(late());
     });
@@ -319,24 +319,24 @@ describe('a deadline of the runtime after half of an update', () => {
 
 test('volumes do not grow after an update that holds the lock when their time has come, and starts it again', async () => {
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  const { context } = runtime;
-  const pod = await context.registry.pod(SANDBOX);
+  const { node } = runtime;
+  const pod = await node.registry.pod(SANDBOX);
   const due: (() => void)[] = [];
   const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementation((action: () => void) => {
     due.push(action);
     return setImmediate(() => undefined) as never;
   });
-  const read = vi.spyOn(context.volumes, 'ofPod');
-  scheduleVolumeGrowth(context, pod!, false);
-  await context.lock.run(podConfig.metadata.uid, () => {
+  const read = vi.spyOn(node.volumes, 'ofPod');
+  scheduleVolumeGrowth(node, pod!, false);
+  await node.lock.run(podConfig.metadata.uid, () => {
     due[0]?.();
-    scheduleVolumeGrowth(context, pod!, false);
+    scheduleVolumeGrowth(node, pod!, false);
     return Promise.resolve();
   });
   timers.mockRestore();
-  await context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+  await node.lock.run(podConfig.metadata.uid, () => Promise.resolve());
   expect(read).not.toHaveBeenCalled();
   due[1]?.();
-  await context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+  await node.lock.run(podConfig.metadata.uid, () => Promise.resolve());
   expect(read).toHaveBeenCalled();
 });

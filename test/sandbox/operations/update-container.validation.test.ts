@@ -13,7 +13,7 @@ afterEach(() => runtime.close());
 
 describe('an invalid UpdateContainerResources', () => {
   const asked = (linux: Parameters<typeof containerUpdate>[1], more: object = {}) =>
-    updateContainer(runtime.context, { ...containerUpdate(containerId(0), linux), ...more }, () => {
+    updateContainer(runtime.node, { ...containerUpdate(containerId(0), linux), ...more }, () => {
       if (linux.cpu_quota)
         runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.max', `${linux.cpu_quota} 100000`);
       return Promise.resolve(ANSWER);
@@ -22,7 +22,7 @@ describe('an invalid UpdateContainerResources', () => {
   test('is rejected at once, and does not supersede a waiting request', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let release = (): void => undefined;
-    const held = runtime.context.lock.run(
+    const held = runtime.node.lock.run(
       podConfig.metadata.uid,
       () => new Promise<void>((resolve) => (release = resolve)),
     );
@@ -43,7 +43,7 @@ describe('an invalid UpdateContainerResources', () => {
 
   test('with an invalid id is rejected without a call to the runtime', async () => {
     const request = containerUpdate('f'.repeat(254), { memory_limit_in_bytes: BigInt(50 * MiB) });
-    const rejected = updateContainer(runtime.context, request, () => Promise.resolve(ANSWER));
+    const rejected = updateContainer(runtime.node, request, () => Promise.resolve(ANSWER));
     await expect(rejected).rejects.toMatchObject({ code: 3 });
     expect(runtime.calls).toEqual([]);
   });

@@ -45,7 +45,7 @@ const update = (
 ) => {
   const name = 'UpdatePodSandboxResourcesRequest';
   const request = { pod_sandbox_id: SANDBOX, resources, ...(overhead && { overhead }) };
-  return updatePod(runtime.context, decode(name, encode(name, request)), forward);
+  return updatePod(runtime.node, decode(name, encode(name, request)), forward);
 };
 
 const everything: Resources = {
@@ -78,13 +78,13 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     };
     expect(await update(everything, undefined, forward)).toBe(ANSWER);
     expect(atCall).toEqual(WRITTEN);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     runtime.wrapResponder('UpdatePodSandboxResources', () => Buffer.alloc(0));
     // The kernel prints lists sorted and sizes in whole pages.
     runtime.writeFile(POD, 'cpuset.cpus', '0,1-3');
     await update(everything);
     expect(found()).toEqual({ ...WRITTEN, 'cpuset.cpus': '0,1-3' });
-    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+    expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
   });
 
   test('is rolled back when the runtime fails', async () => {
@@ -94,7 +94,7 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
   });
 
   test('is rolled back after a crash, except what another program has written since', async () => {
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
       ...Object.entries(WRITTEN)
@@ -102,10 +102,10 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
         .map(([key, to]): Step => ({ kind: 'pod-unified', key, from: AT_FIRST[key as keyof typeof AT_FIRST], to })),
       { kind: 'pod-unified', key: 'memory.high', from: 'max', to: text(200) },
     ];
-    await runtime.context.journal.begin(pod, steps, { volumes: new Map() });
+    await runtime.node.journal.begin(pod, steps, { volumes: new Map() });
     for (const [file, content] of Object.entries(WRITTEN)) runtime.writeFile(POD, file, content);
     runtime.writeFile(POD, 'cpuset.mems', '1');
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual({ ...AT_FIRST, 'cpuset.mems': '1' });
   });
 
@@ -114,15 +114,15 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     ['all', '0-8191'],
     ['2-N', '2-8191'],
   ])('a cpuset written as %s is rolled back after a crash: the kernel prints it as %s', async (to, printed) => {
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-unified', key: 'cpuset.cpus', from: '0', to },
       // The crash came before this one.
       { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
     ];
-    await runtime.context.journal.begin(pod, steps, { volumes: new Map() });
+    await runtime.node.journal.begin(pod, steps, { volumes: new Map() });
     runtime.writeFile(POD, 'cpuset.cpus', printed);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()['cpuset.cpus']).toBe('0');
   });
 

@@ -42,7 +42,7 @@ describe('UpdatePodSandboxResources', () => {
       atCall = files.map((file) => runtime.read(file));
       return Promise.reject(new Error('the runtime says no'));
     };
-    await expect(updatePod(runtime.context, request, forward)).rejects.toThrow('says no');
+    await expect(updatePod(runtime.node, request, forward)).rejects.toThrow('says no');
     // 79 is by the old formula, by which 1024 shares are the pod's weight of 39.
     expect(atCall).toEqual([String(250 * MiB), '50000 100000', '79', '200000000']);
     expect(files.map((file) => runtime.read(file))).toEqual(before);
@@ -50,13 +50,13 @@ describe('UpdatePodSandboxResources', () => {
 
   test('changes nothing when its deadline has passed while it waited for the lock of the pod', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    const write = vi.spyOn(runtime.context.tree, 'write');
+    const write = vi.spyOn(runtime.node.tree, 'write');
     const ended = Promise.withResolvers<undefined>();
-    const holder = runtime.context.lock.run(podConfig.metadata.uid, () => ended.promise);
+    const holder = runtime.node.lock.run(podConfig.metadata.uid, () => ended.promise);
     const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) });
     const forward = vi.fn(() => Promise.resolve(ANSWER));
-    const late = updatePod(runtime.context, request, forward, { deadline: performance.now() });
-    await vi.waitFor(() => expect(runtime.context.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
+    const late = updatePod(runtime.node, request, forward, { deadline: performance.now() });
+    await vi.waitFor(() => expect(runtime.node.lock.waiting(podConfig.metadata.uid)).toBe(1), LONG_WAIT);
     ended.resolve(undefined);
     await holder;
     await expect(late).rejects.toMatchObject({ code: status.DEADLINE_EXCEEDED, reason: 'DEADLINE' });
@@ -65,20 +65,20 @@ describe('UpdatePodSandboxResources', () => {
 
   test('waits for a request of an earlier sandbox of the pod, which still exists', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB]);
-    const { registry } = runtime.context;
+    const { registry } = runtime.node;
     const pod = (await registry.pod(SANDBOX))!;
     const next = 'b'.repeat(64);
     registry.learnPod({ ...pod, sandboxId: next, metadata: { ...pod.metadata, attempt: 1 } });
     const answer = Promise.withResolvers<Buffer>();
     const called = Promise.withResolvers<undefined>();
-    const earlier = updatePod(runtime.context, podUpdate({ memory_limit_in_bytes: BigInt(350 * MiB) }), () => {
+    const earlier = updatePod(runtime.node, podUpdate({ memory_limit_in_bytes: BigInt(350 * MiB) }), () => {
       called.resolve(undefined);
       return answer.promise;
     });
     await called.promise;
     const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB) }, { pod_sandbox_id: next });
-    const later = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
-    await expect.poll(() => runtime.context.lock.waiting(pod.metadata.uid), LONG_WAIT).toBe(1);
+    const later = updatePod(runtime.node, request, () => Promise.resolve(ANSWER));
+    await expect.poll(() => runtime.node.lock.waiting(pod.metadata.uid), LONG_WAIT).toBe(1);
     answer.reject(new Error('the runtime says no'));
     await expect(earlier).rejects.toThrow('says no');
     // Otherwise the rollback would find the limit of the later request, and leave it.
@@ -89,7 +89,7 @@ describe('UpdatePodSandboxResources', () => {
   test('uses the new formula when the current weight was computed with it', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
-    await updatePod(runtime.context, podUpdate({ cpu_shares: 2048n }), () => Promise.resolve(ANSWER));
+    await updatePod(runtime.node, podUpdate({ cpu_shares: 2048n }), () => Promise.resolve(ANSWER));
     expect(runtime.read('cpu.weight')).toBe('174');
   });
 
@@ -98,7 +98,7 @@ describe('UpdatePodSandboxResources', () => {
     const weightAfter = async (cpu_shares: bigint, overhead?: bigint): Promise<string> => {
       const more = overhead === undefined ? {} : { overhead: { cpu_shares: overhead } };
       const limits = { cpu_shares, memory_limit_in_bytes: BigInt(200 * MiB) };
-      await updatePod(runtime.context, podUpdate(limits, more), () => Promise.resolve(ANSWER));
+      await updatePod(runtime.node, podUpdate(limits, more), () => Promise.resolve(ANSWER));
       return runtime.read('cpu.weight');
     };
     // 1024 shares are weight 39. kubelet reads weight 39 as 998 shares, which would be weight 38.
@@ -116,16 +116,14 @@ describe('UpdatePodSandboxResources', () => {
     const name = 'UpdatePodSandboxResourcesRequest';
     const message = encode(name, podUpdate({ cpu_quota: 50_000n }));
     const request = decode(name, Buffer.concat([message, Buffer.from([0x22, 3, ...Buffer.from('abc')])]));
-    await updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    await updatePod(runtime.node, request, () => Promise.resolve(ANSWER));
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
   test('rejects a unified key that is a path or not a setting', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     for (const key of ['../memory.max', 'cgroup.procs', 'memory.reclaim', '/etc/passwd']) {
-      const rejected = updatePod(runtime.context, podUpdate({ unified: { [key]: '1' } }), () =>
-        Promise.resolve(ANSWER),
-      );
+      const rejected = updatePod(runtime.node, podUpdate({ unified: { [key]: '1' } }), () => Promise.resolve(ANSWER));
       await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     }
   });
@@ -133,7 +131,7 @@ describe('UpdatePodSandboxResources', () => {
   test('rejects a unified key without a file in the cgroup, and changes nothing', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const request = podUpdate({ memory_limit_in_bytes: BigInt(400 * MiB), unified: { 'memory.nonsense': '1' } });
-    const rejected = updatePod(runtime.context, request, () => Promise.resolve(ANSWER));
+    const rejected = updatePod(runtime.node, request, () => Promise.resolve(ANSWER));
     await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     await expect(rejected).rejects.toThrow('unified["memory.nonsense"]: "1": there is no such file');
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
@@ -149,7 +147,7 @@ describe('UpdatePodSandboxResources', () => {
       atCall = runtime.read('cpuset.cpus');
       return Promise.reject(new Error('the runtime says no'));
     };
-    await expect(updatePod(runtime.context, request, fail)).rejects.toThrow(/^the runtime says no$/);
+    await expect(updatePod(runtime.node, request, fail)).rejects.toThrow(/^the runtime says no$/);
     expect([atCall, runtime.read('cpuset.cpus')]).toEqual(['0', '']);
   });
 
@@ -158,7 +156,7 @@ describe('UpdatePodSandboxResources', () => {
     ['a quota', { cpu_quota: 2n ** 44n - 1n }, { cpu_quota: 1000n }],
   ])('rejects %s that is too large when the overhead is added', async (_name, resources, overhead) => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
-    const rejected = updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
+    const rejected = updatePod(runtime.node, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
     await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
@@ -174,7 +172,7 @@ describe('UpdatePodSandboxResources', () => {
   ])('A1: adds the overhead to %s', async (_name, resources, files) => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const overhead = { memory_limit_in_bytes: BigInt(120 * MiB), cpu_quota: 25_000n, cpu_period: 100_000n };
-    await updatePod(runtime.context, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
+    await updatePod(runtime.node, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
     for (const [file, content] of Object.entries(files)) expect(runtime.read(file)).toBe(content);
   });
 
@@ -183,7 +181,7 @@ describe('UpdatePodSandboxResources', () => {
 
   test('writes the cgroup and answers itself when the runtime lacks the call', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
-    const answer = await updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), unimplemented);
+    const answer = await updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     expect(answer).toEqual(Buffer.alloc(0));
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
@@ -193,9 +191,9 @@ describe('UpdatePodSandboxResources', () => {
     const fail = (details: string) => () =>
       Promise.reject(Object.assign(new Error(details), { code: 2, details, metadata: new Metadata() }));
     const request = podUpdate({ cpu_quota: 50_000n });
-    expect(await updatePod(runtime.context, request, fail('not implemented yet'))).toEqual(Buffer.alloc(0));
+    expect(await updatePod(runtime.node, request, fail('not implemented yet'))).toEqual(Buffer.alloc(0));
     expect(runtime.read('cpu.max')).toBe('50000 100000');
-    const rejected = updatePod(runtime.context, podUpdate({ cpu_quota: 60_000n }), fail('runc has failed'));
+    const rejected = updatePod(runtime.node, podUpdate({ cpu_quota: 60_000n }), fail('runc has failed'));
     await expect(rejected).rejects.toMatchObject({ code: 2, details: 'runc has failed' });
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
@@ -204,22 +202,22 @@ describe('UpdatePodSandboxResources', () => {
     runtime.on('PodSandboxStatus', () => {
       throw new Error('no such pod');
     });
-    const rejected = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), unimplemented);
+    const rejected = updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     await expect(rejected).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
     runtime.on('PodSandboxStatus');
-    const unanswered = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), unimplemented);
+    const unanswered = updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     await expect(unanswered).rejects.toMatchObject({ code: 14, details: 'no answer' });
   });
 
   test('returns the error when the runtime lacks the call and the pod has no cgroup', async () => {
     runtime.describePod({ config: { ...podConfig, linux: {} } });
-    const passed = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), unimplemented);
+    const passed = updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     await expect(passed).rejects.toMatchObject({ code: 12, details: 'unknown method' });
   });
 
   test('is only forwarded for a pod without a cgroup', async () => {
     runtime.describePod({ config: { ...podConfig, linux: {} } });
-    const answer = updatePod(runtime.context, podUpdate({ cpu_quota: 1000n }), () => Promise.resolve(ANSWER));
+    const answer = updatePod(runtime.node, podUpdate({ cpu_quota: 1000n }), () => Promise.resolve(ANSWER));
     expect(await answer).toBe(ANSWER);
     expect(runtime.failOpens).toEqual([]);
   });
@@ -228,7 +226,7 @@ describe('UpdatePodSandboxResources', () => {
     runtime.on('PodSandboxStatus', () => {
       throw new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet');
     });
-    const update = updatePod(runtime.context, podUpdate({ cpu_quota: 50_000n }), () => Promise.resolve(ANSWER));
+    const update = updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), () => Promise.resolve(ANSWER));
     await expect(update).rejects.toThrow('server is not initialized yet');
     expect(runtime.failOpens).toEqual([]);
   });

@@ -216,7 +216,7 @@ describe("from the runtime's containers", () => {
         linux: { cgroup_parent: '/kubepods/burstable/pod1' },
       },
     });
-    given.runtime.context.registry.forgetPod(SANDBOX);
+    given.runtime.node.registry.forgetPod(SANDBOX);
     expect((await given.declared()).qosClass).toBe('Burstable');
   });
 });

@@ -3,7 +3,6 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { readContainerStatus } from '../../../src/runtime/container-status.ts';
 import { FakeRuntime, containerId } from '../../support/fake-runtime.ts';
-import { findCgroup } from '../../../src/sandbox/pods/container-cgroups.ts';
 import { kernelResources } from '../../../src/sandbox/pods/kernel-resources.ts';
 
 let runtime: FakeRuntime;
@@ -14,8 +13,8 @@ afterEach(() => runtime.close());
 
 describe('kernelResources', () => {
   const resourcesOf = async (id: string, reported: Parameters<typeof kernelResources>[2]) => {
-    const cgroup = await findCgroup(runtime.context, id);
-    return kernelResources(runtime.context, cgroup!, reported);
+    const cgroup = await runtime.node.cgroups.find(id);
+    return kernelResources(runtime.node.tree, cgroup!, reported);
   };
 
   const stored = (resources: object) => {

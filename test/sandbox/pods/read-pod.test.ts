@@ -41,7 +41,7 @@ test('a container that the pod does not declare counts as long as it has a proce
 });
 
 test('a declared container counts also without processes, as gVisor has them', async () => {
-  const { registry, tree } = web.runtime.context;
+  const { registry, tree } = web.runtime.node;
   web.runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cgroup.events', ENDED);
   leave(EARLIER, String(400 * MiB), ENDED);
   const pod = (await registry.pod(SANDBOX))!;

@@ -8,7 +8,7 @@ let runtime: FakeRuntime;
 let registry: Registry;
 beforeEach(async () => {
   runtime = await FakeRuntime.start();
-  ({ registry } = runtime.context);
+  ({ registry } = runtime.node);
 });
 afterEach(() => runtime.close());
 

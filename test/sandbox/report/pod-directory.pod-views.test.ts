@@ -30,10 +30,11 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   containers = new Map();
   pods = podDirectory({
-    registry: runtime.context.registry,
-    volumes: runtime.context.volumes,
+    registry: runtime.node.registry,
+    volumes: runtime.node.volumes,
     isReady: () => Promise.resolve(true),
-    readPodView: (sandboxId, listed, signal) => readPodView(runtime.context, sandboxId, listed, signal),
+    readPodView: (sandboxId, listed, signal) =>
+      readPodView(runtime.node, runtime.decreaseReclaimer, sandboxId, listed, signal),
   });
   const podsNow = (): string[] => [...new Set([...containers.values()].map(({ pod }) => pod))];
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: podsNow().map((id) => ({ id })) }));
@@ -121,7 +122,7 @@ describe('the calls for the views of all pods', () => {
     addPods(10);
     for (const { pod } of containers.values())
       mkdirSync(join(runtime.kubeletRoot, `pods/uid-${pod}${EMPTY_DIRS}`), { recursive: true });
-    const survey = vi.spyOn(runtime.context.volumes, 'survey');
+    const survey = vi.spyOn(runtime.node.volumes, 'survey');
     const { viewed } = await view(() => survey.mockClear());
     expect(viewed.map(namesIn)).toEqual(Array.from({ length: 10 }, () => settled));
     expect(survey).toHaveBeenCalledTimes(1);
@@ -145,7 +146,7 @@ describe('the calls for the views of all pods', () => {
 
 describe('containers that change between the list and the description of their pod', () => {
   const learn = ({ id, pod, name }: Container): void =>
-    runtime.context.registry.learnContainer({ containerId: id, sandboxId: pod, name });
+    runtime.node.registry.learnContainer({ containerId: id, sandboxId: pod, name });
 
   test.each<[string, () => void, object]>([
     [
@@ -168,7 +169,7 @@ describe('containers that change between the list and the description of their p
       'are not reported if removed by a call through the shim',
       () => {
         containers.delete(`${podId(1)}-init`);
-        runtime.context.registry.forgetContainer(`${podId(1)}-init`);
+        runtime.node.registry.forgetContainer(`${podId(1)}-init`);
       },
       { running: ['proxy', 'web'], declared: { proxy: 'running', web: 'running' } },
     ],
@@ -254,7 +255,7 @@ describe('containers that change between the list and the description of their p
     addPods(3);
     const { viewed, calls } = await view(() => {
       for (const name of ['web', 'proxy', 'init']) containers.delete(`${podId(1)}-${name}`);
-      runtime.context.registry.forgetPod(podId(1));
+      runtime.node.registry.forgetPod(podId(1));
       runtime.on('PodSandboxStatus', () => {
         throw new RuntimeFailure(status.NOT_FOUND, 'no such sandbox');
       });

@@ -26,23 +26,23 @@ afterEach(() => runtime.close());
 
 test.each([[[0, 1, 2]], [[2, 0, 1]]])('containers are in the order of their names, created as %j', async (order) => {
   for (const index of order)
-    runtime.context.registry.learnContainer({
+    runtime.node.registry.learnContainer({
       containerId: containerId(index),
       sandboxId: SANDBOX,
       name: names[index]!,
     });
   const sorted = names.toSorted();
-  const view = await readPodView(runtime.context, SANDBOX);
+  const view = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
   expect(view.containers.map(({ name }) => name)).toEqual(sorted);
   expect(view.declared?.containers.map(({ name }) => name)).toEqual(sorted);
-  expect(Object.keys((await podInfo(runtime.context, SANDBOX)).containers)).toEqual(sorted);
+  expect(Object.keys((await podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX)).containers)).toEqual(sorted);
 });
 
 test('the load of pod and containers is read', async () => {
-  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
+  runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
   runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.stat', 'usage_usec 5000');
   runtime.writeFile('/kubepods/pod1', 'memory.pressure', 'some avg10=2.50 avg60=0.00 avg300=0.00 total=0');
-  const { limits, containers } = await readPodView(runtime.context, SANDBOX);
+  const { limits, containers } = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
   expect(limits.load).toMatchObject({ unreclaimable: 500_000, memoryStalled: 2.5, cpuTime: undefined });
   expect(containers[0]?.limits.load).toMatchObject({ cpuTime: 5000, memoryStalled: undefined });
 });
@@ -59,8 +59,8 @@ test('shares that no kernel has are not reported, and the pod is', async () => {
       info: { info: JSON.stringify({ sandboxID: SANDBOX, pid: 100 }) },
     }),
   );
-  runtime.context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
-  const { containers } = await readPodView(runtime.context, SANDBOX);
+  runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
+  const { containers } = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
   expect(containers[0]?.limits).toMatchObject({ memory: 64 * MiB });
   expect(containers[0]?.limits).not.toHaveProperty('shares');
 });

@@ -20,7 +20,7 @@ afterEach(async () => {
 });
 
 const cgroups = async () => {
-  const { ready, checks } = await readinessOf({ ...runtime.context, tree: new CgroupTree(root) });
+  const { ready, checks } = await readinessOf({ ...runtime.node, tree: new CgroupTree(root) });
   return { ready, check: checks.find(({ name }) => name === 'cgroups') };
 };
 
@@ -42,7 +42,7 @@ test.each([
 test('a node whose mounts cannot be read through the configured process is not ready, with the reason', async () => {
   const volumesOf = async (throughPid: number) => {
     const volumes = new MemoryVolumes({ kubeletRoot: root, throughPid });
-    const { ready, checks } = await readinessOf({ ...runtime.context, volumes });
+    const { ready, checks } = await readinessOf({ ...runtime.node, volumes });
     return { ready, check: checks.find(({ name }) => name === 'volumes') };
   };
   // No process has an id above the maximum of the kernel.
@@ -54,13 +54,13 @@ test('a node whose mounts cannot be read through the configured process is not r
 
 test('records that must not be changed are a check of their own, which leaves the node ready', async () => {
   writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
-  await new Promise<void>((resolve) => runtime.context.backend.onConnected(resolve));
+  await new Promise<void>((resolve) => runtime.node.backend.onConnected(resolve));
   const records = async (withheld: { readonly newer: number; readonly unread: number }) => {
-    const journal = Object.assign(Object.create(runtime.context.journal) as PodJournal, {
+    const journal = Object.assign(Object.create(runtime.node.journal) as PodJournal, {
       readiness: () => Promise.resolve({ ready: true }),
       withheld: () => Promise.resolve(withheld),
     });
-    const { ready, checks } = await readinessOf({ ...runtime.context, journal, tree: new CgroupTree(root) });
+    const { ready, checks } = await readinessOf({ ...runtime.node, journal, tree: new CgroupTree(root) });
     return { ready, check: checks.find(({ name }) => name === 'records') };
   };
   expect(await records({ newer: 0, unread: 0 })).toEqual({ ready: true, check: undefined });

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { actionsFor } from '../../../src/sandbox/transaction/actions.ts';
+import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
 import type { Step } from '../../../src/sandbox/plan/step.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
@@ -33,9 +33,9 @@ beforeEach(async () => {
 afterEach(() => runtime.close());
 
 async function apply(step: Step): Promise<unknown> {
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   const updates = step.kind === 'container' ? [step] : [];
-  const actions = actionsFor(runtime.context, pod, { updates, until: performance.now() + 60_000 });
+  const actions = new PodActions(runtime.node, pod, { updates, until: performance.now() + 60_000 });
   return actions.apply(step).then(
     () => 'applied',
     (error: unknown) => (error instanceof ShimError ? error.reason : error),

@@ -8,7 +8,7 @@ import { type CpuShares, bytes, cpuShares } from '../../../src/core/quantities/n
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { failure } from '../../../src/runtime/channel/outcome.ts';
-import { actionsFor } from '../../../src/sandbox/transaction/actions.ts';
+import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
 import type { StepActions } from '../../../src/sandbox/transaction/transaction.ts';
 import type { ContainerStep } from '../../../src/sandbox/plan/step.ts';
 import { recover } from '../../../src/sandbox/transaction/recover.ts';
@@ -43,7 +43,7 @@ describe('the rollback of a raised pod limit that was not written', () => {
   /** Records the writes to the pod's cgroup, and lets the first one of memory.max fail. */
   function watch(failure?: Error): string[] {
     const writes: string[] = [];
-    const { tree } = runtime.context;
+    const { tree } = runtime.node;
     const [write, reclaim] = [tree.write.bind(tree), tree.reclaim.bind(tree)];
     let failing = failure;
     vi.spyOn(tree, 'write').mockImplementation((cgroup, change) => {
@@ -74,8 +74,8 @@ describe('the rollback of a raised pod limit that was not written', () => {
     const writes = watch(new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, 'systemd does not respond'));
     await expect(raise()).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
     expect(writes).toEqual([`memory.max ${300 * MiB}`]);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
-    expect(runtime.context.journal.transactionOf(pod)).toBeUndefined();
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
+    expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
   });
 });
 
@@ -158,10 +158,10 @@ describe('the rollback of an update', () => {
   });
 
   test('whose container could not be asked for before it was sent makes no call either', async () => {
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     isAway = () => true;
     const step = { kind: 'container' as const, id: containerId(0), memory: { from: mi(100), to: mi(50) } };
-    const running = actionsFor(runtime.context, pod, { updates: [step], onHigh: () => Promise.resolve() });
+    const running = new PodActions(runtime.node, pod, { updates: [step], onHigh: () => Promise.resolve() });
     await expect(running.apply(step)).rejects.toMatchObject({ isUnsent: true });
     await running.rollBack(step);
     expect(updated()).toEqual([]);
@@ -176,7 +176,7 @@ describe('the rollback of an update', () => {
 
   test('that was never sent is not repeated by the recovery of its pod limit either', async () => {
     goesBefore(isUpdateOf(0));
-    const { tree } = runtime.context;
+    const { tree } = runtime.node;
     const write = tree.write.bind(tree);
     let isBroken = true;
     vi.spyOn(tree, 'write').mockImplementation((cgroup, change) =>
@@ -187,7 +187,7 @@ describe('the rollback of an update', () => {
     expect([found(), journal().length]).toEqual([[350, 100, 200], 1]);
     isBroken = false;
     isAway = () => false;
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect([found(), journal(), updated()]).toEqual([[300, 100, 200], [], []]);
   });
 
@@ -197,7 +197,7 @@ describe('the rollback of an update', () => {
       const wasSent = isSent;
       isSent ||= isUpdateOf(0)(method, request);
       // The shim has to ask where the container's cgroup is.
-      if (isSent) runtime.context.cgroups.clear();
+      if (isSent) runtime.node.cgroups.forget(containerId(0));
       return wasSent;
     };
     const resized = web.resize(desired({ c0: { memory: mi(150) } }));
@@ -205,7 +205,7 @@ describe('the rollback of an update', () => {
     expect(found()).toEqual([350, 150, 200]);
     expect(journal()).toHaveLength(1);
     isAway = () => false;
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect([found(), journal()]).toEqual([[300, 100, 200], []]);
   });
 });
@@ -259,12 +259,12 @@ describe('the rollback of a container whose cgroup files another program has wri
     runtime.writeFile(POD, 'memory.max', size(400));
   });
   const running = async (): Promise<StepActions> =>
-    actionsFor(runtime.context, (await runtime.context.registry.pod(SANDBOX))!, { updates: [step] });
+    new PodActions(runtime.node, (await runtime.node.registry.pod(SANDBOX))!, { updates: [step] });
   const recovered = async (meanwhile: () => void): Promise<void> => {
     await begin([step, { kind: 'pod-memory', from: mi(400), to: mi(300) }]);
     await (await running()).apply(step);
     meanwhile();
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(journal()).toEqual([]);
   };
   /** How the step is rolled back after something else has happened, and how many updates are made if nothing is left to restore. */
@@ -285,7 +285,7 @@ describe('the rollback of a container whose cgroup files another program has wri
       (meanwhile) =>
         recovered(() => {
           meanwhile();
-          runtime.context.journal.unanswered.add(SANDBOX, [step]);
+          runtime.node.journal.unanswered.add(SANDBOX, [step]);
         }),
       2,
     ],
@@ -338,7 +338,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     store.create(0, { cpu_shares: BigInt(from) });
     return { kind: 'container', id: ID, shares: { from, to } };
   };
-  const pod = async (): Promise<PodDescription> => (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = async (): Promise<PodDescription> => (await runtime.node.registry.pod(SANDBOX))!;
   /** What the container has in the kernel and in the store of the runtime. */
   const now = (): unknown[] => [runtime.read(`${ID}/cpu.weight`), store.stored(0).cpu_shares];
   const expected = (from: CpuShares): unknown[] => [String(weightOfShares(from, 'old')), BigInt(from)];
@@ -348,7 +348,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     const round = fc.constantFrom(...ROUND);
     const check = async (from: CpuShares, to: CpuShares): Promise<void> => {
       const step = stepOf(from, to);
-      const actions = actionsFor(runtime.context, await pod(), { updates: [step] });
+      const actions = new PodActions(runtime.node, await pod(), { updates: [step] });
       await actions.apply(step);
       await actions.rollBack(step);
       expect(now()).toEqual(expected(from));
@@ -361,8 +361,8 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     const { begin, journal } = interrupted(() => runtime);
     runtime.writeFile(POD, 'memory.max', String(400 * MiB));
     await begin([step, { kind: 'pod-memory', from: mi(400), to: mi(300) }]);
-    await actionsFor(runtime.context, await pod(), { updates: [step] }).apply(step);
-    expect(await recover(runtime.context)).toBe(true);
+    await new PodActions(runtime.node, await pod(), { updates: [step] }).apply(step);
+    expect(await recover(runtime.node)).toBe(true);
     expect([now(), journal()]).toEqual([expected(from), []]);
   });
 
@@ -370,7 +370,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     const { id } = stepOf(from, to);
     store.update(id, decode('LinuxContainerResources', encode('LinuxContainerResources', { cpu_shares: BigInt(to) })));
     const before = { id, memory: 'max', cpu: NO_CPU_LIMIT, shares: from } as const;
-    await restoreAndLog(runtime.context, await pod(), before, 'the update has failed');
+    await restoreAndLog(runtime.node, await pod(), before, 'the update has failed');
     expect(now()).toEqual(expected(from));
   });
 });

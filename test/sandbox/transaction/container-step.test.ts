@@ -4,7 +4,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { updateAndVerify } from '../../../src/sandbox/transaction/container-step.ts';
 import { ROLLBACK_MS } from '../../../src/sandbox/transaction/lower-memory.ts';
-import { actionsFor } from '../../../src/sandbox/transaction/actions.ts';
+import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
 import type { StepActions } from '../../../src/sandbox/transaction/transaction.ts';
 import type { ContainerStep } from '../../../src/sandbox/plan/step.ts';
 import { eventually } from '../../support/fake-clock.ts';
@@ -29,7 +29,7 @@ beforeEach(async () => {
   use(30);
   const ended = Promise.withResolvers<undefined>();
   end = () => ended.resolve(undefined);
-  other = runtime.context.calls.run(ID, () => ended.promise);
+  other = runtime.node.calls.run(ID, () => ended.promise);
 });
 afterEach(async () => {
   vi.useRealTimers();
@@ -44,10 +44,10 @@ function use(anon: number): void {
 }
 
 async function actions(ms: number): Promise<StepActions> {
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
   const onHigh = (): Promise<void> => Promise.resolve();
   const deadline = performance.now() + ms;
-  return actionsFor(runtime.context, pod, { updates: [step], until: deadline, deadline, onHigh });
+  return new PodActions(runtime.node, pod, { updates: [step], until: deadline, deadline, onHigh });
 }
 
 const outcomeOf = (applied: Promise<void>): Promise<unknown> =>
@@ -56,7 +56,7 @@ const outcomeOf = (applied: Promise<void>): Promise<unknown> =>
     (error: unknown) => (error instanceof ShimError ? error.reason : error),
   );
 
-const isWaiting = (): Promise<void> => vi.waitFor(() => expect(runtime.context.calls.waiting(ID)).toBe(1), LONG_WAIT);
+const isWaiting = (): Promise<void> => vi.waitFor(() => expect(runtime.node.calls.waiting(ID)).toBe(1), LONG_WAIT);
 const updates = (): number => runtime.calls.filter((method) => method === 'UpdateContainerResources').length;
 
 describe('a memory limit that is lowered after another update of the container', () => {
@@ -81,10 +81,10 @@ describe('a memory limit that is lowered after another update of the container',
     const running = await actions(300);
     expect(await outcomeOf(running.apply(step))).toBe('RECLAIM_TIMEOUT');
     await running.rollBack(step);
-    expect(runtime.context.calls.isHeld(ID)).toBe(true);
+    expect(runtime.node.calls.isHeld(ID)).toBe(true);
     expect(runtime.read(`${ID}/memory.high`)).toBe('max');
     end();
-    await runtime.context.calls.run(ID, () => Promise.resolve());
+    await runtime.node.calls.run(ID, () => Promise.resolve());
     expect([runtime.limitOf(0), updates()]).toEqual([100 * MiB, 0]);
   });
 });
@@ -103,9 +103,9 @@ describe.each(others)('%s that is set after another update of the container', (_
     const running = await actions(300);
     expect(await outcomeOf(running.apply(wanted))).toBe('DEADLINE');
     await running.rollBack(wanted);
-    expect([runtime.context.calls.isHeld(ID), runtime.context.calls.waiting(ID)]).toEqual([true, 0]);
+    expect([runtime.node.calls.isHeld(ID), runtime.node.calls.waiting(ID)]).toEqual([true, 0]);
     end();
-    await runtime.context.calls.run(ID, () => Promise.resolve());
+    await runtime.node.calls.run(ID, () => Promise.resolve());
     expect(found()).toEqual(before);
   });
 
@@ -126,12 +126,12 @@ test('a rollback that waits for another update of the container fails in the tim
   await running.apply(raise);
   const ended = Promise.withResolvers<undefined>();
   end = () => ended.resolve(undefined);
-  other = runtime.context.calls.run(ID, () => ended.promise);
+  other = runtime.node.calls.run(ID, () => ended.promise);
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
   const isSettled = vi.fn();
   const rejected = expect(running.rollBack(raise).finally(isSettled)).rejects.toThrow('busy with another update');
   // Unlike expect.poll, this does not advance the fake time.
-  await eventually(() => runtime.context.calls.waiting(ID) === 1);
+  await eventually(() => runtime.node.calls.waiting(ID) === 1);
   await vi.advanceTimersByTimeAsync(ROLLBACK_MS - 1);
   expect(isSettled).not.toHaveBeenCalled();
   await vi.advanceTimersByTimeAsync(1);
@@ -146,15 +146,15 @@ test('a rollback that waits for another update of the container fails in the tim
 test('updateAndVerify accepts a quota that systemd has rounded, and rejects any other difference', async () => {
   const systemd = await startSystemdPod();
   onTestFinished(() => systemd.close());
-  const pod = (await systemd.context.registry.pod(SANDBOX))!;
+  const pod = (await systemd.node.registry.pod(SANDBOX))!;
   const sets = (value: number): void =>
     systemd.on('UpdateContainerResources', () => {
       setQuota(systemd, CONTAINER_SCOPE, value);
       return Buffer.alloc(0);
     });
   sets(35_000);
-  await updateAndVerify(systemd.context, pod, roundedStep);
+  await updateAndVerify(systemd.node, pod, roundedStep);
   sets(36_000);
   const error = { reason: 'CGROUP_WRITE_FAILED', context: { asked: '34560', found: '36000' } };
-  await expect(updateAndVerify(systemd.context, pod, roundedStep)).rejects.toMatchObject(error);
+  await expect(updateAndVerify(systemd.node, pod, roundedStep)).rejects.toMatchObject(error);
 });

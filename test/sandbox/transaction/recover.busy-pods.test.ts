@@ -35,7 +35,7 @@ beforeEach(async () => {
     cgroupParent: '/kubepods/pod2',
     metadata: { ...first.metadata, name: 'db', uid: 'uid-2' },
   };
-  runtime.context.registry.learnPod(other);
+  runtime.node.registry.learnPod(other);
 });
 afterEach(() => {
   vi.useRealTimers();
@@ -54,14 +54,14 @@ const { pod, begin, found } = interrupted(
 async function interruptBoth(): Promise<void> {
   await (await begin()).undoing();
   const steps = [{ kind: 'pod-memory', from: mi(300), to: mi(400) }] as const;
-  await (await runtime.context.journal.begin(other, steps, { volumes: new Map() })).undoing();
+  await (await runtime.node.journal.begin(other, steps, { volumes: new Map() })).undoing();
 }
 
 /** Starts a request that holds the lock of the first pod. */
 function holdFirstPod(): void {
   const { promise, resolve } = Promise.withResolvers<unknown>();
   endRequest = () => resolve(undefined);
-  void runtime.context.lock.run('uid-1', () => promise);
+  void runtime.node.lock.run('uid-1', () => promise);
 }
 
 const limitOfOther = (): number =>
@@ -70,14 +70,14 @@ const limitOfOther = (): number =>
 test('a pod whose lock a request holds is left out, and recovered by the next recovery', async () => {
   await interruptBoth();
   holdFirstPod();
-  const recovered = recover(runtime.context);
+  const recovered = recover(runtime.node);
   await expect.poll(limitOfOther, WITHIN).toBe(300);
   expect(await recovered).toBe(false);
   expect(found()).toEqual([400, 150, 200]);
   endRequest();
-  expect(await recover(runtime.context)).toBe(true);
+  expect(await recover(runtime.node)).toBe(true);
   expect(found()).toEqual([300, 100, 200]);
-  expect(runtime.context.journal.unfinished()).toEqual([]);
+  expect(runtime.node.journal.unfinished()).toEqual([]);
 });
 
 test('a pod whose runtime does not answer does not delay the recovery of another one', async () => {
@@ -89,7 +89,7 @@ test('a pod whose runtime does not answer does not delay the recovery of another
   });
   // A recovery waits a limited time for the answer. No time passes here.
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
-  const recovered = recover(runtime.context);
+  const recovered = recover(runtime.node);
   // Unlike expect.poll, this does not advance the fake time.
   await eventually(() => limitOfOther() === 300);
   expect(found()).toEqual([400, 150, 200]);
@@ -100,12 +100,12 @@ test('a pod whose runtime does not answer does not delay the recovery of another
 
 test('the volumes of a pod whose lock a request holds are journalled by the next recovery', async () => {
   const volume: VolumeRecord = { policy: { kind: 'absolute', size: mi(64) }, source: 'asked', annotated: false };
-  runtime.context.policies.restore(SANDBOX, new Map([['cache', volume]]));
+  runtime.node.policies.restore(SANDBOX, new Map([['cache', volume]]));
   holdFirstPod();
   let isComplete: boolean | undefined;
-  void recover(runtime.context).then((complete) => (isComplete = complete));
+  void recover(runtime.node).then((complete) => (isComplete = complete));
   await expect.poll(() => isComplete, WITHIN).toBe(false);
   endRequest();
-  expect(await recover(runtime.context)).toBe(true);
-  expect(runtime.context.journal.volumesOf(await pod())).toEqual(new Map([['cache', volume]]));
+  expect(await recover(runtime.node)).toBe(true);
+  expect(runtime.node.journal.volumesOf(await pod())).toEqual(new Map([['cache', volume]]));
 });

@@ -22,11 +22,11 @@ beforeEach(async () => {
   runtime.makePod(String(192 * MiB), [192 * MiB]);
   runtime.applyUpdates();
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  pod = (await runtime.context.registry.pod(SANDBOX))!;
-  await runtime.context.registry.describeContainer(containerId(0));
+  pod = (await runtime.node.registry.pod(SANDBOX))!;
+  await runtime.node.registry.describeContainer(containerId(0));
 });
 afterEach(async () => {
-  await runtime.context.decreaseReclaimer.close();
+  await runtime.decreaseReclaimer.close();
   await runtime.close();
 });
 
@@ -36,44 +36,44 @@ const record = (): unknown => JSON.parse(readFileSync(join(runtime.stateFolder, 
 
 describe('a hold that a crash has left', () => {
   test('is ended at the start: memory.high as it was, nothing in the journal', async () => {
-    await runtime.context.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: mi(180) }]);
+    await runtime.node.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: mi(180) }]);
     expect(record()).toMatchObject({ holds: [{ cgroup: CGROUP, memoryHigh: 180 * MiB }] });
     runtime.writeFile(CGROUP, 'memory.high', String(markedHigh(mi(56))));
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect([high(), records()]).toEqual([String(180 * MiB), []]);
   });
 
   test('leaves what another program has set since', async () => {
-    await runtime.context.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: 'max' }]);
+    await runtime.node.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: 'max' }]);
     runtime.writeFile(CGROUP, 'memory.high', String(100 * MiB));
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect([high(), records()]).toEqual([String(100 * MiB), []]);
   });
 
   test('is ended together with a transaction, whose value is the newer one', async () => {
-    const { journal } = runtime.context;
+    const { journal } = runtime.node;
     await journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: 'max' }]);
     const steps = [{ kind: 'container', id: containerId(0), memory: { from: mi(192), to: mi(64) } }] as const;
     await journal.begin(pod, steps, { volumes: new Map(), highs: [{ cgroup: CGROUP, memoryHigh: mi(150) }] });
     expect(record()).toMatchObject({ holds: [{}], transaction: { highs: [{}] } });
     runtime.writeFile(CGROUP, 'memory.high', String(markedHigh(mi(56))));
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect([high(), records()]).toEqual([String(150 * MiB), []]);
   });
 });
 
 test('a hold whose memory.high cannot be read does not keep a transaction from its recovery', async () => {
-  const { journal } = runtime.context;
+  const { journal } = runtime.node;
   await journal.setHolds(pod, [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
   await journal.begin(pod, [{ kind: 'pod-memory', from: mi(256), to: mi(192) }], { volumes: new Map() });
   rmSync(join(runtime.cgroupRoot, 'kubepods/pod1/memory.high'));
-  expect(await recover(runtime.context)).toBe(false);
+  expect(await recover(runtime.node)).toBe(false);
   expect(record()).toMatchObject({ holds: [{}] });
   expect(record()).not.toHaveProperty('transaction');
 });
 
 test('deferred requests and the end of a transaction leave the hold in the journal', async () => {
-  const { journal } = runtime.context;
+  const { journal } = runtime.node;
   const holds = [{ cgroup: CGROUP, memoryHigh: 'max' }] as const;
   await journal.setHolds(pod, holds);
   await journal.setResizes(pod.metadata.uid, ['a request']);
@@ -95,7 +95,7 @@ async function heldContainer(): Promise<void> {
   runtime.actuated.set('uid-1', limits(192));
   for (const cgroup of [CGROUP, '/kubepods/pod1']) runtime.writeFile(cgroup, 'memory.current', String(120 * MiB));
   // kubelet is about to compare.
-  void runtime.context.decreaseReclaimer.comparable('uid-1', 'cadvisor');
+  void runtime.decreaseReclaimer.comparable('uid-1', 'cadvisor');
   for (const cgroup of [CGROUP, '/kubepods/pod1']) {
     const file = join(runtime.cgroupRoot, cgroup, 'memory.high');
     await eventually(() => readFileSync(file, 'utf8') !== 'max\n');
@@ -113,7 +113,7 @@ describe('a hold and a request for the pod', () => {
         { cgroup: '/kubepods/pod1', memoryHigh: 'max' },
       ],
     });
-    await runtime.context.decreaseReclaimer.close();
+    await runtime.decreaseReclaimer.close();
     expect([high(), runtime.read('memory.high'), records()]).toEqual(['max', 'max', []]);
   });
 
@@ -121,7 +121,7 @@ describe('a hold and a request for the pod', () => {
     await heldContainer();
     const found: string[] = [];
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(64 * MiB) });
-    await updateContainer(runtime.context, request, () => {
+    await updateContainer(runtime.node, request, () => {
       found.push(
         ...(record() as { transaction: { highs: { memoryHigh: string }[] } }).transaction.highs.map(
           ({ memoryHigh }) => memoryHigh,
@@ -131,17 +131,17 @@ describe('a hold and a request for the pod', () => {
       return Promise.resolve(Buffer.alloc(0));
     });
     expect(found).toEqual(['max', 'max']);
-    await runtime.context.decreaseReclaimer.close();
+    await runtime.decreaseReclaimer.close();
     expect([high(), runtime.read('memory.high')]).toEqual(['max', 'max']);
   });
 
   test('the decrease is deferred with the error of the update when it fails for the second time', async () => {
     await heldContainer();
-    const { decreaseReclaimer } = runtime.context;
+    const { decreaseReclaimer } = runtime;
     const inUse = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache is in use');
     const fails = (memory: number): Promise<unknown> => {
       const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(memory * MiB) });
-      return expect(updateContainer(runtime.context, request, () => Promise.reject(inUse))).rejects.toThrow(inUse);
+      return expect(updateContainer(runtime.node, request, () => Promise.reject(inUse))).rejects.toThrow(inUse);
     };
     const heldAgain = (times: number): Promise<void> =>
       eventually(() => runtime.counted.snapshot().foresight['held'] === times);
@@ -160,17 +160,17 @@ describe('a hold and a request for the pod', () => {
   test('memory.high that cannot be restored when the hold ends is restored by a recovery, which is asked for', async () => {
     await heldContainer();
     let asked = 0;
-    runtime.context.journal.onUnfinished(() => (asked += 1));
+    runtime.node.journal.onUnfinished(() => (asked += 1));
     const file = join(runtime.cgroupRoot, CGROUP, 'memory.high');
     const lowered = high();
     rmSync(file);
     mkdirSync(file);
-    await runtime.context.decreaseReclaimer.release('uid-1');
+    await runtime.decreaseReclaimer.release('uid-1');
     expect(asked).toBe(1);
     rmSync(file, { recursive: true });
     runtime.writeFile(CGROUP, 'memory.high', lowered);
     runtime.actuated.set('uid-1', runtime.allocated.get('uid-1')!);
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect([high(), records()]).toEqual(['max', []]);
   });
 });

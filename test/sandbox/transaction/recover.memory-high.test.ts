@@ -20,14 +20,14 @@ afterEach(() => runtime.close());
 
 /** A decrease to 512 MiB during which the process was killed, with memory.high as it is found afterwards. */
 async function cutOff(previous: PreviousHigh['memoryHigh'], found: Limit<Bytes>, more: object = {}): Promise<string> {
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
-  await runtime.context.journal.begin(
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
+  await runtime.node.journal.begin(
     pod,
     [{ kind: 'container', id: containerId(0), memory: { from: mi(1024), to: mi(512) } }],
     { volumes: new Map(), highs: [{ cgroup: CGROUP, memoryHigh: previous, ...more }] },
   );
   runtime.writeFile(CGROUP, 'memory.high', String(found));
-  await recover(runtime.context);
+  await recover(runtime.node);
   return runtime.read(`${containerId(0)}/memory.high`);
 }
 

@@ -41,7 +41,7 @@ afterEach(async () => {
   await runtime.close();
 });
 
-const pod = async () => (await runtime.context.registry.pod(SANDBOX))!;
+const pod = async () => (await runtime.node.registry.pod(SANDBOX))!;
 const found = (): number[] => [
   Number(runtime.read('memory.max')) / MiB,
   ...[0, 1].map((index) => runtime.limitOf(index) / MiB),
@@ -52,7 +52,7 @@ const has = ([podMemory = 0, ...containers]: readonly number[]): void => {
     runtime.writeFile(`/kubepods/pod1/${containerId(index)}`, 'memory.max', String(memory * MiB));
 };
 const begin = async (steps: readonly Step[]) =>
-  runtime.context.journal.begin(await pod(), steps, { volumes: runtime.context.policies.records(SANDBOX) });
+  runtime.node.journal.begin(await pod(), steps, { volumes: runtime.node.policies.records(SANDBOX) });
 const journal = (): string[] => readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json'));
 
 /** The states in which the pod's limit was below the sum of its containers'. */
@@ -72,7 +72,7 @@ beforeEach(() => {
 
 /** Lets one read of limits or of a container fail. Returns whether there were so many. */
 function failRead(number: number): () => boolean {
-  const { tree, registry } = runtime.context;
+  const { tree, registry } = runtime.node;
   let reads = 0;
   const failing = (): void => {
     check();
@@ -98,13 +98,13 @@ async function failEachRead(prepare: () => Promise<void>): Promise<number[][]> {
   for (let number = 1; ; number += 1) {
     await prepare();
     const hasFailed = failRead(number);
-    const isRecovered = await recover(runtime.context);
+    const isRecovered = await recover(runtime.node);
     vi.restoreAllMocks();
     if (!hasFailed()) return stops;
     check();
     expect([number, isRecovered || journal().length]).toEqual([number, isRecovered ? true : 1]);
     stops.push(found());
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     check();
     expect([number, journal(), unsafe]).toEqual([number, [], []]);
     stops.push(found());
@@ -144,17 +144,17 @@ describe('a recovery in which one read fails', () => {
 
   test('asks for another one, also when it ran before a request', async () => {
     const asked = vi.fn();
-    runtime.context.journal.onUnfinished(asked);
+    runtime.node.journal.onUnfinished(asked);
     await (await begin(raise)).undoing();
     has([400, 150, 250]);
     asked.mockClear();
     // As the last step is compared: the containers are rolled back.
-    vi.spyOn(runtime.context.tree, 'readLimits').mockImplementation((cgroup) => {
+    vi.spyOn(runtime.node.tree, 'readLimits').mockImplementation((cgroup) => {
       if (found()[1] === 100) return Promise.reject(new Error('EIO'));
-      return CgroupTree.prototype.readLimits.call(runtime.context.tree, cgroup);
+      return CgroupTree.prototype.readLimits.call(runtime.node.tree, cgroup);
     });
-    await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    await expect(recoverPod(runtime.node, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     expect([asked.mock.calls.length > 0, found()]).toEqual([true, [400, 100, 200]]);
-    expect(runtime.context.journal.transactionOf(await pod())?.failed).toContain('EIO');
+    expect(runtime.node.journal.transactionOf(await pod())?.failed).toContain('EIO');
   });
 });

@@ -42,45 +42,45 @@ function replaceSandbox(): void {
 }
 
 /** Recovers as a shim that has just started, whose registry is empty. */
-const recoverAtStart = (): Promise<boolean> => recover({ ...runtime.context, registry: new Registry(runtime.backend) });
+const recoverAtStart = (): Promise<boolean> => recover({ ...runtime.node, registry: new Registry(runtime.backend) });
 
 describe.each([
   ['was replaced while the shim was away', recoverAtStart],
-  ['was replaced while the shim had no connection', (): Promise<boolean> => recover(runtime.context)],
+  ['was replaced while the shim had no connection', (): Promise<boolean> => recover(runtime.node)],
 ])('a pod whose sandbox %s', (_when, recoverPods) => {
   test('gets memory.high back from before a hold, and keeps its deferred requests', async () => {
-    await runtime.context.journal.setHolds(await pod(), [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
-    await runtime.context.journal.setResizes('uid-1', ['a request']);
+    await runtime.node.journal.setHolds(await pod(), [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
+    await runtime.node.journal.setResizes('uid-1', ['a request']);
     runtime.writeFile('/kubepods/pod1', 'memory.high', String(markedHigh(mi(100))));
     replaceSandbox();
     expect(await recoverPods()).toBe(true);
     expect(runtime.read('memory.high')).toBe('max');
-    expect(runtime.context.journal.identities()).toMatchObject([
+    expect(runtime.node.journal.identities()).toMatchObject([
       { podUid: 'uid-1', sandboxId: NEXT, resizes: ['a request'] },
     ]);
-    expect(runtime.context.journal.unfinished()).toEqual([]);
+    expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
   test('keeps its record while it has no sandbox but its folder, and is recovered in the next one', async () => {
     const volume: VolumeRecord = { policy: { kind: 'absolute', size: mi(64) }, source: 'asked', annotated: false };
     const kept = { resizes: ['a request'], volumes: new Map([['cache', volume]]) };
-    runtime.context.policies.restore(SANDBOX, kept.volumes);
+    runtime.node.policies.restore(SANDBOX, kept.volumes);
     await (await begin()).undoing();
-    await runtime.context.journal.setResizes('uid-1', kept.resizes);
+    await runtime.node.journal.setResizes('uid-1', kept.resizes);
     has(400);
     mkdirSync(join(runtime.kubeletRoot, 'pods/uid-1'), { recursive: true });
     replaceSandbox();
     runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', {}));
     expect(await recoverPods()).toBe(true);
-    expect(runtime.context.journal.identities()).toMatchObject([{ ...kept, transaction: { undoing: true } }]);
+    expect(runtime.node.journal.identities()).toMatchObject([{ ...kept, transaction: { undoing: true } }]);
     const recoverable = vi.fn();
-    runtime.context.journal.onUnfinished(recoverable);
+    runtime.node.journal.onUnfinished(recoverable);
     replaceSandbox();
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(recoverable).toHaveBeenCalled();
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
-    expect(runtime.context.journal.identities()).toMatchObject([{ ...kept, sandboxId: NEXT }]);
-    expect(runtime.context.journal.unfinished()).toEqual([]);
+    expect(runtime.node.journal.identities()).toMatchObject([{ ...kept, sandboxId: NEXT }]);
+    expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
   test('gets its pod limit back from before an interrupted rollback', async () => {

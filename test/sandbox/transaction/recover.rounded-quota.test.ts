@@ -26,15 +26,15 @@ const podStep: Step = { kind: 'pod-cpu', from: cpuMax(10_000), to: cpuMax(34_560
 const memoryStep: Step = { kind: 'pod-memory', from: bytes(100 * MiB), to: bytes(200 * MiB) };
 
 async function interrupt(steps: readonly Step[]): Promise<void> {
-  const pod = (await runtime.context.registry.pod(SANDBOX))!;
-  await runtime.context.journal.begin(pod, steps, { volumes: runtime.context.policies.records(SANDBOX) });
+  const pod = (await runtime.node.registry.pod(SANDBOX))!;
+  await runtime.node.journal.begin(pod, steps, { volumes: runtime.node.policies.records(SANDBOX) });
 }
 
 test('recovery finishes a fully applied resize whose quotas systemd has rounded since', async () => {
   await interrupt([podStep, roundedStep]);
   setQuota(runtime, POD_SLICE, 35_000);
   setQuota(runtime, CONTAINER_SCOPE, 35_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(runtime.warnings.at(-1)).toMatchObject({ outcome: 'finished' });
   expect([quotaIn(runtime, POD_SLICE), quotaIn(runtime, CONTAINER_SCOPE)]).toEqual(['35000', '35000']);
 });
@@ -50,7 +50,7 @@ test('recovery rolls back a partly applied resize whose quotas systemd has round
   await interrupt([podStep, roundedStep, memoryStep]);
   setQuota(runtime, POD_SLICE, 35_000);
   setQuota(runtime, CONTAINER_SCOPE, 35_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(runtime.warnings.at(-1)).toMatchObject({ outcome: 'undone' });
   expect([quotaIn(runtime, POD_SLICE), quotaIn(runtime, CONTAINER_SCOPE)]).toEqual(['10000', '10000']);
   expect(updates).toEqual([10_000n]);
@@ -59,7 +59,7 @@ test('recovery rolls back a partly applied resize whose quotas systemd has round
 test('recovery leaves a quota that is neither the old nor the new one, rounded or not', async () => {
   await interrupt([podStep, memoryStep]);
   setQuota(runtime, POD_SLICE, 36_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(quotaIn(runtime, POD_SLICE)).toBe('36000');
 });
 
@@ -75,7 +75,7 @@ test('recovery leaves a quota of a container that is neither, although the runti
   );
   await interrupt([roundedStep, memoryStep]);
   setQuota(runtime, CONTAINER_SCOPE, 36_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(quotaIn(runtime, CONTAINER_SCOPE)).toBe('36000');
   expect(runtime.calls).not.toContain('UpdateContainerResources');
   expect(runtime.warnings.at(-1)).toMatchObject({ outcome: 'undone' });
@@ -89,6 +89,6 @@ test('recovery distinguishes the new quota from an old quota that rounds to it',
   });
   await interrupt(steps);
   setQuota(runtime, CONTAINER_SCOPE, 35_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(quotaIn(runtime, CONTAINER_SCOPE)).toBe('34560');
 });

@@ -53,7 +53,7 @@ describe('an interrupted resize', () => {
   test('is marked as finished when all its steps are applied', async () => {
     await begin();
     has(400, 150, 250);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([400, 150, 250]);
     expect(journal()).toEqual([]);
     expect(runtime.calls).not.toContain('UpdateContainerResources');
@@ -65,12 +65,12 @@ describe('an interrupted resize', () => {
     has(400, 150, 250);
     renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
     writeFileSync(runtime.stateFolder, '');
-    await recover(runtime.context);
+    await recover(runtime.node);
     rmSync(runtime.stateFolder);
     renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
     expect(found()).toEqual([400, 150, 250]);
     expect(runtime.warnings).toContainEqual(expect.objectContaining({ pod: SANDBOX, outcome: 'finished' }));
-    expect(runtime.context.journal.unfinished()).toEqual([]);
+    expect(runtime.node.journal.unfinished()).toEqual([]);
     expect(journal()).not.toEqual([]);
     await (await runtime.journal).check();
     expect(journal()).toEqual([]);
@@ -84,7 +84,7 @@ describe('an interrupted resize', () => {
     await begin();
     const [podMemory, ...containers] = values;
     has(podMemory, ...containers);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
   });
@@ -92,7 +92,7 @@ describe('an interrupted resize', () => {
   test('leaves a value that is neither the old nor the new one, since another writer has set it', async () => {
     await begin();
     has(500, 150, 220);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([500, 100, 220]);
     expect(journal()).toEqual([]);
   });
@@ -106,7 +106,7 @@ describe('an interrupted resize', () => {
     };
     await begin([both]);
     has(300, 50);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([300, 100, 200]);
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
   });
@@ -128,11 +128,11 @@ describe('an interrupted resize', () => {
     shares(102n);
     await begin([{ kind: 'pod-memory', from: mi(300), to: mi(400) }, step]);
     has(400);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect([found()[0], asked]).toEqual([300, []]);
     shares(204n);
     await begin([{ kind: 'pod-memory', from: mi(300), to: mi(400) }, step]);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect([found()[0], asked]).toEqual([300, [102n]]);
   });
 
@@ -140,7 +140,7 @@ describe('an interrupted resize', () => {
     const open = await begin();
     await open.lowersHigh(`/kubepods/pod1/${containerId(1)}`, 'max');
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(markedHigh(mi(20))));
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(runtime.read(`${containerId(1)}/memory.high`)).toBe('max');
     expect(found()).toEqual([300, 100, 200]);
   });
@@ -148,7 +148,7 @@ describe('an interrupted resize', () => {
   test('is rolled back when a rollback had begun, although all new values are in place', async () => {
     await (await begin()).undoing();
     has(400, 150, 250);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([300, 100, 200]);
   });
 
@@ -158,8 +158,8 @@ describe('an interrupted resize', () => {
   ] as const)('that is %s stores these volume policies: %j', async (_end, [podMemory, ...containers], stored) => {
     await begin(steps, new Map([['cache', half]]));
     has(podMemory, ...containers);
-    await recover(runtime.context);
-    const sizes = runtime.context.journal.volumesOf(await pod());
+    await recover(runtime.node);
+    const sizes = runtime.node.journal.volumesOf(await pod());
     expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(stored);
   });
 
@@ -173,7 +173,7 @@ describe('an interrupted resize', () => {
       { kind: 'pod-memory', from: mi(250), to: mi(200) },
     ]);
     has(200, 50, 150);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
   });
@@ -183,7 +183,7 @@ describe('an interrupted resize', () => {
     has(400, 150, 250);
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(200 * MiB));
     runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
     expect(journal()).toEqual([]);
   });
@@ -191,14 +191,14 @@ describe('an interrupted resize', () => {
   test('is dropped from the journal when its pod is gone', async () => {
     await begin();
     runtime.removeCgroup('/kubepods/pod1');
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(journal()).toEqual([]);
     await begin();
     runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', {}));
     runtime.on('PodSandboxStatus', () => {
       throw new Error('no such pod');
     });
-    await recover(runtime.context);
+    await recover(runtime.node);
     await expect.poll(journal, LONG_WAIT).toEqual([]);
   });
 
@@ -220,9 +220,9 @@ describe('a resize whose rollback fails', () => {
   });
 
   test('marks its pod, stays in the journal and is reported as a rollback failure', async () => {
-    await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
+    await expect(recoverPod(runtime.node, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
     expect(journal()).toHaveLength(1);
-    const { lastError } = await readPodView(runtime.context, SANDBOX);
+    const { lastError } = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
     expect(lastError).toMatchObject({ reason: 'UNDO_FAILED', message: expect.stringContaining('refused') as string });
     // The container keeps its new limit, so the pod keeps its own.
     expect(found()).toEqual([400, 150, 200]);
@@ -239,7 +239,7 @@ describe('a resize whose rollback fails', () => {
     const crashed = containerId(1);
     runtime.removeCgroup(`/kubepods/pod1/${crashed}`);
     for (const index of [0, 1])
-      runtime.context.registry.learnContainer({
+      runtime.node.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,
@@ -250,16 +250,16 @@ describe('a resize whose rollback fails', () => {
       exit_code: 1,
       resources: { linux: { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n } },
     });
-    await expect(recoverPod(runtime.context, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
+    await expect(recoverPod(runtime.node, await pod())).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     expect([runtime.read('memory.max'), runtime.limitOf(0)]).toEqual([String(mi(450)), mi(250)]);
   });
 
   test('is recovered before the next request of its pod is applied', async () => {
-    await recover(runtime.context);
+    await recover(runtime.node);
     runtime.applyUpdates();
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MiB) });
     let atCall: number[] = [];
-    await updateContainer(runtime.context, request, () => {
+    await updateContainer(runtime.node, request, () => {
       atCall = found();
       runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(220 * MiB));
       return Promise.resolve(Buffer.alloc(0));
@@ -270,23 +270,23 @@ describe('a resize whose rollback fails', () => {
   });
 
   test('stays in the journal when the next request fails as well', async () => {
-    await recover(runtime.context);
+    await recover(runtime.node);
     // The request raises the pod, so it begins another transaction.
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MiB) });
-    const failing = updateContainer(runtime.context, request, () => Promise.reject(new Error('no')));
+    const failing = updateContainer(runtime.node, request, () => Promise.reject(new Error('no')));
     await expect(failing).rejects.toThrow('no');
     runtime.applyUpdates();
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
   });
 
   test('is dropped once a later request succeeds, whose values stay', async () => {
-    await recover(runtime.context);
+    await recover(runtime.node);
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
-    await updateContainer(runtime.context, request, () => Promise.resolve(Buffer.alloc(0)));
+    await updateContainer(runtime.node, request, () => Promise.resolve(Buffer.alloc(0)));
     runtime.applyUpdates();
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect(found().slice(1)).toEqual([150, 200]);
     expect(journal()).toEqual([]);
   });
@@ -294,13 +294,13 @@ describe('a resize whose rollback fails', () => {
   test('blocks ResizePod for its pod until it is recovered', async () => {
     const desired = { pod: {}, containers: new Map([['c1', { memory: mi(250) }]]), volumes: new Map() };
     for (const index of [0, 1])
-      runtime.context.registry.learnContainer({
+      runtime.node.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,
       });
     const resize = () =>
-      resizePod(runtime.context, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
+      resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
     await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     runtime.applyUpdates();
     await resize();
@@ -313,12 +313,12 @@ test('a container that now uses more than its old limit is not lowered to it, to
   has(400, 150, 200);
   const cgroup = `/kubepods/pod1/${containerId(0)}`;
   uses(cgroup, 120 * MiB);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(found()).toEqual([400, 150, 200]);
   expect(journal()).toHaveLength(1);
   // The container has freed the memory.
   uses(cgroup, 500_000);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(found()).toEqual([300, 100, 200]);
   expect(journal()).toEqual([]);
 });
@@ -329,7 +329,7 @@ test('a unified key is restored although the kernel prints its value in another 
     { kind: 'pod-unified', key: 'memory.low', from: '0', to: '32M' },
     { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(150) } },
   ]);
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(runtime.read('memory.low')).toBe('0');
 });
 
@@ -337,7 +337,7 @@ test('a pod is recovered although its state folder was removed', async () => {
   await begin();
   has(400, 150, 200);
   rmSync(runtime.stateFolder, { recursive: true });
-  await recover(runtime.context);
+  await recover(runtime.node);
   expect(found()).toEqual([300, 100, 200]);
   expect(existsSync(join(runtime.stateFolder, 'uid-1.json'))).toBe(false);
 });

@@ -42,7 +42,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   for (const index of [0, 1])
-    runtime.context.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
+    runtime.node.registry.learnContainer({ containerId: containerId(index), sandboxId: SANDBOX, name: `c${index}` });
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
   runtime.applyUpdates();
   runtime.wrapResponder(UPDATE, (request, before) => {
@@ -100,8 +100,7 @@ const ways: readonly (readonly [string, () => Promise<unknown>])[] = [
   [UPDATE, () => update(220)],
   [
     'ResizePod',
-    () =>
-      resizePod(runtime.context, SANDBOX, desired({ c0: { memory: mi(220) } }), { dryRun: false, deadline: Infinity }),
+    () => resizePod(runtime.node, SANDBOX, desired({ c0: { memory: mi(220) } }), { dryRun: false, deadline: Infinity }),
   ],
 ];
 
@@ -116,7 +115,7 @@ describe.each(ways)('%s without an answer', (_way, call) => {
     expect(journal()).toHaveLength(1);
     if (isEarly) arrive();
     refusal = undefined;
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     arrive();
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
@@ -126,10 +125,10 @@ describe.each(ways)('%s without an answer', (_way, call) => {
     goesAtUpdate(220);
     await expect(call()).rejects.toThrow('the connection has ended');
     refusal = starting;
-    expect(await recover(runtime.context)).toBe(false);
+    expect(await recover(runtime.node)).toBe(false);
     expect(found()).toEqual([420, 100, 200]);
     refusal = undefined;
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([300, 100, 200]);
   });
 });
@@ -145,7 +144,7 @@ describe('an update without an answer', () => {
     await update(220);
     expect(found()).toEqual([420, 220, 200]);
     expect(journal()).toEqual([]);
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([420, 220, 200]);
   });
 
@@ -155,7 +154,7 @@ describe('an update without an answer', () => {
     expect(journal()).toHaveLength(1);
     arrive();
     expect(found()).toEqual([470, 220, 250]);
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([350, 100, 250]);
     expect(journal()).toEqual([]);
   });
@@ -165,15 +164,15 @@ describe('an update without an answer', () => {
     expect(found()).toEqual([420, 100, 200]);
     expect(journal()).toHaveLength(1);
     arrive();
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
   });
 
   test('leaves the values of a later ResizePod', async () => {
     const target = desired({ c0: { memory: mi(120) }, c1: { memory: mi(250) } });
-    await resizePod(runtime.context, SANDBOX, target, { dryRun: false, deadline: Infinity });
-    expect(await recover(runtime.context)).toBe(true);
+    await resizePod(runtime.node, SANDBOX, target, { dryRun: false, deadline: Infinity });
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([370, 120, 250]);
     expect(journal()).toEqual([]);
   });
@@ -183,13 +182,13 @@ describe('an update without an answer', () => {
       await before(request);
       throw new RuntimeFailure(status.INTERNAL, 'device or resource busy');
     });
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([300, 100, 200]);
     expect(journal()).toEqual([]);
   });
 
   test('is not reported as rolled back', () => {
-    expect(runtime.context.history.ofPod(SANDBOX)[0]).toMatchObject({ state: 'Infeasible', isRolledBack: false });
+    expect(runtime.node.history.ofPod(SANDBOX)[0]).toMatchObject({ state: 'Infeasible', isRolledBack: false });
   });
 });
 
@@ -198,7 +197,7 @@ test('a ResizePod without an answer says that something of it is left to roll ba
   const onLeftUnfinished = (): void => void left.push('unfinished');
   const options = { dryRun: false, deadline: Infinity, onLeftUnfinished };
   goesAtUpdate(220);
-  await expect(resizePod(runtime.context, SANDBOX, desired({ c0: { memory: mi(220) } }), options)).rejects.toThrow();
+  await expect(resizePod(runtime.node, SANDBOX, desired({ c0: { memory: mi(220) } }), options)).rejects.toThrow();
   expect(left).toEqual(['unfinished']);
 });
 
@@ -211,7 +210,7 @@ test('an update without an answer has room after one that the journal does not n
   await update(240, 1);
   expect(found()).toEqual([460, 100, 240]);
   arrive();
-  expect(await recover(runtime.context)).toBe(true);
+  expect(await recover(runtime.node)).toBe(true);
   expect(found()).toEqual([450, 100, 240]);
   expect(journal()).toEqual([]);
 });
@@ -235,15 +234,15 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
   await vi.advanceTimersByTimeAsync(100);
   await unanswered;
   isDescribed = false;
-  const recovery = recover(runtime.context);
+  const recovery = recover(runtime.node);
   // No time passes meanwhile.
   await update(250, 1);
-  await eventually(() => runtime.context.calls.isHeld(containerId(0)));
+  await eventually(() => runtime.node.calls.isHeld(containerId(0)));
   await vi.advanceTimersByTimeAsync(2000);
   expect(await recovery).toBe(false);
   expect(found()).toEqual([470, 100, 250]);
   hangs = undefined;
-  expect(await recover(runtime.context)).toBe(true);
+  expect(await recover(runtime.node)).toBe(true);
   expect(found()).toEqual([350, 100, 250]);
 });
 
@@ -259,7 +258,7 @@ test('a runtime that takes longer for an answer than the first recovery waits is
   });
   const recoverIn = async (ms: number): Promise<boolean> => {
     const asked = slow.length;
-    const recovery = recover(runtime.context);
+    const recovery = recover(runtime.node);
     await eventually(() => slow.length === asked + 1);
     await vi.advanceTimersByTimeAsync(ms);
     for (const answer of slow) answer();
@@ -277,15 +276,15 @@ test('a request waits for a runtime that does not answer until its deadline, and
   await expect(update(220)).rejects.toThrow('the connection has ended');
   refusal = undefined;
   hangs = containerId(0);
-  const { unanswered } = runtime.context.journal;
+  const { unanswered } = runtime.node.journal;
   for (const ms of [100, 200]) {
     const isSettled = vi.fn();
-    const resized = resizePod(runtime.context, SANDBOX, desired({ c1: { memory: mi(210) } }), {
+    const resized = resizePod(runtime.node, SANDBOX, desired({ c1: { memory: mi(210) } }), {
       dryRun: false,
       deadline: steadyNow() + ms,
     });
     const rejected = expect(resized.finally(isSettled)).rejects.toThrow('could not be rolled back');
-    await eventually(() => runtime.context.calls.isHeld(containerId(0)));
+    await eventually(() => runtime.node.calls.isHeld(containerId(0)));
     await vi.advanceTimersByTimeAsync(ms - 1);
     expect(isSettled).not.toHaveBeenCalled();
     // A recovery would wait for 1.5 s.
@@ -294,7 +293,7 @@ test('a request waits for a runtime that does not answer until its deadline, and
   }
   expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
   refusal = noAnswer;
-  expect(await recover(runtime.context)).toBe(false);
+  expect(await recover(runtime.node)).toBe(false);
   expect(unanswered.waitsFor(SANDBOX, containerId(0))).toBe(0);
 });
 

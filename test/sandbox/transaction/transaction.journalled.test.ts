@@ -17,9 +17,9 @@ beforeEach(async () => {
   updates = new ContainerUpdates(runtime);
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', { items: [{ id: SANDBOX }] }));
-  pod = (await runtime.context.registry.pod(SANDBOX))!;
+  pod = (await runtime.node.registry.pod(SANDBOX))!;
   isStuck = true;
-  const { tree } = runtime.context;
+  const { tree } = runtime.node;
   const write = tree.write.bind(tree);
   vi.spyOn(tree, 'write').mockImplementation((cgroup, change) =>
     isStuck && cgroup === POD && change.file === 'memory.high' && change.value === 'max'
@@ -29,7 +29,7 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-const left = () => runtime.context.journal.transactionOf(pod);
+const left = () => runtime.node.journal.transactionOf(pod);
 const found = (): string[] => [runtime.read('memory.max'), runtime.read('memory.high')];
 
 describe('a memory.high of the pod that cannot be restored once the caller has been answered', () => {
@@ -42,7 +42,7 @@ describe('a memory.high of the pod that cannot be restored once the caller has b
     expect(left()).toMatchObject({ steps: [], highs: [{ cgroup: POD, memoryHigh: 'max' }] });
     expect(left()?.failed).toMatch(/EIO/);
     isStuck = false;
-    expect(await recover(runtime.context)).toBe(true);
+    expect(await recover(runtime.node)).toBe(true);
     expect(found()).toEqual([String(250 * MiB), 'max']);
     expect(left()).toBeUndefined();
   });

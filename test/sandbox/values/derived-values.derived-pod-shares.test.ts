@@ -22,7 +22,7 @@ afterEach(() => web.close());
 
 /** Adds a container that has ended. */
 function addEnded(exitCode: number): void {
-  runtime.context.registry.learnContainer({ containerId: ENDED, sandboxId: SANDBOX, name: 'b' });
+  runtime.node.registry.learnContainer({ containerId: ENDED, sandboxId: SANDBOX, name: 'b' });
   runtime.describeContainer(ENDED, { metadata: { name: 'b' }, state: 2, exit_code: exitCode, resources: { linux } }, 0);
   const listed = [
     { id: containerId(0), metadata: { name: 'c0' }, state: 1, created_at: 1n },

@@ -68,7 +68,7 @@ interface Wanted {
 }
 const resize = ({ limit, request, pod }: Wanted, more: Partial<DesiredPod> = {}, dryRun = false) =>
   resizePod(
-    runtime.context,
+    runtime.node,
     SANDBOX,
     {
       pod: pod === undefined ? {} : { memory: pod },
@@ -347,9 +347,9 @@ describe('a resize that does not end', () => {
 
   test('is recovered after a crash: rolled back in every derived value', async () => {
     const { steps } = await resize({ limit: mi(256), request: 96 }, {}, true);
-    const pod = (await runtime.context.registry.pod(SANDBOX))!;
+    const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const before = [found(), podFile('memory.low'), podFile('memory.max')];
-    await runtime.context.journal.begin(
+    await runtime.node.journal.begin(
       pod,
       [
         ...steps.map(({ step }) => step),
@@ -365,7 +365,7 @@ describe('a resize that does not end', () => {
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(160));
     const unified = { 'memory.high': high(96, 256), 'memory.low': text(96) };
     store.create(0, { memory_limit_in_bytes: BigInt(256 * MiB), unified });
-    await recover(runtime.context);
+    await recover(runtime.node);
     expect([found(), podFile('memory.low'), podFile('memory.max')]).toEqual(before);
   });
 

@@ -18,32 +18,32 @@ afterEach(() => runtime.close());
 describe('an ended sandbox next to the one that has replaced it', () => {
   let [ended, running]: PodDescription[] = [];
   beforeEach(async () => {
-    const { registry } = runtime.context;
+    const { registry } = runtime.node;
     ended = (await registry.pod(SANDBOX))!;
-    observeVolumes(runtime.context, ended, cache(100), mi(100));
-    await journalAllVolumes(runtime.context);
+    observeVolumes(runtime.node, ended, cache(100), mi(100));
+    await journalAllVolumes(runtime.node);
     running = { ...ended, sandboxId: 'b'.repeat(64), metadata: { ...ended.metadata, attempt: 1 } };
     registry.learnPod(running);
     // The shim grows the volume with the pod limit.
-    runtime.context.policies.recordMounts(running.sandboxId, cache(200));
+    runtime.node.policies.recordMounts(running.sandboxId, cache(200));
   });
 
   test('leaves the journalled volume policies and sizes to that one', async () => {
-    const { journal } = runtime.context;
+    const { journal } = runtime.node;
     for (let recovery = 0; recovery < 3; recovery += 1) {
-      await journalAllVolumes(runtime.context);
+      await journalAllVolumes(runtime.node);
       const mount = { device: '0:50', size: mi(200) };
       expect(journal.volumesOf(running!).get('cache')).toMatchObject({ policy: { kind: 'follow' }, mount });
     }
   });
 
   test('takes no size for that of another program when a view reads it', () => {
-    const { policies, outcomes } = runtime.context;
+    const { policies, outcomes } = runtime.node;
     const before = outcomes.of(ended!.sandboxId);
-    observeVolumes(runtime.context, ended!, cache(200), mi(200));
+    observeVolumes(runtime.node, ended!, cache(200), mi(200));
     expect(policies.policy(ended!.sandboxId, 'cache')).toMatchObject({ kind: 'follow' });
     expect(outcomes.of(ended!.sandboxId)).toEqual(before);
-    observeVolumes(runtime.context, running!, cache(300), mi(200));
+    observeVolumes(runtime.node, running!, cache(300), mi(200));
     expect(policies.policy(running!.sandboxId, 'cache')).toEqual({ kind: 'absolute', size: mi(300) });
   });
 });

@@ -20,7 +20,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   // The kernel's limits: 100 and 200 MiB.
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
-  interceptors = createInterceptors(runtime.context, runtime.backend, {
+  interceptors = createInterceptors(runtime.node, runtime.decreaseReclaimer, {
     version: '0',
     readiness: () => Promise.resolve({ ready: true, checks: [] }),
     connections: () => 1,
@@ -74,7 +74,7 @@ describe('the first ContainerStatus of a container', () => {
   const memory = (response: Uint8Array | undefined): number =>
     Number(decode('ContainerStatusResponse', response!).status?.resources?.linux?.memory_limit_in_bytes) / MiB;
   const learn = (pod: PodDescription): void => {
-    const { registry } = runtime.context;
+    const { registry } = runtime.node;
     registry.learnPod(pod);
     registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
   };
@@ -83,7 +83,7 @@ describe('the first ContainerStatus of a container', () => {
     learn(learned());
     expect(memory(await first())).toBe(100);
     expect(runtime.calls).toEqual([]);
-    expect(runtime.context.cgroups.get(containerId(0))).toBe(`/kubepods/pod1/${containerId(0)}`);
+    expect(runtime.node.cgroups.stored(containerId(0))).toBe(`/kubepods/pod1/${containerId(0)}`);
   });
 
   test('asks the backend if the container is not known', async () => {
@@ -102,8 +102,8 @@ describe('the first ContainerStatus of a container', () => {
   test('asks again after the container was removed', async () => {
     learn(learned());
     await first();
-    runtime.context.registry.forgetContainer(containerId(0));
-    expect(runtime.context.cgroups.size).toBe(0);
+    runtime.node.registry.forgetContainer(containerId(0));
+    expect(runtime.node.cgroups.stored(containerId(0))).toBeUndefined();
     await first();
     expect(runtime.calls).toContain('ContainerStatus');
   });

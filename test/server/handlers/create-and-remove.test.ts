@@ -8,11 +8,11 @@ beforeEach(async () => (runtime = await FakeRuntime.start()));
 afterEach(() => runtime.close());
 
 test('the start of a container reaches those who wait for it, and its response is not changed', async () => {
-  const { context, backend } = runtime;
-  context.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
+  const { node, decreaseReclaimer } = runtime;
+  node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
   const started: string[] = [];
-  context.registry.watch({ containerStarted: ({ sandboxId, name }) => void started.push(`${sandboxId}/${name}`) });
-  const { amendments } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  node.registry.watch({ containerStarted: ({ sandboxId, name }) => void started.push(`${sandboxId}/${name}`) });
+  const { amendments } = createInterceptors(node, decreaseReclaimer, { name: 'shim', version: '1' } as never);
   const { amendment } = amendments.get('/runtime.v1.RuntimeService/StartContainer')!;
   for (const id of [containerId(0), containerId(7)]) {
     const request = encode('StartContainerRequest', { container_id: id });
@@ -22,11 +22,11 @@ test('the start of a container reaches those who wait for it, and its response i
 });
 
 test('a container is being started from the request of StartContainer until the end of the call', () => {
-  const { context, backend } = runtime;
-  const { registry } = context;
+  const { node, decreaseReclaimer } = runtime;
+  const { registry } = node;
   const ID = containerId(0);
   registry.learnContainer({ containerId: ID, sandboxId: SANDBOX, name: 'web' });
-  const { delays } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  const { delays } = createInterceptors(node, decreaseReclaimer, { name: 'shim', version: '1' } as never);
   const path = '/runtime.v1.RuntimeService/StartContainer';
   const begin = (request: Uint8Array): (() => void) => {
     let end = (): void => expect.fail('its end is not asked for');
@@ -51,13 +51,13 @@ test('a container is being started from the request of StartContainer until the 
 });
 
 test('a pod that RestorePod has made is known from then on, with the volume rules in its annotations', async () => {
-  const { context, backend } = runtime;
+  const { node, decreaseReclaimer } = runtime;
   runtime.makePod('1000000000', [500_000_000]);
   runtime.describePod({ config: { ...podConfig, annotations: { 'volume.cri-resize-shim.io/cache': '50%' } } });
-  const { amendments } = createInterceptors(context, backend, { name: 'shim', version: '1' } as never);
+  const { amendments } = createInterceptors(node, decreaseReclaimer, { name: 'shim', version: '1' } as never);
   const { amendment } = amendments.get('/runtime.v1.RuntimeService/RestorePod')!;
   const response = encode('RestorePodResponse', { pod_sandbox_id: SANDBOX });
   expect(await amendment({ request: Buffer.alloc(0), response } as never, { fields: {} } as never)).toBeUndefined();
-  expect(context.registry.knownPod(SANDBOX)).toBeDefined();
-  expect(context.policies.policy(SANDBOX, 'cache')).toMatchObject({ hundredths: 5000 });
+  expect(node.registry.knownPod(SANDBOX)).toBeDefined();
+  expect(node.policies.policy(SANDBOX, 'cache')).toMatchObject({ hundredths: 5000 });
 });

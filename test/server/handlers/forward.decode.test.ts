@@ -8,13 +8,13 @@ const NAME = 'UpdateContainerResourcesRequest';
 
 test('rejects a too long update without decoding it, and forwards one that cannot be decoded', async () => {
   const runtime = await FakeRuntime.start();
-  const { context, failOpens } = runtime;
+  const { node, failOpens } = runtime;
   // These bytes are no message. The length is checked before they are decoded.
-  expect(() => decodeUpdate(context, NAME, Buffer.alloc(LONGEST + 1, 0xff))).toThrow(
+  expect(() => decodeUpdate(node.failOpen, NAME, Buffer.alloc(LONGEST + 1, 0xff))).toThrow(
     `${NAME}: ${LONGEST + 1} bytes: an update has at most ${LONGEST} bytes`,
   );
   expect(failOpens).toEqual([]);
-  expect(decodeUpdate(context, NAME, Buffer.alloc(LONGEST, 0xff))).toBeUndefined();
+  expect(decodeUpdate(node.failOpen, NAME, Buffer.alloc(LONGEST, 0xff))).toBeUndefined();
   expect(failOpens).toEqual(['undecodable']);
   await runtime.close();
 });
@@ -24,6 +24,6 @@ test('decodes an update of almost the largest size that consists of map keys', a
   const runtime = await FakeRuntime.start();
   const longest = withEntries(44_000, 'id', [2, 9]);
   expect(longest.length).toBeGreaterThan(LONGEST * 0.9);
-  expect(Object.keys(decodeUpdate(runtime.context, NAME, longest)?.linux?.unified ?? {})).toHaveLength(44_000);
+  expect(Object.keys(decodeUpdate(runtime.node.failOpen, NAME, longest)?.linux?.unified ?? {})).toHaveLength(44_000);
   await runtime.close();
 });

@@ -4,12 +4,9 @@ import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { runtimePath } from '../../../src/runtime/backend.ts';
 import { createInterceptors } from '../../../src/server/handlers/table.ts';
-import {
-  type UsageParts,
-  listContainerStats,
-  podSandboxStats,
-  podSandboxStatsAnswered,
-} from '../../../src/server/handlers/stats.ts';
+import type { DecreaseReclaimer } from '../../../src/sandbox/foresight/decrease-reclaimer.ts';
+import type { Node } from '../../../src/sandbox/node.ts';
+import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from '../../../src/server/handlers/stats.ts';
 import type { DelayedCall } from '../../../src/server/proxy/interception.ts';
 
 // kubelet compares the answer with the memory limits that it is about to lower.
@@ -21,7 +18,7 @@ class BlockedPod {
   reading: Promise<void> | undefined;
   release = (): void => undefined;
   readonly #comparable = new Promise<void>((resolve) => (this.release = resolve));
-  readonly context = {
+  readonly node = {
     registry: { pods: [{ sandboxId: 's', metadata: { uid: 'u' } }] },
     kubelet: {
       refreshed: () => {
@@ -29,17 +26,17 @@ class BlockedPod {
         return this.reading;
       },
     },
-    decreaseReclaimer: {
-      comparable: (uid: string, source: UsageSource, reading?: Promise<void>) => {
-        this.events.push(`${uid} ${source}`);
-        expect(reading).toBe(this.reading);
-        return this.#comparable;
-      },
-      measuredByRuntime: (uid: string) => this.events.push(`${uid} measured`),
-    },
     log: noLog,
     failOpen: (reason: string) => this.events.push(reason),
-  } as unknown as UsageParts;
+  } as unknown as Node;
+  readonly decreaseReclaimer = {
+    comparable: (uid: string, source: UsageSource, reading?: Promise<void>) => {
+      this.events.push(`${uid} ${source}`);
+      expect(reading).toBe(this.reading);
+      return this.#comparable;
+    },
+    measuredByRuntime: (uid: string) => this.events.push(`${uid} measured`),
+  } as unknown as DecreaseReclaimer;
 }
 
 const callOf = (request: Uint8Array, timeoutMs = Infinity): DelayedCall => ({
@@ -58,7 +55,7 @@ test.each([
   const pod = new BlockedPod();
   pod.reading = Promise.resolve();
   let isForwarded = false;
-  const waiting = delayOf(pod.context)(callOf(request))?.then(() => (isForwarded = true));
+  const waiting = delayOf(pod.node, pod.decreaseReclaimer)(callOf(request))?.then(() => (isForwarded = true));
   await new Promise(setImmediate);
   expect([pod.events, isForwarded]).toEqual([['refresh', asked], false]);
   pod.release();
@@ -73,22 +70,24 @@ test.each([
   ['that is too long to be read', Buffer.alloc(64 * 1024 + 1, 0xff), []],
 ] as const)('ListContainerStats %s is forwarded at once', (_which, request, events) => {
   const pod = new BlockedPod();
-  expect(listContainerStats(pod.context)(callOf(request))).toBeUndefined();
+  expect(listContainerStats(pod.node, pod.decreaseReclaimer)(callOf(request))).toBeUndefined();
   expect(pod.events).toEqual(events);
 });
 
 test("a call is forwarded 5 s before its caller's timeout", async () => {
   const pod = new BlockedPod();
   const start = performance.now();
-  await listContainerStats(pod.context)(callOf(ofPod, 5050));
+  await listContainerStats(pod.node, pod.decreaseReclaimer)(callOf(ofPod, 5050));
   expect(performance.now() - start).toBeGreaterThan(45);
-  await listContainerStats(pod.context)(callOf(ofPod, 4000));
+  await listContainerStats(pod.node, pod.decreaseReclaimer)(callOf(ofPod, 4000));
 });
 
 test('a successful PodSandboxStats is noted and left as it is', () => {
   const pod = new BlockedPod();
   const exchange = { path: '/stats', request: ofSandbox, response: Buffer.from('stats'), backendMs: 1 };
-  expect(podSandboxStatsAnswered(pod.context)(exchange, { fields: {}, backendMs: 1 })).toBeUndefined();
+  expect(
+    podSandboxStatsAnswered(pod.node, pod.decreaseReclaimer)(exchange, { fields: {}, backendMs: 1 }),
+  ).toBeUndefined();
   expect(pod.events).toEqual(['u measured']);
 });
 

@@ -45,7 +45,7 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.applyUpdates();
-  const interceptors = createInterceptors(runtime.context, runtime.backend, {
+  const interceptors = createInterceptors(runtime.node, runtime.decreaseReclaimer, {
     version: '0',
     readiness: () => Promise.resolve({ ready: true, checks: [] }),
     connections: () => 1,
@@ -113,7 +113,7 @@ describe.each(['the proxy', 'grpc-js'] as const)('through %s', (way) => {
     await callAndCancel(new Promise<void>((resolve) => (release = resolve)), outcome);
     release();
     // The resize holds the lock of its pod.
-    await runtime.context.lock.run(podConfig.metadata.uid, () => Promise.resolve());
+    await runtime.node.lock.run(podConfig.metadata.uid, () => Promise.resolve());
     expect(found()).toEqual(values);
   });
 
@@ -135,7 +135,7 @@ describe.each(['the proxy', 'grpc-js'] as const)('through %s', (way) => {
       );
     });
     const name = readFileSync('/proc/self/comm', 'utf8').trim();
-    expect(runtime.context.history.ofPod(SANDBOX)).toMatchObject([
+    expect(runtime.node.history.ofPod(SANDBOX)).toMatchObject([
       { requester: { kind: 'cri-client', process: { pid: process.pid, name } }, state: 'Completed' },
     ]);
   });

@@ -17,6 +17,6 @@ export class ContainerUpdates {
 
   update(memory: number, forward = () => this.applies(memory), id = containerId(0)): Promise<Buffer> {
     const request = containerUpdate(id, { memory_limit_in_bytes: BigInt(memory) });
-    return updateContainer(this.runtime.context, request, forward);
+    return updateContainer(this.runtime.node, request, forward);
   }
 }

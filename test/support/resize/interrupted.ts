@@ -10,13 +10,13 @@ import { type FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
  * @param planned the steps of a resize that does not say other ones
  */
 export function interrupted(runtime: () => FakeRuntime, planned: readonly Step[] = []) {
-  const pod = async (): Promise<PodDescription> => (await runtime().context.registry.pod(SANDBOX))!;
+  const pod = async (): Promise<PodDescription> => (await runtime().node.registry.pod(SANDBOX))!;
   return {
     pod,
     /** Writes the steps to the journal, as a resize does before the first one. */
     begin: async (steps: readonly Step[] = planned, asked?: ReadonlyMap<string, RequestedVolume>) =>
-      runtime().context.journal.begin(await pod(), steps, {
-        volumes: runtime().context.policies.records(SANDBOX),
+      runtime().node.journal.begin(await pod(), steps, {
+        volumes: runtime().node.policies.records(SANDBOX),
         ...(asked && { asked }),
       }),
     /** Sets the memory limits of the pod and its containers in the kernel, in MiB. */

@@ -31,7 +31,7 @@ export class ResizedPod {
   make(limit: string, containers: readonly number[]): void {
     this.runtime.makePod(limit, containers);
     for (const [index] of containers.entries())
-      this.runtime.context.registry.learnContainer({
+      this.runtime.node.registry.learnContainer({
         containerId: containerId(index),
         sandboxId: SANDBOX,
         name: `c${index}`,
@@ -40,7 +40,7 @@ export class ResizedPod {
 
   resize(target: DesiredPod, options: object = {}): Promise<ResizeOutcome> {
     const deadline = performance.now() + 60_000;
-    return resizePod(this.runtime.context, SANDBOX, target, { dryRun: false, deadline, ...options });
+    return resizePod(this.runtime.node, SANDBOX, target, { dryRun: false, deadline, ...options });
   }
 
   /** Returns the memory limits of the first two containers. */

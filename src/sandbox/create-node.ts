@@ -1,0 +1,141 @@
+import { type Bytes, type Clock, KeyedLock, noCounters, noLog, systemClock } from '../core/index.ts';
+import { noKubeletState, noResourceManagers } from '../kubelet/index.ts';
+import type { PodDescription } from '../runtime/index.ts';
+import type { Node } from './node.ts';
+import { ContainerCgroups } from './pods/container-cgroups.ts';
+import { failOpenReport } from './pods/fail-open.ts';
+import { type PodSpecs, noNodeAllocatable, noPodSpecs } from './pods/pod-spec.ts';
+import type { Registry } from './pods/registry.ts';
+import { hasPodCgroup } from './pods/read-pod.ts';
+import { identityOf, lockKeyOf } from './pods/pod-identity.ts';
+import { AdmittedRequests, type AllocatableSources, memorySizes } from './admission/node-room.ts';
+import { NewestValues } from './history/newest-values.ts';
+import { PodOutcomes } from './history/outcomes.ts';
+import { ResizeHistory } from './history/history.ts';
+import { GrowthTimers } from './volumes/growth-timers.ts';
+import { type FollowSetting, VolumePolicies } from './volumes/policies.ts';
+import { PendingResizes } from './foresight/pending-kubelet-resize.ts';
+import { createDecreaseReclaimer } from './foresight/create-decrease-reclaimer.ts';
+import type { DecreaseReclaimer } from './foresight/decrease-reclaimer.ts';
+import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/pod-volumes.ts';
+
+type Given = 'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'reclaimTimeout';
+type Optional = 'log' | 'counters' | 'kubelet' | 'managers' | 'specs' | 'allocatable' | 'recent' | 'procRoot';
+
+/** What a node is made of. Optional parts have a default without effect. */
+export interface NodeOptions extends Pick<Node, Given>, Partial<Pick<Node, Optional>> {
+  /** Whether volumes without an annotation may follow the pod limit. */
+  readonly volumesFollow?: FollowSetting;
+}
+
+/** Creates the node, and keeps what is known of its pods up to date as the registry and the journal learn of them. */
+export function createNode({
+  log = noLog,
+  counters = noCounters,
+  kubelet = noKubeletState,
+  managers = noResourceManagers,
+  specs = noPodSpecs,
+  allocatable = noNodeAllocatable,
+  volumesFollow = 'auto',
+  ...given
+}: NodeOptions): Node {
+  const { registry, tree, procRoot } = given;
+  const node: Node = {
+    ...given,
+    cgroups: new ContainerCgroups(registry, tree, procRoot),
+    policies: new VolumePolicies({
+      follow: volumesFollow,
+      declared: declaredVolumes(registry, specs),
+      nodeMemory: (sandboxId) => nodeMemory({ ...given, allocatable }, registry.knownPod(sandboxId)),
+    }),
+    growth: new GrowthTimers(),
+    outcomes: new PodOutcomes(counters),
+    history: new ResizeHistory({
+      log,
+      isKnown: (sandboxId) => registry.knownPod(sandboxId) !== undefined,
+      nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
+    }),
+    newest: new NewestValues(),
+    lock: new KeyedLock(),
+    calls: new KeyedLock(),
+    kubelet,
+    pending: new PendingResizes(registry, kubelet),
+    managers,
+    specs,
+    allocatable,
+    admitted: new AdmittedRequests(),
+    log,
+    counters,
+    failOpen: failOpenReport(counters, log),
+  };
+  watchRegistry(node);
+  restoreVolumesOnceRead(node);
+  return node;
+}
+
+/** Creates the decrease reclaimer of a node, and connects it: it learns of pods, and no action on a pod finds usage held. */
+export function connectDecreaseReclaimer(node: Node, clock: Clock = systemClock): DecreaseReclaimer {
+  const { registry, lock } = node;
+  const reclaimer = createDecreaseReclaimer(node, clock);
+  // A section under the lock must not find memory.high as a hold has lowered it.
+  lock.beforeActions((key) => {
+    const pod = registry.pods.find((known) => lockKeyOf(known) === key);
+    return pod && reclaimer.release(pod.metadata.uid);
+  });
+  registry.watch({
+    podAdded: ({ metadata }) => reclaimer.podAdded(metadata.uid),
+    podRemoved({ metadata: { uid } }) {
+      if (!registry.pods.some(({ metadata }) => metadata.uid === uid)) reclaimer.podRemoved(uid);
+    },
+  });
+  return reclaimer;
+}
+
+/** Restores the volume records of all pods once the journal is read, and of those whose records could be read only after that. */
+function restoreVolumesOnceRead(node: Node): void {
+  const { registry, journal } = node;
+  // Also for pods that are added while the journal is read.
+  void journal.restored().then(() => registry.pods.forEach((pod) => restoreVolumes(node, pod)));
+  journal.onLate((late) => {
+    const uids = new Set(late.map(({ podUid }) => podUid));
+    for (const pod of registry.pods)
+      if (uids.has(pod.metadata.uid) || uids.has(pod.sandboxId)) restoreVolumes(node, pod);
+  });
+}
+
+/** Returns the memory for pods as kubelet counts it. Undefined for a pod that is not known or has no cgroup of its own. */
+const nodeMemory = (sources: AllocatableSources, pod: PodDescription | undefined): Bytes | undefined =>
+  pod === undefined || !hasPodCgroup(pod) ? undefined : memorySizes(sources, pod)[0];
+
+/** Returns the memory-backed volumes in the spec of a pod, by its sandbox id. */
+const declaredVolumes = (registry: Registry, specs: PodSpecs) => (sandboxId: string) => {
+  const pod = registry.pods.find((known) => known.sandboxId === sandboxId);
+  return pod && specs.of(identityOf(pod))?.volumes;
+};
+
+/** Learns pods when they are added, and drops what is stored for pods and containers when they are removed. */
+function watchRegistry(node: Node): void {
+  const { registry } = node;
+  registry.watch({
+    podAdded(pod) {
+      learnPodVolumes(node, pod);
+      node.journal.sandboxAdded(pod);
+    },
+    podRemoved(pod) {
+      const { sandboxId } = pod;
+      node.growth.stop(sandboxId);
+      node.policies.forget(sandboxId);
+      node.outcomes.forget(sandboxId);
+      node.history.forget(sandboxId);
+      node.newest.forget(sandboxId);
+      node.pending.forget(sandboxId);
+      const { uid } = pod.metadata;
+      if (!registry.pods.some((other) => other.metadata.uid === uid)) node.admitted.forget(uid);
+      forgetPodRecord(node, pod);
+    },
+    containerRemoved(containerId) {
+      node.cgroups.forget(containerId);
+      node.outcomes.forgetContainer(containerId);
+    },
+  });
+}
