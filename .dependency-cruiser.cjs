@@ -90,6 +90,19 @@ module.exports = {
       })),
     ),
     {
+      // What the node is made of does not know the node.
+      name: 'parts-of-the-node-do-not-import-it',
+      severity: 'error',
+      from: { path: '^src/sandbox/(pods|plan|admission|journal|history)/' },
+      to: { path: '^src/sandbox/[^/]+\\.ts$' },
+    },
+    {
+      name: 'a-transaction-knows-no-listener',
+      severity: 'error',
+      from: { path: '^src/sandbox/transaction/transaction' },
+      to: { path: '^src/sandbox/(history/|transaction/listeners)', pathNot: 'history/transaction-events\\.ts$' },
+    },
+    {
       name: 'core-files-import-no-folder-but-quantities',
       severity: 'error',
       from: { path: '^src/core/[^/]+\\.ts$', pathNot: '/index\\.ts$' },

@@ -18,7 +18,7 @@ import { type CgroupPath, isCgroupVanished } from './file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './reclaim-pace.ts';
 
-export interface LowerUsageOptions {
+export interface LowerUsageOptions<Lowered = void> {
   /** The new limit of the cgroup, in bytes. */
   readonly target: Bytes;
   /** When usage must be below the target, in milliseconds of the steady clock. Does not limit `lower`. */
@@ -33,7 +33,7 @@ export interface LowerUsageOptions {
    * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process that
    * allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
    */
-  readonly lower?: (held: HeldUsage) => Promise<void>;
+  readonly lower: (held: HeldUsage) => Promise<Lowered>;
   /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
   readonly newHigh?: Limit<Bytes> | undefined;
   /** The limits on swap that `lower` sets or may set. What is in swap above them counts as not reclaimable. */
@@ -64,7 +64,7 @@ export interface HeldLook {
 }
 
 /** The result once usage is below the target. */
-export interface LowerUsageResult {
+export interface LowerUsageResult<Lowered> {
   readonly before: MemorySample;
   /** Usage when it was below the target, before `lower`. */
   readonly reached: Pick<MemorySample, 'current'>;
@@ -72,6 +72,8 @@ export interface LowerUsageResult {
   readonly reclaims: number;
   /** Processes killed by the OOM killer in the cgroup meanwhile. Expected to be 0. */
   readonly oomKills: number;
+  /** What `lower` has returned. */
+  readonly lowered: Lowered;
 }
 
 /** The methods that {@link lowerUsage} needs. */
@@ -99,11 +101,11 @@ const STALLED_CHECKS = 4;
  * RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's reason; CGROUP_UNAVAILABLE,
  * CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if memory.high cannot be restored.
  */
-export async function lowerUsage(
+export async function lowerUsage<Lowered>(
   tree: LowerUsageTree,
   cgroup: CgroupPath,
-  options: LowerUsageOptions,
-): Promise<LowerUsageResult> {
+  options: LowerUsageOptions<Lowered>,
+): Promise<LowerUsageResult<Lowered>> {
   const { clock = systemClock, target, swapAfter } = options;
   const time = new TimeLimit(options.deadline, options.signal, clock);
   const high = new TemporaryMemoryHigh(tree, cgroup, options.onHigh ?? (() => Promise.resolve()));
@@ -114,13 +116,13 @@ export async function lowerUsage(
     time.throwIfAborted();
     const before = tree.sampleMemory(cgroup);
     const reached = await reclaim.run(before.current);
-    await options.lower?.({
+    const lowered = await options.lower({
       look: () => lookAt(tree, cgroup, { target, swapAfter }, high),
       lowerAgain: () => reclaim.runAgain(),
     });
     await high.restore(undefined, options.newHigh);
     const kills = oomKillsOr(tree, cgroup, before.oomKills);
-    return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills };
+    return { before, reached, reclaims: reclaim.count, oomKills: kills - before.oomKills, lowered };
   } catch (error) {
     await high.restore(error);
     throw error;

@@ -101,7 +101,7 @@ export { fullestOf, podPressure, pressureOf, shareOf } from './quantities/pressu
 export { KiB, MiB, exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from './quantities/sizes.ts';
 export { Lazy, SharedCall, untilAborted } from './shared-call.ts';
 export { readShipped } from './shipped-files.ts';
-export { PacedStarts, Slots } from './slots.ts';
+export { PacedActions, Slots } from './slots.ts';
 export { BypassWatch, bypassTarget, lastBypassTarget, takeBypassFiles, writeBypassTarget } from './systemd/bypass.ts';
 export { type PassedSocket, takePassedSockets } from './systemd/descriptors.ts';
 export { type Supervisor, superviseBy, takeSupervisorVariables } from './systemd/supervisor.ts';

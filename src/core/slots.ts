@@ -49,46 +49,43 @@ export class Slots {
   }
 }
 
-/** Ends the start of an action: the next one may begin. Further calls have no effect. */
-export type Started = () => void;
-
 /**
- * Lets actions begin in order of arrival, a few at a time. Of many that arrive at once, the first reach what they wait for (a
- * runtime, a disk) at once, and not only when all have used the processor. A start counts for a limited time: those that hang delay
- * others, and do not stop them.
+ * Runs actions in order of arrival, a few at a time. Of many that arrive at once, the first reach what they wait for (a runtime, a disk)
+ * at once, and not only when all have used the processor. Each counts for a limited time: those that hang delay others, and do not stop
+ * them.
  */
-export class PacedStarts {
-  #starting = 0;
+export class PacedActions {
+  #counted = 0;
   readonly #waiting = new Set<() => void>();
   readonly #most: number;
   readonly #longestMs: number;
 
   /**
-   * @param most actions that start at the same time
-   * @param longestMs how long a start counts
+   * @param most actions that count at the same time
+   * @param longestMs how long one counts
    */
   constructor(most: number, longestMs: number) {
     this.#most = most;
     this.#longestMs = longestMs;
   }
 
-  /** Runs `action` when it is its turn. Its start ends when it calls `started`, at the latest with the action. */
-  async run<Result>(action: (started: Started) => Promise<Result>): Promise<Result> {
-    if (this.#starting < this.#most) this.#starting += 1;
+  /** Runs `action` when it is its turn. */
+  async run<Result>(action: () => Promise<Result>): Promise<Result> {
+    if (this.#counted < this.#most) this.#counted += 1;
     else await this.#turn();
-    let isStarting = true;
-    const started = (): void => {
-      if (!isStarting) return;
-      isStarting = false;
+    let counts = true;
+    const endTurn = (): void => {
+      if (!counts) return;
+      counts = false;
       clearTimeout(timer);
-      this.#starting -= 1;
+      this.#counted -= 1;
       this.#next();
     };
-    const timer = setTimeout(started, this.#longestMs);
+    const timer = setTimeout(endTurn, this.#longestMs);
     try {
-      return await action(started);
+      return await action();
     } finally {
-      started();
+      endTurn();
     }
   }
 
@@ -101,7 +98,7 @@ export class PacedStarts {
     const [begin] = this.#waiting;
     if (begin === undefined) return;
     this.#waiting.delete(begin);
-    this.#starting += 1;
+    this.#counted += 1;
     begin();
   }
 }

@@ -12,11 +12,13 @@ import { AdmittedRequests, type AllocatableSources, memorySizes } from './admiss
 import { NewestValues } from './history/newest-values.ts';
 import { PodOutcomes } from './history/outcomes.ts';
 import { ResizeHistory } from './history/history.ts';
+import { TransactionEvents } from './history/transaction-events.ts';
 import { GrowthTimers } from './volumes/growth-timers.ts';
 import { type FollowSetting, VolumePolicies } from './volumes/policies.ts';
 import { PendingResizes } from './foresight/pending-kubelet-resize.ts';
 import { createDecreaseReclaimer } from './foresight/create-decrease-reclaimer.ts';
 import type { DecreaseReclaimer } from './foresight/decrease-reclaimer.ts';
+import { countTransactions, logTransactions, recordTransactions } from './transaction/listeners.ts';
 import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/pod-volumes.ts';
 
 type Given = 'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'reclaimTimeout';
@@ -56,6 +58,7 @@ export function createNode({
       nameOf: (containerId) => registry.container(containerId)?.name ?? containerId,
     }),
     newest: new NewestValues(),
+    transactions: new TransactionEvents(log),
     lock: new KeyedLock(),
     calls: new KeyedLock(),
     kubelet,
@@ -68,6 +71,7 @@ export function createNode({
     counters,
     failOpen: failOpenReport(counters, log),
   };
+  listenToTransactions(node);
   watchRegistry(node);
   restoreVolumesOnceRead(node);
   return node;
@@ -89,6 +93,13 @@ export function connectDecreaseReclaimer(node: Node, clock: Clock = systemClock)
     },
   });
   return reclaimer;
+}
+
+function listenToTransactions({ transactions, outcomes, counters, log, recent, registry, tree }: Node): void {
+  transactions.listen(outcomes);
+  transactions.listen(countTransactions(counters));
+  transactions.listen(logTransactions(log));
+  if (recent !== undefined) transactions.listen(recordTransactions(recent, registry, tree));
 }
 
 /** Restores the volume records of all pods once the journal is read, and of those whose records could be read only after that. */

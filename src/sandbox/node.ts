@@ -13,6 +13,7 @@ import type { NewestValues } from './history/newest-values.ts';
 import type { PodOutcomes } from './history/outcomes.ts';
 import type { RecentResizes } from './history/recent-resizes.ts';
 import type { ResizeHistory } from './history/history.ts';
+import type { TransactionEvents } from './history/transaction-events.ts';
 import type { GrowthTimers } from './volumes/growth-timers.ts';
 import type { VolumePolicies } from './volumes/policies.ts';
 import type { PendingResizes } from './foresight/pending-kubelet-resize.ts';
@@ -35,6 +36,8 @@ export interface Node {
   readonly history: ResizeHistory;
   /** The order of all requests that set a pod's values. */
   readonly newest: NewestValues;
+  /** What happens to transactions, for those who listen. */
+  readonly transactions: TransactionEvents;
   /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
   /** One transaction at a time for a pod, by `lockKeyOf`. */

@@ -210,9 +210,9 @@ describe('a target slightly above unreclaimable memory', () => {
   beforeEach(() => (clock = new VirtualClock()));
   const reclaim = (
     memory: FakeMemory,
-    options: Pick<LowerUsageOptions, 'lower'> = {},
+    options: Partial<Pick<LowerUsageOptions, 'lower'>> = {},
     milliseconds = 30_000,
-  ): Promise<LowerUsageResult> =>
+  ): Promise<LowerUsageResult<void>> =>
     inVirtualTime(clock, reclaimTo(memory, 64 * MiB, { clock, deadline: clock.now() + milliseconds, ...options }));
   /** Lets unreclaimable memory grow by `perSecond` MiB per second. */
   const grow = (memory: FakeMemory, perSecond: number, milliseconds = Infinity): void => {

@@ -14,8 +14,10 @@ export const reclaimTo = (
   memory: FakeMemory,
   target: number,
   options: Partial<LowerUsageOptions> = {},
-): Promise<LowerUsageResult> =>
-  lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(600_000), ...options });
+): Promise<LowerUsageResult<void>> => {
+  const lower = (): Promise<void> => Promise.resolve();
+  return lowerUsage(memory, CGROUP, { target: bytes(target), deadline: soon(600_000), lower, ...options });
+};
 
 /** Lets virtual time pass until the work has ended. Its only waits are timers of the clock. */
 export async function inVirtualTime<Result>(
@@ -35,7 +37,7 @@ export async function reclaimWithin(
   milliseconds: number,
   target: number,
   memories: readonly FakeMemory[],
-): Promise<PromiseSettledResult<LowerUsageResult>[]> {
+): Promise<PromiseSettledResult<LowerUsageResult<void>>[]> {
   const clock = new VirtualClock();
   const deadline = clock.now() + milliseconds;
   const all = memories.map((memory) => reclaimTo(memory, target, { deadline, clock }));

@@ -1,8 +1,8 @@
 import { type Log, noLog, wallTime } from '../../core/index.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
-import type { ContainerName, ValueChange } from '../plan/value-changes.ts';
+import type { ContainerName } from '../plan/value-changes.ts';
 import type { StepRecord } from '../plan/step.ts';
-import { ChangeRecorder, RequestRecorder } from './request-recorder.ts';
+import { type ChangeListener, ChangeRecorder, RequestRecorder } from './request-recorder.ts';
 import { type HistoryEntry, type Requester, requesterText } from './history-entry.ts';
 
 /** How much the history stores. docs/limits.md lists it. */
@@ -80,8 +80,8 @@ export class ResizeHistory {
   }
 
   /** Returns a record of what one request changes, and of whether it leaves something to roll back. */
-  changes(onChange?: (changes: readonly ValueChange[]) => void, onLeftUnfinished?: () => void): ChangeRecorder {
-    return new ChangeRecorder(this.#nameOf, this.#bounds.changes, onChange, onLeftUnfinished);
+  changes(listener: ChangeListener = {}): ChangeRecorder {
+    return new ChangeRecorder(this.#nameOf, this.#bounds.changes, listener);
   }
 
   /** Stores a resize in its present state. Returns what is stored: a repeated failure counts up the entry that has it already. */

@@ -8,11 +8,12 @@ import {
   wallTime,
 } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { type KnownValues, absolute, directionOf } from '../plan/value-changes.ts';
+import { type KnownValues, absolute, directionOf, knownOf } from '../plan/value-changes.ts';
 import type { ResizeState } from '../plan/resize-request.ts';
-import type { Step, StepRecord } from '../plan/step.ts';
+import type { StepRecord } from '../plan/step.ts';
 import { explained, failureOf, fitsLater } from '../plan/failures.ts';
 import type { RequestReport } from './request-recorder.ts';
+import type { PlannedTransaction, TransactionListener } from './transaction-events.ts';
 
 /** The result of all requests for one pod since the start of the shim. */
 export interface PodOutcome {
@@ -58,13 +59,14 @@ const nothing: PodOutcome = {
  * The outcomes of requests per pod, which the pod's status reports. They are in memory only: actual values come from the
  * kernel, and open transactions from the journal. A pod has one outcome, because its requests run one at a time.
  */
-export class PodOutcomes {
+export class PodOutcomes implements TransactionListener {
   readonly #pods = new Map<string, PodOutcome>();
   readonly #counters: Pick<Counters, 'resize'>;
   /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
   /** The volumes that the requests in progress name, by sandbox id. */
   readonly #named = new Map<string, ReadonlySet<string>>();
+  readonly #allocatedBefore = new WeakMap<PlannedTransaction, KnownValues<Bytes>>();
   /** What the requests in progress report to, by sandbox id. */
   readonly #reports = new Map<string, Partial<RequestReport>>();
 
@@ -172,23 +174,26 @@ export class PodOutcomes {
     this.#reports.get(sandboxId)?.asks?.(desired, now);
   }
 
-  /**
-   * Records that a transaction of the request in progress begins.
-   * @param steps with the changes of the caller's own call in place of the call
-   */
-  begins(sandboxId: string, target: KnownValues<Bytes>, now: KnownValues<Bytes>, steps: readonly Step[]): void {
-    this.#directions.set(sandboxId, directionOf(target, now));
+  begins(transaction: PlannedTransaction): void {
+    const { pod, before, values, steps } = transaction;
+    const { sandboxId } = pod;
+    this.#directions.set(sandboxId, directionOf(values, knownOf(before)));
     this.#reports.get(sandboxId)?.begins?.(steps);
+    this.#allocatedBefore.set(transaction, this.#admitted(sandboxId, values));
   }
 
-  /** Records that the request in progress has applied a step. */
-  stepped(sandboxId: string, record: StepRecord): void {
-    this.#reports.get(sandboxId)?.stepped?.(record);
+  stepped({ pod }: PlannedTransaction, record: StepRecord): void {
+    this.#reports.get(pod.sandboxId)?.stepped?.(record);
   }
 
-  /** Records that the request in progress fails, and something of it is left to roll back. */
-  leftUnfinished(sandboxId: string): void {
-    this.#reports.get(sandboxId)?.leftUnfinished?.();
+  rolledBack({ pod }: PlannedTransaction, _error: unknown, isLeft: boolean): void {
+    if (isLeft) this.#reports.get(pod.sandboxId)?.leftUnfinished?.();
+  }
+
+  ends(transaction: PlannedTransaction, _records: readonly StepRecord[], error?: unknown): void {
+    const { pod, values } = transaction;
+    if (error === undefined) this.#actuated(pod.sandboxId, values);
+    else this.#set(pod.sandboxId, { allocated: this.#allocatedBefore.get(transaction) ?? {} });
   }
 
   /** Records the requested values, once the request is validated. */
@@ -206,25 +211,29 @@ export class PodOutcomes {
     if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
   }
 
-  /** Runs a transaction to these values. If it throws, it was rolled back, and the previous allocated values are restored. */
-  async admit<Result>(
-    sandboxId: string,
-    values: KnownValues<Bytes>,
-    transaction: () => Promise<Result>,
-  ): Promise<Result> {
-    const { allocated: before } = this.of(sandboxId);
-    this.#set(sandboxId, { allocated: merged(before, values), state: 'InProgress' });
+  /** Runs an update to these values that is no transaction. If it throws, the previous allocated values are restored. */
+  async admit<Result>(sandboxId: string, values: KnownValues<Bytes>, update: () => Promise<Result>): Promise<Result> {
+    const allocated = this.#admitted(sandboxId, values);
     try {
-      const result = await transaction();
-      this.#set(sandboxId, {
-        actuated: merged(this.of(sandboxId).actuated, values),
-        ...this.#withoutErrors(sandboxId, values.volumes?.keys()),
-      });
+      const result = await update();
+      this.#actuated(sandboxId, values);
       return result;
     } catch (error) {
-      this.#set(sandboxId, { allocated: before });
+      this.#set(sandboxId, { allocated });
       throw error;
     }
+  }
+
+  /** Returns the allocated values from before. */
+  #admitted(sandboxId: string, values: KnownValues<Bytes>): KnownValues<Bytes> {
+    const { allocated } = this.of(sandboxId);
+    this.#set(sandboxId, { allocated: merged(allocated, values), state: 'InProgress' });
+    return allocated;
+  }
+
+  #actuated(sandboxId: string, values: KnownValues<Bytes>): void {
+    const actuated = merged(this.of(sandboxId).actuated, values);
+    this.#set(sandboxId, { actuated, ...this.#withoutErrors(sandboxId, values.volumes?.keys()) });
   }
 
   #set(sandboxId: string, changes: Partial<PodOutcome>): void {

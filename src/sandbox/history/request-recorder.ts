@@ -9,6 +9,7 @@ import {
   requestedChanges,
   stepChanges,
 } from '../plan/value-changes.ts';
+import type { ResizeOptions } from '../plan/resize-request.ts';
 import type { Step, StepRecord } from '../plan/step.ts';
 import { explained, failureOf, fitsLater } from '../plan/failures.ts';
 import type { HistoryEntry, Requester } from './history-entry.ts';
@@ -16,28 +17,23 @@ import type { HistoryEntry, Requester } from './history-entry.ts';
 /** Characters of one value: unified keys of the CRI may have any content. */
 const VALUE_LENGTH = 128;
 
+/** What one request changes is reported to it. Methods must not throw. */
+export type ChangeListener = Pick<ResizeOptions, 'onChanges' | 'onStep' | 'onLeftUnfinished'>;
+
 /** Collects what one request changes: what it asks for, and then the steps of its transactions. */
 export class ChangeRecorder {
   readonly #nameOf: ContainerName;
   readonly #max: number;
-  /** Called when the request fails, and something of it is left to roll back. */
-  readonly leftUnfinished: () => void;
-  readonly #onChange: ((changes: readonly ValueChange[]) => void) | undefined;
+  readonly #listener: ChangeListener;
   #requested: readonly ValueChange[] = [];
   #memoryRequests: readonly ValueChange[] = [];
   #steps: readonly ValueChange[] | undefined;
 
   /** @param max changes to store; later ones are dropped */
-  constructor(
-    nameOf: ContainerName,
-    max: number,
-    onChange?: (changes: readonly ValueChange[]) => void,
-    leftUnfinished: () => void = () => undefined,
-  ) {
+  constructor(nameOf: ContainerName, max: number, listener: ChangeListener = {}) {
     this.#nameOf = nameOf;
     this.#max = max;
-    this.#onChange = onChange;
-    this.leftUnfinished = leftUnfinished;
+    this.#listener = listener;
   }
 
   /** What the steps change; what is asked for, as long as no transaction has begun. With the memory requests, which have no step. */
@@ -48,13 +44,21 @@ export class ChangeRecorder {
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
     this.#requested = this.#bounded(requestedChanges(desired, now, this.#nameOf));
     this.#memoryRequests = this.#bounded(memoryRequestChanges(desired, now, this.#nameOf));
-    this.#onChange?.(this.changes);
+    this.#listener.onChanges?.(this.changes);
   }
 
   /** A transaction begins. A request may have several. */
   begins(steps: readonly Step[]): void {
     this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.#nameOf)));
-    this.#onChange?.(this.changes);
+    this.#listener.onChanges?.(this.changes);
+  }
+
+  stepped(record: StepRecord): void {
+    this.#listener.onStep?.(record);
+  }
+
+  leftUnfinished(): void {
+    this.#listener.onLeftUnfinished?.();
   }
 
   #bounded(changes: readonly ValueChange[]): readonly ValueChange[] {

@@ -15,7 +15,7 @@ import type { KnownContainer } from '../pods/container-lists.ts';
 import { readContainer, readPod, withExactQuota } from '../pods/read-pod.ts';
 import { settingsIn } from '../pods/stored-limits.ts';
 import { type OnHigh, ROLLBACK_MS } from '../transaction/lower-memory.ts';
-import { perform } from '../transaction/perform.ts';
+import { Transaction } from '../transaction/transaction.ts';
 import { restoreLimits } from '../transaction/container-step.ts';
 import { verifyUpdate } from '../transaction/container-update.ts';
 import { withoutUnchanged } from '../transaction/container-values.ts';
@@ -96,7 +96,8 @@ export async function followKernel(
       ...(planned.cpu !== undefined && now.cpu.quota === planned.cpu.quota && { cpu: before.cpu }),
     };
     const target = { ...raised, ...bound(await derivedPodLimits(node, pod, before, containers)) };
-    await perform(node, pod, now, { ...target, call: 'none', volumes: new Map() });
+    const transaction = await Transaction.begin(node, pod, now, { ...target, call: 'none', volumes: new Map() });
+    await transaction.apply();
   } catch (error) {
     node.log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'pod limit not adapted to the limits in the kernel');
   }

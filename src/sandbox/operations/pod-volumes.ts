@@ -6,7 +6,7 @@ import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/r
 import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
 import { limitsByName } from '../pods/volumes.ts';
 import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
-import { perform } from '../transaction/perform.ts';
+import { Transaction } from '../transaction/transaction.ts';
 import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { VolumePolicies } from '../volumes/policies.ts';
@@ -88,7 +88,8 @@ function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): P
     // Not awaited: the creation of the pod must not wait for the disk.
     if (sizes.size === 0) return void journalVolumes(node, pod);
     const grow = async (): Promise<void> => {
-      await perform(node, pod, state, { call: 'none', volumes: sizes });
+      const transaction = await Transaction.begin(node, pod, state, { call: 'none', volumes: sizes });
+      await transaction.apply();
     };
     const report = node.history.request(identityOf(pod), { kind: 'shim' });
     await node.outcomes.track(pod.sandboxId, grow, report);

@@ -1,6 +1,6 @@
 import type { Node } from '../node.ts';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
-import { Code, type CpuShares, PacedStarts, Reason, ShimError, suggestion } from '../../core/index.ts';
+import { Code, type CpuShares, PacedActions, Reason, ShimError, suggestion } from '../../core/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
 import { declarePod } from '../pods/declare-pod.ts';
@@ -52,7 +52,7 @@ import {
  * of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a runtime that hangs delay others, and do not stop
  * them. No more can wait than calls may run at once (SharedLimits).
  */
-export const preparations = new PacedStarts(8, 200);
+export const preparations = new PacedActions(8, 200);
 
 /** A resize that is admitted. */
 export interface PreparedResize {

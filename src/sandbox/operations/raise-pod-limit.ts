@@ -14,7 +14,7 @@ import { amountsOf } from '../pods/runtime-containers.ts';
 import { hasPodCgroup, readDeclaredPod } from '../pods/read-pod.ts';
 import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
-import { perform } from '../transaction/perform.ts';
+import { Transaction } from '../transaction/transaction.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
 import { compareCpu, compareLimits } from '../plan/amounts.ts';
 import { ifTheyArrive, podLimitsBetween, stateWith } from '../plan/pod-limits.ts';
@@ -77,7 +77,8 @@ function raiseBetween(
   });
   if (Object.keys(raised).length === 0) return undefined;
   return async () => {
-    await perform(node, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    const transaction = await Transaction.begin(node, pod, state, { ...raised, call: 'none', volumes: new Map() });
+    await transaction.apply();
     node.log.info({ pod: pod.sandboxId, container: containerId }, 'pod limit raised for a container');
   };
 }

@@ -6,7 +6,7 @@ import type { Registry } from '../pods/registry.ts';
 import { hasPodCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
 import { lockKeyOf } from '../pods/pod-identity.ts';
 import { podName } from '../pods/names.ts';
-import { perform, planSteps } from '../transaction/perform.ts';
+import { Transaction, planSteps } from '../transaction/transaction.ts';
 import { recoverPod, settleUpdates } from '../transaction/recover.ts';
 import { desiredFields } from '../history/newest-values.ts';
 import type { DesiredPod, ResizeOptions, ResizeOutcome } from '../plan/resize-request.ts';
@@ -32,51 +32,99 @@ export async function resizePod(
     // Under the lock: an earlier request may have changed the pod and its shares.
     const pod = await findPod(node.registry, id);
     await recoverPod(node, pod);
-    return preparations.run((onBegin) => resizeUnderLock(node, pod, asked, options, onBegin));
+    return resizeUnderLock(node, pod, asked, options);
   };
   const { outcomes } = node;
-  const report = node.history.changes(options.onChanges, options.onLeftUnfinished);
+  const report = node.history.changes(options);
   const run = options.dryRun ? resize : () => outcomes.track(id, resize, report);
   return node.lock.runBy(lockKeyOf(found), run, options.deadline, () => lateError(found, 'a resize of the pod'));
 }
 
-/** Resizes a pod whose lock is held. Calls `onBegin` when it is prepared and journalled, before its first change. */
+/** Resizes a pod whose lock is held. */
 async function resizeUnderLock(
   node: Node,
   pod: PodDescription,
   asked: DesiredPod,
   options: ResizeOptions,
-  onBegin: () => void,
 ): Promise<ResizeOutcome> {
-  const desired = options.stillDesired?.() ?? asked;
-  const prepared = await prepareResize(node, pod, desired, options);
-  const { state, target, stored } = prepared;
-  if (options.dryRun) {
-    const steps = planSteps(node.volumes, pod, state, target, stored).map((step) => ({ step, at: 0, ms: 0 }));
+  const { prepared, desired, transaction } = await preparations.run(() => prepareAndBegin(node, pod, asked, options));
+  const { state, target } = prepared;
+  if (transaction === undefined) {
+    const planned = planSteps(node.volumes, pod, state, target, prepared.stored);
+    const steps = planned.map((step) => ({ step, at: 0, ms: 0 }));
     return { steps, before: state, after: stateAfter(state, target) };
   }
-  const { deadline, onStep } = options;
-  options.onAdmitted?.();
-  const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
-  const ids = options.waits === true ? (target.containers ?? []).map((container) => container.id) : [];
-  const chosen = new Set<string>();
-  const onChosen = (id: string): void => void chosen.add(id);
-  const performed = async (): Promise<ResizeOutcome['steps']> => {
-    try {
-      return await perform(node, pod, state, target, { stored, deadline, onBegin, onStep, onChosen, sizes });
-    } finally {
-      // One that has ended meanwhile is why it failed, or has the new values for nothing.
-      if (node.journal.transactionOf(pod)?.failed === undefined) await assertStillRunning(node.registry, pod, ids);
-    }
-  };
-  const steps = await orElse(performed(), () => {
-    if (prepared.dropRequests()) options.onRoomFreed?.();
+  const steps = await orDrop(node, pod, prepared, options, async () => {
+    const applied = await transaction.apply();
+    await assertSurvived(node, pod, prepared, options);
+    return applied;
   });
+  const { chosen } = transaction;
   if (chosen.size > 0) await followChosen(node, pod, prepared, desired);
   const after = chosen.size > 0 ? await readPod(node.tree, pod, []) : stateAfter(state, target);
   await publishLimits(node, pod, prepared, after);
   if (options.writer !== undefined) await node.newest.applied(pod.sandboxId, options.writer, desiredFields(desired));
   return { steps, before: state, after: await readAfter(node, pod, stateAfter(state, target)) };
+}
+
+interface Begun {
+  readonly prepared: PreparedResize;
+  readonly desired: DesiredPod;
+  /** Undefined for a dry run. */
+  readonly transaction?: Transaction;
+}
+
+/** Reads the pod, admits the resize, and journals it. */
+async function prepareAndBegin(
+  node: Node,
+  pod: PodDescription,
+  asked: DesiredPod,
+  options: ResizeOptions,
+): Promise<Begun> {
+  const desired = options.stillDesired?.() ?? asked;
+  const prepared = await prepareResize(node, pod, desired, options);
+  if (options.dryRun) return { prepared, desired };
+  options.onAdmitted?.();
+  const { state, target, stored } = prepared;
+  const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
+  const begin = (): Promise<Transaction> =>
+    Transaction.begin(node, pod, state, target, { stored, deadline: options.deadline, sizes });
+  return { prepared, desired, transaction: await orDrop(node, pod, prepared, options, begin) };
+}
+
+/**
+ * Carries out a part of a resize that is admitted. When it fails, drops the record of the pod's new requests. A container that has ended
+ * meanwhile is why it has failed.
+ */
+async function orDrop<Result>(
+  node: Node,
+  pod: PodDescription,
+  prepared: PreparedResize,
+  options: ResizeOptions,
+  part: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await part();
+  } catch (error) {
+    try {
+      await assertSurvived(node, pod, prepared, options);
+    } finally {
+      if (prepared.dropRequests()) options.onRoomFreed?.();
+    }
+    throw error;
+  }
+}
+
+/** Throws NO_RUNNING_CONTAINER if a container has ended since the resize was admitted: it has the new values for nothing. */
+async function assertSurvived(
+  node: Node,
+  pod: PodDescription,
+  { target }: PreparedResize,
+  { waits = false }: ResizeOptions,
+): Promise<void> {
+  if (!waits || node.journal.transactionOf(pod)?.failed !== undefined) return;
+  const ids = (target.containers ?? []).map(({ id }) => id);
+  await assertStillRunning(node.registry, pod, ids);
 }
 
 /** Sets the pod limits that the request leaves to the shim to those of the containers, for which a plugin has chosen other limits. */
@@ -100,16 +148,6 @@ async function followChosen(
     ...(cpu && { cpu: cpu.to }),
   }));
   await followKernel(node, pod, { before: state, planned: free(target), bound: free }, [...found, ...idle]);
-}
-
-/** Calls `undo` if a promise rejects, and rejects as it does. */
-async function orElse<Result>(promise: Promise<Result>, undo: () => void): Promise<Result> {
-  try {
-    return await promise;
-  } catch (error) {
-    undo();
-    throw error;
-  }
 }
 
 async function findPod(registry: Registry, sandboxId: string): Promise<PodDescription> {

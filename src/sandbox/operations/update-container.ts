@@ -19,7 +19,13 @@ import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
 import { storedLimits } from '../pods/stored-limits.ts';
 import { type Requester, criRequester } from '../history/history-entry.ts';
 import { criFields } from '../history/newest-values.ts';
-import { type Forwarded, followKernel, forwardUpdate, passThroughUpdate } from './forward-update.ts';
+import {
+  type Forwarded,
+  type ForwardedUpdate,
+  followKernel,
+  forwardUpdate,
+  passThroughUpdate,
+} from './forward-update.ts';
 import { preparations } from './prepare-resize.ts';
 import { raisePodLimit } from './raise-pod-limit.ts';
 import { assertId, validateResources, withSubject } from '../admission/validate.ts';
@@ -29,8 +35,8 @@ import { type PodTarget, type Step, stateAfter } from '../plan/step.ts';
 import { lateError } from '../plan/failures.ts';
 import { boundByPending, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
 import type { CallersUpdate } from '../transaction/actions.ts';
-import { type OnHigh, lowerMemory, reclaimBy, turnBy } from '../transaction/lower-memory.ts';
-import { assertInTime, perform } from '../transaction/perform.ts';
+import { type MemoryChange, type OnHigh, lowerMemory, reclaimBy, turnBy } from '../transaction/lower-memory.ts';
+import { Transaction, assertInTime } from '../transaction/transaction.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
 import { containerChanges } from '../plan/steps.ts';
@@ -45,6 +51,56 @@ export interface CallerOf {
   readonly deadline?: number | undefined;
   /** Default: a CRI client of which nothing is known. */
   readonly requester?: Requester;
+}
+
+interface Found {
+  readonly known: KnownContainer;
+  readonly pod: PodDescription;
+}
+
+/** What is read under the pod's lock, before a plan is made. */
+interface Read {
+  readonly container: ContainerDescription;
+  readonly pod: PodDescription;
+  readonly wanted: Limits;
+  readonly resources: LinuxContainerResources;
+  /** No ordering rule uses shares, but a rollback restores them too. */
+  readonly shares: { readonly shares?: CpuShares };
+  /** The container's cgroup, and its present memory limit. */
+  readonly cgroup: CgroupPath;
+  readonly memory: Limit<Bytes>;
+  /** The limit on swap that the update lowers. */
+  readonly swapAfter: SwapLimits | undefined;
+  /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
+  readonly state: PodState | undefined;
+}
+
+/** An update of a running container that is to be carried out. */
+interface Update {
+  readonly wanted: Limits;
+  readonly memory: MemoryChange;
+  readonly update: ForwardedUpdate;
+  /** Until when memory may be reclaimed, in milliseconds by steadyNow. */
+  readonly until: number;
+}
+
+/** The update of a container, alone or with its pod. */
+type Prepared =
+  | { readonly kind: 'stopped'; readonly container: ContainerDescription }
+  | ({ readonly kind: 'alone' } & Update)
+  | ({ readonly kind: 'in pod' } & Update & Begun);
+
+/** What the update of a container does to its pod. */
+interface Begun {
+  readonly transaction: Transaction;
+  /** The pod before the update. */
+  readonly state: PodState;
+  /** The pod limits for the requested values. */
+  readonly limits: Limits;
+  /** Bounds the pod limits that are derived from these limits of the container. */
+  readonly bound: (derived: Limits, container: ContainerLimits) => Limits;
+  /** Whether no more calls that affect the volumes are expected. */
+  readonly isFinal: boolean;
 }
 
 /**
@@ -88,7 +144,7 @@ export async function updateContainer(
     // It may have waited for the lock.
     assertInTime(pod, deadline, writer.text);
     await tryRecoverPod(node, pod);
-    const response = setsLimits ? await updateInTurn(node, found, resources, forward, deadline) : await passThrough();
+    const response = setsLimits ? await resize(node, found, resources, forward, deadline) : await passThrough();
     await node.newest.applied(pod.sandboxId, writer, criFields(name, resources));
     return response;
   };
@@ -96,48 +152,133 @@ export async function updateContainer(
   return node.lock.run(lockKeyOf(pod), setsLimits ? tracked : update, slot);
 }
 
-/** Updates a container in the turn of its preparation. The caller holds the pod's lock. */
-function updateInTurn(
-  node: Node,
-  found: Found,
-  resources: LinuxContainerResources,
-  forward: () => Promise<Buffer>,
-  deadline: number | undefined,
-): Promise<Buffer> {
-  return preparations.run((onBegin) => {
-    const call = (): Promise<Buffer> => {
-      onBegin();
-      return forward();
-    };
-    return updateUnderLock(node, found, resources, call, { deadline, onBegin });
-  });
-}
-
-interface UpdateOptions {
-  /** In milliseconds by steadyNow. */
-  readonly deadline: number | undefined;
-  /** Called before the first change. */
-  readonly onBegin: () => void;
-}
-
-/** Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. */
-async function updateUnderLock(
+/**
+ * Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. The order
+ * is that of KEP-1287: limits of the pod that rise, the runtime's call, once the usage is below a lower memory limit, and the rest.
+ */
+async function resize(
   node: Node,
   { known, pod }: Found,
   resources: LinuxContainerResources,
   forward: () => Promise<Buffer>,
-  options: UpdateOptions,
+  deadline: number,
 ): Promise<Buffer> {
-  const { containerId } = known;
-  const container = await readOrFailOpen(node.failOpen, containerId, () =>
-    node.registry.describeContainer(containerId),
-  );
-  if (container === undefined) return forward();
+  const prepared = await preparations.run(() => prepareAndBegin(node, known, pod, resources, deadline));
+  if (prepared === undefined) return forward();
+  if (prepared.kind === 'stopped') return forwardToStopped(node, prepared.container, pod, forward);
+  const { wanted, memory, update, until } = prepared;
+  const callRuntime = (onHigh?: OnHigh): Promise<Forwarded> =>
+    lowerMemory(node, memory, until, () => forwardUpdate(node, pod, update, forward, onHigh), onHigh);
+  if (prepared.kind === 'alone') {
+    // Not journalled, as there is no limit of the pod.
+    const values = { containers: new Map([[known.containerId, wanted]]) };
+    const { response } = await node.outcomes.admit(pod.sandboxId, values, () => callRuntime());
+    return response;
+  }
+  const { state, limits, bound } = prepared;
+  const { response, found } = await prepared.transaction.run(async (steps) => {
+    await steps.apply();
+    const forwarded = await steps.call(callRuntime);
+    await steps.applyRest((step) => refusalFor(step, forwarded));
+    return forwarded;
+  });
+  if (found !== undefined) {
+    const inKernel = { id: known.containerId, ...wanted, ...found };
+    const planned = { before: state, planned: limits, bound: (now: Limits) => bound(now, inKernel) };
+    await followKernel(node, pod, planned, [inKernel]);
+  }
+  scheduleVolumeGrowth(node, pod, prepared.isFinal);
+  return response;
+}
+
+/** Reads the container and its pod, plans the update and journals it. Undefined if they cannot be read. */
+async function prepareAndBegin(
+  node: Node,
+  { containerId }: KnownContainer,
+  pod: PodDescription,
+  resources: LinuxContainerResources,
+  deadline: number,
+): Promise<Prepared | undefined> {
+  const { failOpen, registry } = node;
+  const container = await readOrFailOpen(failOpen, containerId, () => registry.describeContainer(containerId));
+  if (container === undefined) return undefined;
   // The container has no cgroup yet or any more: the runtime only stores the values.
-  if (container.state !== ContainerState.RUNNING) return forwardToStopped(node, container, pod, forward);
-  const read = (): Promise<Prepared | undefined> => prepare(node, container, pod, resources);
-  const prepared = await readOrFailOpen(node.failOpen, containerId, read);
-  return prepared === undefined ? forward() : resize(node, prepared, forward, options);
+  if (container.state !== ContainerState.RUNNING) return { kind: 'stopped', container };
+  const found = await readOrFailOpen(failOpen, containerId, () => read(node, container, pod, resources));
+  if (found === undefined) return undefined;
+  const { wanted, cgroup, swapAfter } = found;
+  const until = reclaimBy(node.reclaimTimeout, deadline);
+  const turn = {
+    calls: node.calls,
+    id: containerId,
+    until: turnBy(node.reclaimTimeout, deadline),
+    late: () => lateError(pod, `an update of container ${container.name}`),
+  };
+  const lowered = { from: found.memory, to: wanted.memory ?? found.memory };
+  const memory = { ...containerSubject(container, pod), cgroup, memory: lowered, swapAfter, turn };
+  const { before, asked } = changesOf(node.tree, found);
+  const update = { cgroup, before, changes: asked?.changes, isRecovered: true };
+  const common = { wanted, memory, update, until };
+  if (found.state === undefined) return { kind: 'alone', ...common };
+  return { kind: 'in pod', ...common, ...(await begin(node, found, found.state, asked, until)) };
+}
+
+async function read(
+  node: Node,
+  container: ContainerDescription,
+  pod: PodDescription,
+  resources: LinuxContainerResources,
+): Promise<Read | undefined> {
+  const { tree } = node;
+  const cgroup = await node.cgroups.of(container, pod);
+  if (cgroup === undefined) return undefined;
+  const limits = await tree.readLimits(cgroup);
+  const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
+  const wanted = parseLimits(resources, current);
+  const desired = { containers: new Map([[container.containerId, wanted]]) };
+  node.outcomes.setDesired(pod.sandboxId, desired);
+  const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
+  node.outcomes.asks(pod.sandboxId, desired, now);
+  const memory = limits.memoryMax;
+  const swapAfter = swapAfterUpdate(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
+  if (wanted.memory !== undefined) {
+    const change = { cgroup, now: memory, wanted: wanted.memory, swapAfter };
+    await assertReclaimable(tree, containerSubject(container, pod), change);
+  }
+  // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
+  const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
+  const found = { container, pod, wanted, resources, shares, cgroup, memory, swapAfter };
+  if (!hasPodCgroup(pod)) return { ...found, state: undefined };
+  const volumes = readVolumes(node.volumes, pod);
+  const state = await readDeclaredPod(node, pod, volumes);
+  observeVolumes(node, pod, volumes, state.memory);
+  return { ...found, state };
+}
+
+/** Plans what goes with the update: pod limits and volumes (KEP-1287, KEP-6030). Journals it. */
+async function begin(
+  node: Node,
+  { container, pod, wanted, swapAfter }: Read,
+  state: PodState,
+  asked: CallersUpdate | undefined,
+  until: number,
+): Promise<Begun> {
+  const limitsById = { id: container.containerId, ...wanted };
+  const pending = node.pending.ofContainerUpdate(pod, state, limitsById);
+  const needsRoom = node.journal.unanswered.of(pod.sandboxId).length > 0;
+  const bound = (derived: Limits, of: ContainerLimits): Limits =>
+    boundByPending(pending, state, derived, { asked: of, needsRoom });
+  const limits = bound(await derivedPodLimits(node, pod, state, [limitsById], swapAfter), limitsById);
+  const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
+  const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
+  const target: PodTarget = { ...limits, call: 'container', asked: limitsById, volumes };
+  return {
+    transaction: await Transaction.begin(node, pod, state, target, { asked, until }),
+    state,
+    limits,
+    bound,
+    isFinal,
+  };
 }
 
 /** Throws INVALID_VALUE. An unknown container is reported by the runtime itself. */
@@ -171,11 +312,6 @@ async function forwardToStopped(
   return response;
 }
 
-interface Found {
-  readonly known: KnownContainer;
-  readonly pod: PodDescription;
-}
-
 async function findContainer(node: Node, id: string): Promise<Found | undefined> {
   try {
     const known = node.registry.container(id) ?? (await node.registry.describeContainer(id));
@@ -190,101 +326,6 @@ async function findContainer(node: Node, id: string): Promise<Found | undefined>
   return undefined;
 }
 
-/** What is read under the pod's lock, before a plan is made. */
-interface Prepared {
-  readonly container: ContainerDescription;
-  readonly pod: PodDescription;
-  readonly wanted: Limits;
-  readonly resources: LinuxContainerResources;
-  /** No ordering rule uses shares, but a rollback restores them too. */
-  readonly shares: { readonly shares?: CpuShares };
-  /** The container's cgroup, and its present memory limit. */
-  readonly cgroup: CgroupPath;
-  readonly memory: Limit<Bytes>;
-  /** The limit on swap that the update lowers. */
-  readonly swapAfter: SwapLimits | undefined;
-  /** Undefined when the pod has no cgroup of its own: no ordering rule applies then. */
-  readonly state: PodState | undefined;
-}
-
-async function prepare(
-  node: Node,
-  container: ContainerDescription,
-  pod: PodDescription,
-  resources: LinuxContainerResources,
-): Promise<Prepared | undefined> {
-  const { tree } = node;
-  const cgroup = await node.cgroups.of(container, pod);
-  if (cgroup === undefined) return undefined;
-  const limits = await tree.readLimits(cgroup);
-  const current: CpuMax = limits.cpuMax ?? { quota: 'max', period: DEFAULT_CPU_PERIOD };
-  const wanted = parseLimits(resources, current);
-  const desired = { containers: new Map([[container.containerId, wanted]]) };
-  node.outcomes.setDesired(pod.sandboxId, desired);
-  const now = { containers: new Map([[container.containerId, { memory: limits.memoryMax, cpu: current }]]) };
-  node.outcomes.asks(pod.sandboxId, desired, now);
-  const memory = limits.memoryMax;
-  const swapAfter = swapAfterUpdate(tree, cgroup, container.resources, resources, wanted.memory ?? memory);
-  if (wanted.memory !== undefined) {
-    const change = { cgroup, now: memory, wanted: wanted.memory, swapAfter };
-    await assertReclaimable(tree, containerSubject(container, pod), change);
-  }
-  // Unclamped, as the runtime stores them: it clamps shares only for the kernel.
-  const shares = resources.cpu_shares <= 0n ? {} : { shares: cpuShares(Number(resources.cpu_shares)) };
-  const prepared = { container, pod, wanted, resources, shares, cgroup, memory, swapAfter };
-  if (!hasPodCgroup(pod)) return { ...prepared, state: undefined };
-  const volumes = readVolumes(node.volumes, pod);
-  const state = await readDeclaredPod(node, pod, volumes);
-  observeVolumes(node, pod, volumes, state.memory);
-  return { ...prepared, state };
-}
-
-async function resize(
-  node: Node,
-  prepared: Prepared,
-  forward: () => Promise<Buffer>,
-  { deadline, onBegin }: UpdateOptions,
-): Promise<Buffer> {
-  const { container, pod, wanted, cgroup, state } = prepared;
-  const [until, turnUntil] = [reclaimBy(node.reclaimTimeout, deadline), turnBy(node.reclaimTimeout, deadline)];
-  const late = (): Error => lateError(pod, `an update of container ${container.name}`);
-  const { before, asked } = changesOf(node.tree, prepared);
-  const changes = asked?.changes;
-  let forwarded: Forwarded = { response: Buffer.alloc(0) };
-  const call = (onHigh?: OnHigh): Promise<void> => {
-    const memory = { from: prepared.memory, to: wanted.memory ?? prepared.memory };
-    const update = async (): Promise<void> => {
-      const forwarding = { cgroup, before, changes, isRecovered: true };
-      forwarded = await forwardUpdate(node, pod, forwarding, forward, onHigh);
-    };
-    const turn = { calls: node.calls, id: container.containerId, until: turnUntil, late };
-    const change = { ...containerSubject(container, pod), cgroup, memory, swapAfter: prepared.swapAfter, turn };
-    return lowerMemory(node, change, until, update, onHigh);
-  };
-  const limitsById = { id: container.containerId, ...wanted };
-  if (state === undefined) {
-    // Not journalled, as there is no limit of the pod.
-    await node.outcomes.admit(pod.sandboxId, { containers: new Map([[limitsById.id, wanted]]) }, () => call());
-    return forwarded.response;
-  }
-  const pending = node.pending.ofContainerUpdate(pod, state, limitsById);
-  const needsRoom = node.journal.unanswered.of(pod.sandboxId).length > 0;
-  const bound = (derived: Limits, asked: ContainerLimits): Limits =>
-    boundByPending(pending, state, derived, { asked, needsRoom });
-  const limits = bound(await derivedPodLimits(node, pod, state, [limitsById], prepared.swapAfter), limitsById);
-  const after = stateAfter(state, { ...limits, containers: [limitsById], volumes: new Map() });
-  const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
-  const target: PodTarget = { ...limits, call: 'container', asked: limitsById, volumes };
-  const refuse = (step: Step): Error | undefined => refusalFor(step, forwarded);
-  await perform(node, pod, state, target, { ...(asked && { asked }), call, until, refuse, onBegin });
-  const { response, found } = forwarded;
-  const inKernel = found && { ...limitsById, ...found };
-  const planned = { before: state, planned: limits, bound: (now: Limits) => bound(now, inKernel ?? limitsById) };
-  if (inKernel !== undefined) await followKernel(node, pod, planned, [inKernel]);
-  scheduleVolumeGrowth(node, pod, isFinal);
-  return response;
-}
-
 /** The pod limits of the plan do not go with limits that the runtime has chosen itself. */
 function refusalFor(step: Step, { found }: Forwarded): Error | undefined {
   const isPodBurst = step.kind === 'burst' && step.id === undefined;
@@ -295,11 +336,11 @@ function refusalFor(step: Step, { found }: Forwarded): Error | undefined {
 /** Returns the container's values to roll back to, and the update as a step; nothing when the pod was not read. */
 function changesOf(
   tree: CgroupTree,
-  prepared: Prepared,
-): { readonly before?: LiveContainer; readonly asked?: CallersUpdate } {
+  prepared: Read,
+): { readonly before: LiveContainer | undefined; readonly asked?: CallersUpdate } {
   const { container, wanted, shares, cgroup, resources } = prepared;
   const now = withShares(prepared.state, prepared);
-  if (now === undefined) return {};
+  if (now === undefined) return { before: undefined };
   const others = otherValues(tree, cgroup, container.resources, resources, wanted.memory ?? prepared.memory);
   const before = { ...now, ...others.before };
   const sets = { id: container.containerId, ...wanted, ...shares };
@@ -307,7 +348,7 @@ function changesOf(
 }
 
 /** Returns the container's values to roll back to, with its stored shares if the request sets shares too. */
-function withShares(state: PodState | undefined, { container, shares, cgroup }: Prepared): LiveContainer | undefined {
+function withShares(state: PodState | undefined, { container, shares, cgroup }: Read): LiveContainer | undefined {
   const found = state?.containers.find(({ id }) => id === container.containerId);
   const now = withExactQuota(found, cgroup, container.resources);
   const stored = container.resources?.cpu_shares ?? 0n;

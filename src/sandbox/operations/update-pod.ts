@@ -37,7 +37,7 @@ import { parseLimits } from '../admission/parse-limits.ts';
 import type { PodTarget, UnifiedChange } from '../plan/step.ts';
 import { knownOf } from '../plan/value-changes.ts';
 import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
-import { type PerformOptions, assertInTime, perform } from '../transaction/perform.ts';
+import { Transaction, assertInTime } from '../transaction/transaction.ts';
 import { reclaimBy } from '../transaction/lower-memory.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
@@ -76,15 +76,8 @@ export async function updatePod(
     // Under the lock: an earlier request may have changed the pod's shares. It may have gone, too.
     const pod = (await readOrFailOpen(node.failOpen, sandboxId, () => node.registry.pod(sandboxId))) ?? found.pod;
     await tryRecoverPod(node, pod);
-    const response = await preparations.run(async (onBegin) => {
-      const ready = await readOrFailOpen(node.failOpen, sandboxId, () => prepare(node, pod, request));
-      if (ready !== undefined) {
-        const until = reclaimBy(node.reclaimTimeout, deadline);
-        return resize(node, ready, forward, { until, onBegin });
-      }
-      onBegin();
-      return forward();
-    });
+    const prepared = await preparations.run(() => prepareAndBegin(node, pod, request, deadline));
+    const response = prepared === undefined ? await forward() : await resize(node, prepared, forward);
     await node.newest.applied(sandboxId, writer, criFields(undefined, request.resources));
     return response;
   };
@@ -163,25 +156,44 @@ async function prepare(node: Node, known: PodDescription, asked: Request): Promi
 const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight | undefined): boolean =>
   known !== undefined && weight !== undefined && weightMatchesShares(weight, cpuShares(known));
 
-async function resize(
+/** Reads the pod, plans the resize and journals it. Undefined if the pod cannot be read: the request is forwarded as it is. */
+async function prepareAndBegin(
   node: Node,
-  prepared: Prepared,
-  forward: () => Promise<Buffer>,
-  { until, onBegin }: Pick<PerformOptions, 'until' | 'onBegin'>,
-): Promise<Buffer> {
+  known: PodDescription,
+  request: Request,
+  deadline: number,
+): Promise<Begun | undefined> {
+  const prepared = await readOrFailOpen(node.failOpen, known.sandboxId, () => prepare(node, known, request));
+  if (prepared === undefined) return undefined;
+  const until = reclaimBy(node.reclaimTimeout, deadline);
   const { pod, state, limits, unified } = prepared;
   const after = { ...state, ...limits };
   // kubelet raises the pod limit before its containers' limits (KEP-1287): volumes that grow wait for those (KEP-6030).
   const pending = node.pending.ofPodUpdate(pod, state, limits.memory);
   const { volumes, isFinal } = volumeChanges(node, pod, { state, after, pending });
   const target: PodTarget = { ...limits, unified, call: 'pod', volumes };
-  let response: Buffer = Buffer.alloc(0);
-  await perform(node, pod, state, target, {
-    call: async () => {
-      response = await forwardOrAnswer(forward);
-    },
-    ...(until !== undefined && { until }),
-    ...(onBegin && { onBegin }),
+  return { pod, isFinal, transaction: await Transaction.begin(node, pod, state, target, { until }) };
+}
+
+/** A resize that is journalled. */
+interface Begun {
+  /** The pod with the shares of the request. */
+  readonly pod: PodDescription;
+  readonly transaction: Transaction;
+  /** Whether no more calls that affect the volumes are expected. */
+  readonly isFinal: boolean;
+}
+
+async function resize(
+  node: Node,
+  { pod, transaction, isFinal }: Begun,
+  forward: () => Promise<Buffer>,
+): Promise<Buffer> {
+  const response = await transaction.run(async (steps) => {
+    await steps.apply();
+    const answer = await steps.call(() => forwardOrAnswer(forward));
+    await steps.applyRest();
+    return answer;
   });
   node.registry.updatePod(pod);
   scheduleVolumeGrowth(node, pod, isFinal);

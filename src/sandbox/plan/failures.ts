@@ -29,6 +29,10 @@ const PASSES: ReadonlySet<Code | Reason> = new Set<Code | Reason>([
   Reason.JOURNAL_UNAVAILABLE,
 ]);
 
+/** KEP-6030: a volume does not shrink below what it stores. */
+export const isVolumeInUse = (error: unknown): boolean =>
+  error instanceof ShimError && error.reason === Reason.VOLUME_IN_USE;
+
 /** Whether a resize that failed with this error may fit later, so that it is Deferred. */
 export const fitsLater = (error: unknown): boolean => error instanceof ShimError && FITS_LATER.has(error.reason);
 /** Whether a resize that is already deferred stays so after this error, which does not show whether it fits. */
@@ -85,4 +89,9 @@ export function backendFailure(error: { code: number; details: string }, resize?
   return UNREACHED.has(error.code) || isStarting(error)
     ? new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, message, context, { cause: error })
     : new ShimError(Code.INTERNAL, Reason.BACKEND_FAILED, message, context, { cause: error });
+}
+
+/** A step that is not applied, because the pod's present state has no place for it. The others go on. */
+export class StepSkipped extends Error {
+  override readonly name = 'StepSkipped';
 }

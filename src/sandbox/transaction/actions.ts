@@ -6,7 +6,7 @@ import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import { type OnHigh, ROLLBACK_MS, lowerMemory, reclaimBy, turnBy } from './lower-memory.ts';
 import { isForeign } from './step-progress.ts';
 import { type OnUpdate, applyContainerStep, fitBurst, rollBackContainerStep, writeBurst } from './container-step.ts';
-import { type StepActions, StepSkipped } from './transaction.ts';
+import { StepSkipped, isVolumeInUse } from '../plan/failures.ts';
 import { blockingUse } from '../admission/memory-in-use.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
@@ -34,8 +34,6 @@ export interface CallersUpdate {
 const BUSY = 'the runtime is busy with another update of this container';
 
 export interface ActionOptions {
-  /** The caller's own call to the runtime. */
-  readonly call?: () => Promise<void>;
   /** The caller's own update of a container. Undefined without such a call. */
   readonly asked?: CallersUpdate | undefined;
   /** The updates of containers that go with the pod's own steps, including the caller's. */
@@ -47,12 +45,10 @@ export interface ActionOptions {
   readonly until?: number | undefined;
   /** The deadline of the transaction, by steadyNow. Default: none. */
   readonly deadline?: number | undefined;
-  /** Called with the id of a container for which a plugin of the runtime has chosen other values than requested. */
-  readonly onChosen?: ((id: string) => void) | undefined;
 }
 
 /** Applies the steps of one pod to the kernel and the runtime, and rolls them back within the ordering rules. */
-export class PodActions implements StepActions {
+export class PodActions {
   readonly #node: Node;
   readonly #pod: PodDescription;
   readonly #cgroup: CgroupPath;
@@ -66,6 +62,8 @@ export class PodActions implements StepActions {
   readonly #applied = new Set<Step>();
   /** Steps in place of which a plugin of the runtime has chosen other values. */
   readonly #chosen = new Set<Step>();
+  /** The ids of the containers of {@link #chosen}. */
+  readonly chosen = new Set<string>();
   /** What the kernel printed after the step of a setting was written. */
   readonly #printed = new Map<Step, string>();
   /** Whether a value of the rollback so far could not be restored. */
@@ -80,30 +78,44 @@ export class PodActions implements StepActions {
     this.#turnUntil = turnBy(node.reclaimTimeout, options.deadline);
   }
 
-  /** Applies a step, and notes what a rollback has to know of it. */
+  /**
+   * Applies a step and verifies it, and notes what a rollback has to know of it. Rejects when that fails, and with {@link StepSkipped}
+   * when nothing is changed on purpose.
+   */
   async apply(step: Step): Promise<void> {
-    const { sandboxId } = this.#pod;
-    const { unanswered } = this.#node.journal;
-    const update = this.#updateOf(step);
     // A file may have another value although its write has failed.
     const progress = { isSent: step.kind !== 'container' };
     const on: OnUpdate = {
       onSent: () => (progress.isSent = true),
       onChosen: () => this.#chosen.add(step),
     };
+    const update = step.kind === 'container' ? updateOf(step) : undefined;
     try {
       if (this.#chosen.size > 0) await this.#assertFitsChosen(step);
       await this.#apply(step, this.#until, on);
       if (!this.#chosen.has(step)) this.#applied.add(step);
-      else if (step.kind === 'container') this.#options.onChosen?.(step.id);
+      else if (step.kind === 'container') this.chosen.add(step.id);
     } catch (error) {
-      if (!progress.isSent || isNotLowered(error) || error instanceof StepSkipped) this.#untouched.add(step);
-      if (progress.isSent && update?.changes && isUnanswered(error)) unanswered.add(sandboxId, [update.changes]);
+      this.#failed(step, error, update, progress.isSent);
       throw error;
     }
-    if (update) unanswered.answered(sandboxId, update.sets);
+    this.#answered(update);
   }
 
+  /** Makes the caller's own call, which is this step of the plan. */
+  async call<Answer>(step: Step, call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer> {
+    const { asked, onHigh } = this.#options;
+    try {
+      const answer = await call(onHigh);
+      this.#answered(asked);
+      return answer;
+    } catch (error) {
+      this.#failed(step, error, asked);
+      throw error;
+    }
+  }
+
+  /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
   async rollBack(step: Step): Promise<void> {
     // Its rollback would need the runtime, which the step may have waited for, or may not have reached.
     if (this.#untouched.has(step)) return;
@@ -120,10 +132,15 @@ export class PodActions implements StepActions {
     }
   }
 
-  skipped(step: Step, error: unknown): void {
-    const why = error instanceof Error ? error.message : String(error);
-    const fields = { pod: this.#pod.sandboxId, step: describeStep(step), error: why };
-    this.#node.log.warn(fields, 'step after the update skipped');
+  /** Notes what a rollback has to know of a step that has failed. */
+  #failed(step: Step, error: unknown, update: CallersUpdate | undefined, isSent = true): void {
+    if (!isSent || isNotLowered(error) || error instanceof StepSkipped) this.#untouched.add(step);
+    if (isSent && update?.changes && isUnanswered(error))
+      this.#node.journal.unanswered.add(this.#pod.sandboxId, [update.changes]);
+  }
+
+  #answered(update: CallersUpdate | undefined): void {
+    if (update) this.#node.journal.unanswered.answered(this.#pod.sandboxId, update.sets);
   }
 
   /** Updates of the pod's containers that the runtime has not answered. */
@@ -134,7 +151,7 @@ export class PodActions implements StepActions {
   async #apply(step: Step, until: number, on: OnUpdate = {}): Promise<unknown> {
     const { tree, volumes, counters } = this.#node;
     const cgroup = this.#cgroup;
-    const { onHigh, call = () => Promise.resolve() } = this.#options;
+    const { onHigh } = this.#options;
     switch (step.kind) {
       case 'volume':
         return remount(volumes, this.#pod, step, counters);
@@ -156,7 +173,7 @@ export class PodActions implements StepActions {
       case 'container':
         return applyContainerStep(this.#node, this.#pod, step, { until, turnUntil: this.#turnUntil, onHigh, ...on });
       case 'runtime':
-        return call();
+        return undefined;
     }
   }
 
@@ -171,20 +188,6 @@ export class PodActions implements StepActions {
     const message = `${file}: the file contains ${JSON.stringify(found)} after ${JSON.stringify(to)} was written`;
     const context = { pod: this.#pod.sandboxId, file, asked: to, found };
     throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
-  }
-
-  /** Returns the update of a container that a step makes. */
-  #updateOf(step: Step): CallersUpdate | undefined {
-    if (step.kind === 'runtime') return this.#options.asked;
-    if (step.kind !== 'container') return undefined;
-    const { id, memory, cpu, shares } = step;
-    const sets = {
-      id,
-      ...(memory && { memory: memory.to }),
-      ...(cpu && { cpu: cpu.to }),
-      ...(shares && { shares: shares.to }),
-    };
-    return { changes: step, sets };
   }
 
   /** Returns false for a pod limit that stays raised. A value that another process has written meanwhile stays. */
@@ -282,6 +285,18 @@ export class PodActions implements StepActions {
   }
 }
 
+/** Returns the update of a container that a step makes. */
+function updateOf(step: ContainerStep): CallersUpdate {
+  const { id, memory, cpu, shares } = step;
+  const sets = {
+    id,
+    ...(memory && { memory: memory.to }),
+    ...(cpu && { cpu: cpu.to }),
+    ...(shares && { shares: shares.to }),
+  };
+  return { changes: step, sets };
+}
+
 /** Whether the containers fit the present pod limits: they may exceed limits that are set so on purpose, or by what a plugin has chosen. */
 const fitsNow = (now: PodState): boolean =>
   fitsPreviousLimit(now, { kind: 'pod-memory', from: now.memory, to: now.memory }) &&
@@ -298,13 +313,10 @@ async function remount(
     const { outcome } = await volumes.remount({ podUid: pod.metadata.uid, name: volume }, to);
     if (outcome === 'remounted') counters.remount(direction, 'done');
   } catch (error) {
-    counters.remount(direction, isInUse(error) ? 'refused' : 'failed');
+    counters.remount(direction, isVolumeInUse(error) ? 'refused' : 'failed');
     throw error;
   }
 }
-
-/** KEP-6030: a volume does not shrink below what it stores. */
-export const isInUse = (error: unknown): boolean => error instanceof ShimError && error.reason === Reason.VOLUME_IN_USE;
 
 /** Whether a step has failed before the limit was set, see {@link lowerMemory}. */
 const isNotLowered = (error: unknown): boolean =>

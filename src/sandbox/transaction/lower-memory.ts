@@ -71,7 +71,7 @@ export interface Turn {
 }
 
 /** Runs an update in its turn. Throws {@link Turn.late} when that does not come in time: the update does not run then. */
-export const inTurn = ({ calls, id, until, late }: Turn, update: () => Promise<void>): Promise<void> =>
+export const inTurn = <Result>({ calls, id, until, late }: Turn, update: () => Promise<Result>): Promise<Result> =>
   calls.runBy(id, update, until, late);
 
 /**
@@ -81,28 +81,28 @@ export const inTurn = ({ calls, id, until, late }: Turn, update: () => Promise<v
  *
  * @param onHigh without it nothing is reclaimed before: a crash would leave memory.high lowered
  */
-export async function lowerMemory(
+export async function lowerMemory<Result>(
   node: Node,
   change: MemoryChange,
   deadline: number,
-  set: () => Promise<void>,
+  set: () => Promise<Result>,
   onHigh?: OnHigh,
-): Promise<void> {
+): Promise<Result> {
   const { text, ids, cgroup, memory, high, swapAfter, turn } = change;
-  const setInTurn = (): Promise<void> => (turn === undefined ? set() : inTurn(turn, set));
+  const setInTurn = (): Promise<Result> => (turn === undefined ? set() : inTurn(turn, set));
   if (memory.to === 'max' || compareLimits(memory.to, memory.from) >= 0) return setInTurn();
   if (onHigh === undefined) return lowerUnjournalled(node.tree, change, deadline, set);
   const progress = { isSetting: false };
   const start = performance.now();
   const reclaimed = (outcome: ReclaimOutcome): void => node.counters.reclaim(outcome, performance.now() - start);
   try {
-    const begin = (): Promise<void> => {
+    const begin = (): Promise<Result> => {
       progress.isSetting = true;
       reclaimed('done');
       return set();
     };
-    const lower = (held: HeldUsage): Promise<void> => setWhileLow(change, deadline, held, begin);
-    const { before, reached, reclaims, oomKills } = await lowerUsage(node.tree, cgroup, {
+    const lower = (held: HeldUsage): Promise<Result> => setWhileLow(change, deadline, held, begin);
+    const { before, reached, reclaims, oomKills, lowered } = await lowerUsage(node.tree, cgroup, {
       target: memory.to,
       deadline,
       lower,
@@ -114,6 +114,7 @@ export async function lowerMemory(
     if (reclaims > 0) node.log.info({ ...fields, reclaims }, 'memory reclaimed');
     if (oomKills > 0) node.counters.oomKills(oomKills);
     if (oomKills > 0) node.log.warn({ ...fields, oomKills }, 'OOM kill while a memory limit was lowered');
+    return lowered;
   } catch (error) {
     // The cgroup has just ended: nothing is in use, and `set` reports that.
     if (!progress.isSetting && isCgroupVanished(error)) return setInTurn();
@@ -127,12 +128,12 @@ export async function lowerMemory(
  * Lowers a limit without a journal, which has the memory.high to restore after a crash. The kernel reclaims when the limit is set,
  * provided that the rest of the memory is below it.
  */
-async function lowerUnjournalled(
+async function lowerUnjournalled<Result>(
   tree: CgroupTree,
   change: MemoryChange,
   deadline: number,
-  set: () => Promise<void>,
-): Promise<void> {
+  set: () => Promise<Result>,
+): Promise<Result> {
   const { cgroup, memory, swapAfter } = change;
   const check = async (): Promise<void> => {
     try {
@@ -150,18 +151,18 @@ async function lowerUnjournalled(
  * Runs `set` in its turn. After a wait, usage is lowered again: memory.high only slows its growth down. Throws RECLAIM_TIMEOUT when
  * the turn has not come at the deadline, and `set` does not run then.
  */
-async function setWhileLow(
+async function setWhileLow<Result>(
   { cgroup, memory, turn }: MemoryChange,
   deadline: number,
   held: Pick<HeldUsage, 'lowerAgain'>,
-  set: () => Promise<void>,
-): Promise<void> {
+  set: () => Promise<Result>,
+): Promise<Result> {
   if (turn === undefined) return set();
   const { calls, id } = turn;
   if (!calls.isHeld(id)) return calls.run(id, set);
-  const lowerAndSet = async (): Promise<void> => {
+  const lowerAndSet = async (): Promise<Result> => {
     await held.lowerAgain();
-    await set();
+    return set();
   };
   return calls.runBy(id, lowerAndSet, deadline, () => notInTurn(cgroup, memory.to));
 }

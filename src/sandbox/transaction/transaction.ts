@@ -1,247 +1,330 @@
+import { type Bytes, Code, Reason, ShimError, messageOf, steadyNow } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { Node } from '../node.ts';
-import {
-  type Bytes,
-  Code,
-  type Limit,
-  type Log,
-  Reason,
-  ShimError,
-  isRollbackFailure,
-  messageOf,
-} from '../../core/index.ts';
-import {
-  type Change,
-  type ContainerStep,
-  type PodTarget,
-  type Step,
-  type StepRecord,
-  describeStep,
-} from '../plan/step.ts';
-import { type CgroupPath, type PreviousHigh, isCgroupVanished } from '../../cgroups/index.ts';
-import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
-import { podCgroup } from '../pods/read-pod.ts';
-import type { JournalledTransaction, RequestedVolume } from '../journal/record.ts';
-import type { OpenTransaction } from '../journal/open-transaction.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
 import { compareLimits } from '../plan/amounts.ts';
-import { podStepsLeft } from '../plan/pod-limits.ts';
-import { isAlreadyAllocated, journalVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
-import { beforeAndAfter } from './container-values.ts';
+import { StepSkipped, lateError } from '../plan/failures.ts';
+import { type ContainerStep, type PodTarget, type Step, type StepRecord, describeStep } from '../plan/step.ts';
+import { plan } from '../plan/steps.ts';
+import type { KnownValues } from '../plan/value-changes.ts';
+import type { RequestedVolume } from '../journal/record.ts';
+import type { PlannedTransaction } from '../history/transaction-events.ts';
+import { type CallersUpdate, PodActions } from './actions.ts';
+import { type OnHigh, reclaimBy } from './lower-memory.ts';
+import { TransactionJournal, isLeft } from './transaction-journal.ts';
 
-/** A step that is not applied, because the pod's present state has no place for it. The others go on. */
-export class StepSkipped extends Error {
-  override readonly name = 'StepSkipped';
+export interface TransactionOptions {
+  /** What the caller's own call sets: its changes are for the journal. */
+  readonly asked?: CallersUpdate | undefined;
+  /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
+  readonly sizes?: ReadonlyMap<string, RequestedVolume>;
+  /** Updates of containers that do not run: the runtime stores the values, no cgroup changes. */
+  readonly stored?: readonly ContainerStep[];
+  /** Until when memory may be reclaimed, in milliseconds of the steady clock. */
+  readonly until?: number;
+  /** The deadline of the transaction, by {@link steadyNow}. */
+  readonly deadline?: number;
+}
+
+/** Returns the steps of a transaction. Throws VOLUME_IN_USE when a volume stores more than its new size. */
+export function planSteps(
+  volumes: MemoryVolumes,
+  pod: PodDescription,
+  state: PodState,
+  target: PodTarget,
+  stored: readonly ContainerStep[] = [],
+): Step[] {
+  const steps = plan(state, target, stored);
+  assertVolumesFit(volumes, pod, steps);
+  return steps;
+}
+
+/** A resize of one pod that is planned and journalled. */
+export class Transaction {
+  readonly #node: Node;
+  readonly #planned: PlannedTransaction;
+  readonly #journal: TransactionJournal;
+  readonly #actions: PodActions;
+  readonly #sequence: StepSequence;
+
+  private constructor(
+    node: Node,
+    planned: PlannedTransaction,
+    steps: readonly Step[],
+    journal: TransactionJournal,
+    { asked, deadline = Infinity, until = reclaimBy(node.reclaimTimeout, deadline) }: TransactionOptions,
+  ) {
+    const { pod } = planned;
+    this.#node = node;
+    this.#planned = planned;
+    this.#journal = journal;
+    const updates = planned.steps.filter((step) => step.kind === 'container');
+    const { declared } = planned.before;
+    const { onHigh } = journal;
+    this.#actions = new PodActions(node, pod, { asked, updates, declared, onHigh, until, deadline });
+    this.#sequence = new StepSequence(steps, this.#actions, {
+      // The rollback has no deadline.
+      late: (step) => (steadyNow() < deadline ? undefined : lateError(pod, describeStep(step))),
+      applied: (record) => node.transactions.stepped(planned, record),
+      skipped: (step, error) => this.#skipped(step, error),
+    });
+  }
+
+  /**
+   * Plans a pod's resize and journals its steps. The caller holds the pod's lock, and {@link run}s the transaction in any case. Throws
+   * VOLUME_IN_USE when a volume would become smaller than what it stores (KEP-6030), and JOURNAL_UNAVAILABLE. Nothing has changed then.
+   */
+  static async begin(
+    node: Node,
+    pod: PodDescription,
+    state: PodState,
+    target: PodTarget,
+    options: TransactionOptions = {},
+  ): Promise<Transaction> {
+    const { asked, stored = [], sizes = new Map() } = options;
+    const changes = asked?.changes;
+    const steps = planOrReject(node, pod, state, target, stored);
+    const all = withAsked(steps, changes);
+    const values = valuesOf(target, asked?.sets);
+    const planned = { pod, before: state, target, values, steps: all, asked: changes };
+    node.transactions.begins(planned);
+    const sets = [...(target.containers ?? []), ...(asked ? [asked.sets] : [])];
+    try {
+      const journalled = { steps: isJournalled(steps, changes) ? all : [], changes, sizes, state, target, sets };
+      const journal = await TransactionJournal.begin(node, pod, journalled);
+      return new Transaction(node, planned, steps, journal, options);
+    } catch (error) {
+      node.transactions.ends(planned, [], error);
+      throw error;
+    }
+  }
+
+  /** The ids of containers for which a plugin of the runtime has chosen other values than requested. */
+  get chosen(): ReadonlySet<string> {
+    return this.#actions.chosen;
+  }
+
+  /**
+   * Runs `work`, which applies the steps, and ends the transaction. When it fails, what was applied is rolled back. Throws what `work`
+   * throws, and UNDO_FAILED when the rollback fails too.
+   */
+  async run<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
+    const { transactions } = this.#node;
+    try {
+      const result = await this.#workOrRollBack(work);
+      await this.#journal.done();
+      transactions.ends(this.#planned, this.#sequence.records);
+      return result;
+    } catch (error) {
+      await this.#journal.failed(error);
+      transactions.ends(this.#planned, this.#sequence.records, error);
+      throw error;
+    }
+  }
+
+  /** Applies all steps of a transaction without a call of the caller. Returns the applied ones. */
+  async apply(): Promise<readonly StepRecord[]> {
+    await this.run((steps) => steps.apply());
+    return this.#sequence.records;
+  }
+
+  async #workOrRollBack<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
+    try {
+      return await work(this.#sequence);
+    } catch (cause) {
+      await this.#journal.undoing();
+      const error = await this.#sequence.rollBack(cause);
+      const { pod } = this.#planned;
+      this.#node.transactions.rolledBack(this.#planned, error, isLeft(this.#node.journal, pod, error));
+      throw error;
+    }
+  }
+
+  #skipped(step: Step, error: unknown): void {
+    this.#journal.skipped(error);
+    this.#node.transactions.skipped(this.#planned, step, error);
+  }
 }
 
 /** Applies and rolls back the steps of a plan. */
 export interface StepActions {
   /** Applies a step and verifies it. Rejects when that fails, and with {@link StepSkipped} when nothing is changed on purpose. */
   apply(step: Step): Promise<void>;
+  /** Makes the caller's own call, which is this step of the plan. */
+  call<Answer>(step: Step, call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer>;
   /** Rolls back a step that was applied, fully or partly, as far as the pod's present state allows. */
   rollBack(step: Step): Promise<void>;
-  /** Called after a step is applied. */
-  applied?(record: StepRecord): void;
-  /** Called before the rollback begins. */
-  rollingBack?(): Promise<void>;
-  /** Called when a step is skipped, or fails after the caller's own call: the caller's change is applied, so the call succeeds. */
-  skipped(step: Step, error: unknown): void;
+}
+
+/** What is called while steps are applied. */
+export interface StepHooks {
+  /** Returns why a step must not begin any more. */
+  readonly late?: (step: Step) => Error | undefined;
+  readonly applied?: (record: StepRecord) => void;
+  /** A step was skipped, or has failed after the caller's own call: the caller's change is applied, so the call succeeds. */
+  readonly skipped?: (step: Step, error: unknown) => void;
 }
 
 /**
- * Runs a plan as a transaction. The first failing step stops it (KEP-1287: later containers are not touched). The failing step and
- * those before it are rolled back in reverse order, and the step's error is thrown unchanged. Throws UNDO_FAILED, with both errors,
- * when the rollback fails too.
- *
- * Steps after the caller's own call (a decrease that keeps a pod limit tight, a volume that may grow) are skipped when they fail:
- * the caller's change is applied. A plan without such a call is all or nothing.
+ * The steps of a plan, applied in its order: those before the caller's own call, the call, and the rest. A plan without such a call is
+ * all or nothing.
  */
-export async function runTransaction(steps: readonly Step[], actions: StepActions): Promise<StepRecord[]> {
-  const start = performance.now();
-  const records: StepRecord[] = [];
-  for (const step of steps) {
-    const at = performance.now() - start;
-    try {
-      await actions.apply(step);
-    } catch (error) {
-      if (error instanceof StepSkipped || records.some((applied) => applied.step.kind === 'runtime')) {
-        actions.skipped(step, error);
-        continue;
+export class StepSequence {
+  readonly #actions: StepActions;
+  readonly #hooks: StepHooks;
+  readonly #left: Step[];
+  readonly #records: StepRecord[] = [];
+  /** The step that has failed: it may be applied in part. */
+  #failed: Step | undefined;
+  readonly #start = performance.now();
+
+  constructor(steps: readonly Step[], actions: StepActions, hooks: StepHooks = {}) {
+    this.#left = [...steps];
+    this.#actions = actions;
+    this.#hooks = hooks;
+  }
+
+  /** The applied steps. */
+  get records(): readonly StepRecord[] {
+    return this.#records;
+  }
+
+  /** Applies the steps before the caller's own call. The first failing step ends that (KEP-1287: later containers are not touched). */
+  async apply(): Promise<void> {
+    for (let step = this.#left[0]; step !== undefined && step.kind !== 'runtime'; step = this.#left[0]) {
+      try {
+        await this.#run(step, (one) => this.#actions.apply(one));
+      } catch (error) {
+        if (!(error instanceof StepSkipped)) throw error;
+        this.#failed = undefined;
+        this.#hooks.skipped?.(step, error);
       }
-      await actions.rollingBack?.();
-      // Includes the failing step, which may be partly applied.
-      await rollBackAll([...records.map((applied) => applied.step), step], actions, error);
-      throw error;
-    }
-    const record = { step, at, ms: performance.now() - start - at };
-    records.push(record);
-    actions.applied?.(record);
-  }
-  return records;
-}
-
-async function rollBackAll(steps: readonly Step[], actions: StepActions, cause: unknown): Promise<void> {
-  const failures: string[] = [];
-  for (const step of [...steps].reverse()) {
-    try {
-      await actions.rollBack(step);
-    } catch (error) {
-      // Continue: each step that is rolled back brings the pod closer to its state before.
-      failures.push(`${describeStep(step)}: ${messageOf(error)}`);
     }
   }
-  if (failures.length > 0) {
-    throw new ShimError(
-      Code.INTERNAL,
-      Reason.UNDO_FAILED,
-      `${messageOf(cause)}; rollback failed too: ${failures.join('; ')}`,
-      {},
-      { cause },
-    );
+
+  /** Makes the caller's own call, which is next in the plan. Returns its answer. */
+  async call<Answer>(call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer> {
+    const [step] = this.#left;
+    if (step?.kind !== 'runtime') throw new Error('the plan has no call of the caller here');
+    return this.#run(step, (one) => this.#actions.call(one, call));
+  }
+
+  /**
+   * Applies the steps after the caller's own call: a decrease that keeps a pod limit tight, a volume that may grow. They are skipped when
+   * they fail, because the caller's change is applied.
+   * @param refuse returns why a step must not be applied any more
+   */
+  async applyRest(refuse: (step: Step) => Error | undefined = () => undefined): Promise<void> {
+    for (let step = this.#left[0]; step !== undefined; step = this.#left[0]) {
+      try {
+        const refusal = refuse(step);
+        await this.#run(step, (one) => (refusal === undefined ? this.#actions.apply(one) : Promise.reject(refusal)));
+      } catch (error) {
+        this.#failed = undefined;
+        this.#hooks.skipped?.(step, error);
+      }
+    }
+  }
+
+  /**
+   * Rolls the failing step and those before it back in reverse order. Returns the error to throw: `cause` unchanged, or UNDO_FAILED with
+   * both errors when the rollback fails too.
+   */
+  async rollBack(cause: unknown): Promise<unknown> {
+    const failures: string[] = [];
+    const steps = [...this.#records.map(({ step }) => step), ...(this.#failed === undefined ? [] : [this.#failed])];
+    for (const step of steps.reverse()) {
+      try {
+        await this.#actions.rollBack(step);
+      } catch (error) {
+        // Continue: each step that is rolled back brings the pod closer to its state before.
+        failures.push(`${describeStep(step)}: ${messageOf(error)}`);
+      }
+    }
+    if (failures.length === 0) return cause;
+    const message = `${messageOf(cause)}; rollback failed too: ${failures.join('; ')}`;
+    return new ShimError(Code.INTERNAL, Reason.UNDO_FAILED, message, {}, { cause });
+  }
+
+  async #run<Result>(step: Step, action: (step: Step) => Promise<Result>): Promise<Result> {
+    this.#left.shift();
+    const late = this.#hooks.late?.(step);
+    // It has not begun, and has nothing to roll back.
+    if (late !== undefined) throw late;
+    const at = performance.now() - this.#start;
+    this.#failed = step;
+    const result = await action(step);
+    this.#failed = undefined;
+    const record = { step, at, ms: performance.now() - this.#start - at };
+    this.#records.push(record);
+    this.#hooks.applied?.(record);
+    return result;
   }
 }
 
-/** What a transaction does, for the journal. */
-export interface Journalled {
-  /** The steps to journal. */
-  readonly steps: readonly Step[];
-  /** The changes of the caller's own call. */
-  readonly changes: ContainerStep | undefined;
-  readonly sizes: ReadonlyMap<string, RequestedVolume>;
-  readonly state: PodState;
-  readonly target: PodTarget;
-  /** What it sets of containers, changed or not. */
-  readonly sets: readonly ContainerLimits[];
-}
-
-/**
- * Runs a transaction with its steps in the journal. Without steps nothing can be left unfinished, but an update that the runtime has not
- * answered. A requested size that a volume has already is journalled too, so that it holds later.
- */
-export async function journalled(
-  node: Node,
+function planOrReject(
+  { volumes, transactions }: Node,
   pod: PodDescription,
-  all: Journalled,
-  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
-): Promise<StepRecord[]> {
-  const { policies, journal } = node;
-  const { steps, sizes } = all;
-  const known = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
-  const earlier = journal.transactionOf(pod);
-  if (steps.length === 0 && isAlreadyAllocated(known(), sizes)) return unjournalled(node, pod, all, run);
-  const highs = await previousHighs(node, pod, steps);
-  const open = await journal.begin(pod, steps, { volumes: known(), asked: sizes, highs });
-  const both = [...(earlier?.steps ?? []), ...steps];
-  try {
-    const records = await run(open);
-    policies.adopt(pod.sandboxId, sizes);
-    recordRemounts(node, pod, both);
-    await tolerateJournalFailure(
-      node.log,
-      pod,
-      open.end('done', known(), leftToSettle(node.journal, pod, earlier, all)),
-    );
-    return records;
-  } catch (error) {
-    const isMarked = isLeft(node.journal, pod, error);
-    if (!isMarked) recordRemounts(node, pod, both);
-    await tolerateJournalFailure(node.log, pod, isMarked ? open.failed(messageOf(error)) : open.end('undone', known()));
-    throw error;
-  }
-}
-
-/** Runs a transaction without steps to journal. An update without an answer is journalled afterwards: it is rolled back later. */
-async function unjournalled(
-  node: Node,
-  pod: PodDescription,
-  all: Journalled,
-  run: (open: OpenTransaction | undefined) => Promise<StepRecord[]>,
-): Promise<StepRecord[]> {
-  const { policies, journal } = node;
-  const volumes = (): ReturnType<typeof policies.records> => policies.records(pod.sandboxId);
-  const earlier = journal.transactionOf(pod);
-  try {
-    const records = await run(undefined);
-    // This request replaces an earlier transaction whose rollback failed.
-    if (earlier === undefined) await journalVolumes(node, pod);
-    else {
-      recordRemounts(node, pod, earlier.steps);
-      const left = leftToSettle(node.journal, pod, earlier, all);
-      await tolerateJournalFailure(node.log, pod, journal.reopen(pod).end('done', volumes(), left));
-    }
-    return records;
-  } catch (error) {
-    if (all.changes !== undefined && isLeft(node.journal, pod, error)) {
-      const mark = async (step: ContainerStep): Promise<void> =>
-        (await journal.begin(pod, [step], { volumes: volumes() })).failed(messageOf(error));
-      await tolerateJournalFailure(node.log, pod, mark(all.changes));
-    }
-    throw error;
-  }
-}
-
-/** Whether something of a failed transaction is left to roll back: a step, or the caller's own update, which may still arrive. */
-export const isLeft = (journal: PodJournal, { sandboxId }: PodDescription, error: unknown): boolean =>
-  isRollbackFailure(error) || (isUnanswered(error) && journal.unanswered.of(sandboxId).length > 0);
-
-/**
- * Returns what is left of an earlier transaction once another one is done, whose values replace the earlier ones: the updates that the
- * runtime has not answered, and the pod limits without the room for them.
- */
-function leftToSettle(
-  journal: PodJournal,
-  { sandboxId }: PodDescription,
-  earlier: JournalledTransaction | undefined,
-  { state, target, sets }: Journalled,
+  state: PodState,
+  target: PodTarget,
+  stored: readonly ContainerStep[],
 ): Step[] {
-  const steps = earlier?.steps ?? [];
-  const left = journal.unanswered.left(sandboxId, steps, sets);
-  if (left.length === 0) return [];
-  const unanswered = journal.unanswered.of(sandboxId);
-  const settled = new Map<string, ContainerLimits>();
-  // A container's first step has the values from before all of them.
-  for (const step of left.toReversed()) settled.set(step.id, { ...settled.get(step.id), ...beforeAndAfter(step).from });
-  const updates = { steps, unanswered, settled: [...settled.values()] };
-  return [...podStepsLeft(state, { ...target, containers: sets }, updates), ...left];
-}
-
-/** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
-export async function tolerateJournalFailure(
-  log: Log,
-  pod: PodDescription,
-  written: Promise<void> | undefined,
-): Promise<void> {
   try {
-    await written;
+    return planSteps(volumes, pod, state, target, stored);
   } catch (error) {
-    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+    transactions.rejected(error);
+    throw error;
   }
 }
 
-/** Returns memory.high of each cgroup in which these steps may lower it, for the journal. */
-async function previousHighs(
-  node: Node,
-  pod: PodDescription,
-  steps: readonly Step[],
-): Promise<readonly PreviousHigh[]> {
-  const highs: PreviousHigh[] = [];
-  for (const step of steps) {
-    const cgroup = await loweredCgroup(node, pod, step);
-    if (cgroup === undefined) continue;
-    try {
-      highs.push({ cgroup, memoryHigh: node.tree.readHigh(cgroup) });
-    } catch (error) {
-      // The cgroup has ended: nothing will be lowered there.
-      if (!isCgroupVanished(error)) throw error;
-    }
+/** Whether the steps are journalled: the runtime's call alone is not, unless the shim lowers memory.high for it. */
+const isJournalled = (steps: readonly Step[], asked: ContainerStep | undefined): boolean =>
+  steps.some(({ kind }) => kind !== 'runtime') ||
+  (asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0);
+
+/** Returns the steps with the changes of the caller's call in place of the call: a recovery cannot repeat it, but can roll it back. */
+const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): Step[] =>
+  steps.flatMap((step): Step[] => {
+    if (step.kind !== 'runtime') return [step];
+    return asked === undefined ? [] : [asked];
+  });
+
+/** Returns the values that a transaction sets. */
+function valuesOf(
+  { memory, cpu, weight, containers = [], volumes }: PodTarget,
+  container: ContainerLimits | undefined,
+): KnownValues<Bytes> {
+  const limitsOf = ({ id, memory: most, cpu: quota }: ContainerLimits): ContainerLimits => ({
+    id,
+    ...(most !== undefined && { memory: most }),
+    ...(quota && { cpu: quota }),
+  });
+  const all = container === undefined ? containers : [...containers, limitsOf(container)];
+  return {
+    pod: { ...(memory !== undefined && { memory }), ...(cpu && { cpu }), ...(weight !== undefined && { weight }) },
+    containers: new Map(all.map(({ id, ...limits }) => [id, limits])),
+    volumes,
+  };
+}
+
+/** Throws DEADLINE when the deadline, by {@link steadyNow}, has passed before something has begun. */
+export function assertInTime(pod: PodDescription, deadline: number, what: string): void {
+  if (steadyNow() >= deadline) throw lateError(pod, what);
+}
+
+/** KEP-6030: a volume does not shrink below what it stores. Throws VOLUME_IN_USE. */
+function assertVolumesFit(volumes: MemoryVolumes, pod: PodDescription, steps: readonly Step[]): void {
+  const shrinking = steps.filter((step) => step.kind === 'volume').filter((step) => step.to < step.from);
+  for (const { volume, from, to } of shrinking) {
+    const { used, pageSize } = volumes.measure({ podUid: pod.metadata.uid, name: volume });
+    // The kernel rounds the size up to whole pages.
+    if (Math.ceil(used / pageSize) <= Math.ceil(to / pageSize)) continue;
+    throw new ShimError(
+      Code.FAILED_PRECONDITION,
+      Reason.VOLUME_IN_USE,
+      `volume ${volume} of pod ${pod.metadata.uid} cannot shrink from ${from} to ${to} bytes: ${used} are stored in it`,
+      { pod: pod.metadata.uid, volume, asked: String(to), found: String(used) },
+    );
   }
-  return highs;
 }
-
-async function loweredCgroup(node: Node, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
-  if (step.kind === 'pod-memory') return isLowering(step) ? podCgroup(pod) : undefined;
-  if (step.kind !== 'container' || step.memory === undefined || !isLowering(step.memory)) return undefined;
-  return node.cgroups.running(pod, step.id);
-}
-
-const isLowering = ({ from, to }: Change<Limit<Bytes>>): boolean => compareLimits(to, from) < 0;

@@ -256,19 +256,14 @@ export function excessWarning(size: Bytes, podLimit: Limit<Bytes>, sizeLimit?: B
 }
 
 /** Logs a warning for each volume that is larger than the pod's memory limit after a resize of either. */
-export function warnAboutExcess(
-  context: { readonly log: Log },
-  pod: PodDescription,
-  state: PodState,
-  target: PodTarget,
-): void {
+export function warnAboutExcess(log: Log, pod: PodDescription, state: PodState, target: PodTarget): void {
   const { memory = state.memory } = target;
   for (const { name, size: before } of state.volumes) {
     const size = target.volumes.get(name) ?? before;
     const excess = excessWarning(size, memory);
     if (excess === undefined || (size === before && memory === state.memory)) continue;
     const fields = { pod: pod.sandboxId, uid: pod.metadata.uid, volume: name, size, memoryLimit: memory };
-    context.log.warn(fields, 'volume larger than the memory limit of its pod');
+    log.warn(fields, 'volume larger than the memory limit of its pod');
   }
 }
 

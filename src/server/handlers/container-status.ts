@@ -1,4 +1,3 @@
-import type { Node } from '../../sandbox/index.ts';
 import {
   ContainerState,
   type PlacedStatus,
@@ -13,7 +12,7 @@ import type { Amendment, MessageAmendment } from './interceptors.ts';
 import { orUndefined } from './forward.ts';
 import { type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
-import { kernelResources } from '../../sandbox/index.ts';
+import { type Node, kernelResources } from '../../sandbox/index.ts';
 
 /**
  * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and the kernel

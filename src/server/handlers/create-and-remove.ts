@@ -1,8 +1,7 @@
-import type { Node } from '../../sandbox/index.ts';
 import { type Messages, describeRequestedPod } from '../../runtime/index.ts';
 import type { Amendment, Delay } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
-import { applyContainerShares, applyVolumeSizes, raisePodForRestart } from '../../sandbox/index.ts';
+import { type Node, applyContainerShares, applyVolumeSizes, raisePodForRestart } from '../../sandbox/index.ts';
 
 /**
  * Calls that are only observed: the registry learns pods and containers when they are created, tells others when they start, and forgets

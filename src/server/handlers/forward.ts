@@ -1,4 +1,3 @@
-import { Code, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import { type Backend, type Messages, decode } from '../../runtime/index.ts';
 import type { Amendment } from './interceptors.ts';
 import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend, onBehalfOf } from '../unary/call.ts';
@@ -10,19 +9,6 @@ import type { FailOpen } from '../../sandbox/index.ts';
  */
 export function forward(backend: Backend, call: HandlerCall, trace: CallTrace): Promise<Buffer> {
   return inBackend(trace, () => backend.call(call.path, call.request, onBehalfOf(call)));
-}
-
-/**
- * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold
- * the pod's lock while a runtime hangs.
- */
-const LONGEST_UPDATE_MS = 120_000;
-
-/** Forwards a call that changes a pod. The caller's cancellation does not end it: it is completed or rolled back. */
-export function forwardToTheEnd(backend: Backend, call: HandlerCall, trace: CallTrace): Promise<Buffer> {
-  const deadline = Math.min(call.deadline, steadyNow() + LONGEST_UPDATE_MS);
-  const options = { metadata: call.metadata, deadline };
-  return inBackend(trace, () => backend.call(call.path, call.request, options));
 }
 
 /**
@@ -46,27 +32,6 @@ export function decodeOrUndefined<Name extends keyof Messages>(
   bytes: Uint8Array,
 ): Messages[Name] | undefined {
   return orUndefined(failOpen, name, () => decode(name, bytes));
-}
-
-/**
- * The largest accepted update. Kubernetes limits an object's annotations to 256 KiB, and CRI's resources take some
- * hundred bytes. Decoding blocks the event loop: a message of this size that contains only map keys takes 0.1 s, one of
- * 16 MiB (the gRPC limit) 3 s.
- */
-const MAX_UPDATE_BYTES = 512 * 1024;
-
-/**
- * Decodes an update of resources like {@link decodeOrUndefined}. Throws INVALID_VALUE if it is too long: forwarded
- * unread, it could set any limit.
- */
-export function decodeUpdate<Name extends keyof Messages>(
-  failOpen: FailOpen,
-  name: Name,
-  bytes: Uint8Array,
-): Messages[Name] | undefined {
-  if (bytes.length <= MAX_UPDATE_BYTES) return decodeOrUndefined(failOpen, name, bytes);
-  const message = `${name}: ${bytes.length} bytes: an update has at most ${MAX_UPDATE_BYTES} bytes`;
-  throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { asked: String(bytes.length) });
 }
 
 /**

@@ -1,6 +1,5 @@
-import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
 import { TimeLimit, steadyNow } from '../../core/index.ts';
-import { awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
+import { type DecreaseReclaimer, type Node, awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
 import type { Messages } from '../../runtime/index.ts';
 import type { DelayedCall } from '../proxy/interception.ts';
 import type { Amendment, Delay } from './interceptors.ts';

@@ -1,7 +1,15 @@
-import type { Node } from '../../sandbox/index.ts';
-import { decodeUpdate, forwardToTheEnd } from './forward.ts';
-import type { HandlerCall, RawUnaryHandler } from '../unary/call.ts';
-import { type CallerOf, criRequester, updateContainer, updatePod } from '../../sandbox/index.ts';
+import { Code, Reason, ShimError, steadyNow } from '../../core/index.ts';
+import type { Backend, Messages } from '../../runtime/index.ts';
+import { decodeOrUndefined } from './forward.ts';
+import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend } from '../unary/call.ts';
+import {
+  type CallerOf,
+  type FailOpen,
+  type Node,
+  criRequester,
+  updateContainer,
+  updatePod,
+} from '../../sandbox/index.ts';
 
 /** Handles UpdateContainerResources. The runtime gets the unchanged request as one step of the pod's resize. */
 export function updateContainerResources(node: Node): RawUnaryHandler {
@@ -33,3 +41,37 @@ const callerOf = ({ deadline, client }: HandlerCall): Required<CallerOf> => ({
   deadline,
   requester: criRequester(client),
 });
+
+/**
+ * How long the runtime may take for an update: kubelet's own limit. Without it, a caller without a deadline would hold
+ * the pod's lock while a runtime hangs.
+ */
+const LONGEST_UPDATE_MS = 120_000;
+
+/** Forwards a call that changes a pod. The caller's cancellation does not end it: it is completed or rolled back. */
+function forwardToTheEnd(backend: Backend, call: HandlerCall, trace: CallTrace): Promise<Buffer> {
+  const deadline = Math.min(call.deadline, steadyNow() + LONGEST_UPDATE_MS);
+  const options = { metadata: call.metadata, deadline };
+  return inBackend(trace, () => backend.call(call.path, call.request, options));
+}
+
+/**
+ * The largest accepted update. Kubernetes limits an object's annotations to 256 KiB, and CRI's resources take some
+ * hundred bytes. Decoding blocks the event loop: a message of this size that contains only map keys takes 0.1 s, one of
+ * 16 MiB (the gRPC limit) 3 s.
+ */
+const MAX_UPDATE_BYTES = 512 * 1024;
+
+/**
+ * Decodes an update of resources like {@link decodeOrUndefined}. Throws INVALID_VALUE if it is too long: forwarded
+ * unread, it could set any limit.
+ */
+export function decodeUpdate<Name extends keyof Messages>(
+  failOpen: FailOpen,
+  name: Name,
+  bytes: Uint8Array,
+): Messages[Name] | undefined {
+  if (bytes.length <= MAX_UPDATE_BYTES) return decodeOrUndefined(failOpen, name, bytes);
+  const message = `${name}: ${bytes.length} bytes: an update has at most ${MAX_UPDATE_BYTES} bytes`;
+  throw new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, message, { asked: String(bytes.length) });
+}

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { RecentResizes } from '../../../src/sandbox/history/recent-resizes.ts';
+import { recordTransactions } from '../../../src/sandbox/transaction/listeners.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
 
 let runtime: FakeRuntime;
@@ -10,13 +11,15 @@ beforeEach(async () => {
   runtime = await FakeRuntime.start();
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   recent = new RecentResizes(3);
+  const { transactions, registry, tree } = runtime.node;
+  transactions.listen(recordTransactions(recent, registry, tree));
   runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'app' });
 });
 afterEach(() => runtime.close());
 
 const update = (mebibytes: number, fails?: Error) =>
   updateContainer(
-    { ...runtime.node, recent },
+    runtime.node,
     containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(mebibytes * MiB) }),
     () => {
       if (fails !== undefined) return Promise.reject(fails);

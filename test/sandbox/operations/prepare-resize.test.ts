@@ -2,7 +2,6 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import type { Started } from '../../../src/core/slots.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
@@ -302,7 +301,7 @@ describe('many resizes at once', () => {
   const MOST = 8;
 
   /** Ends the preparations of others. */
-  let others: Started[];
+  let others: (() => void)[];
   /** End pauses, which only the tests do. */
   let pauses: (() => void)[];
 
@@ -312,7 +311,7 @@ describe('many resizes at once', () => {
     holdPauses();
   });
   afterEach(() => {
-    for (const started of others) started();
+    for (const end of others) end();
     vi.restoreAllMocks();
   });
 
@@ -329,10 +328,7 @@ describe('many resizes at once', () => {
   /** Begins the preparation of others, which do not get on. */
   function beginOthers(count: number): void {
     for (let index = 0; index < count; index += 1)
-      void preparations.run((started) => {
-        others.push(started);
-        return new Promise(() => undefined);
-      });
+      void preparations.run(() => new Promise<void>((resolve) => others.push(resolve)));
   }
 
   /** Whether the pod or a container has another limit than at the start. */

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
-import { type StepActions, runTransaction } from '../../../src/sandbox/transaction/transaction.ts';
+import { type StepActions, StepSequence } from '../../../src/sandbox/transaction/transaction.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { type Step, describeStep } from '../../../src/sandbox/plan/step.ts';
+import { type Step, type StepRecord, describeStep } from '../../../src/sandbox/plan/step.ts';
 
 const shrink: Step = { kind: 'volume', volume: 'cache', from: bytes(200), to: bytes(100) };
 const raise: Step = { kind: 'pod-memory', from: bytes(200), to: bytes(300) };
@@ -21,16 +21,40 @@ function recorder(failing: { run?: readonly Step[]; undo?: readonly Step[] } = {
   };
   const actions: StepActions = {
     apply: (step) => act('run', step, failing.run),
+    async call(step, call) {
+      await act('run', step, failing.run);
+      return call(undefined);
+    },
     rollBack: (step) => act('undo', step, failing.undo),
-    skipped: (step) => void calls.push(`skip ${describeStep(step)}`),
   };
   return { actions, calls };
 }
 
-describe('runTransaction', () => {
-  test('applies the steps in the order of the plan, and returns the time of each', async () => {
-    const { actions, calls } = recorder();
-    const records = await runTransaction([shrink, raise, runtime, lower, grow], actions);
+/** Applies the steps as a transaction does, with the caller's own call if they have it. */
+async function carryOut(
+  steps: readonly Step[],
+  { actions, calls }: ReturnType<typeof recorder>,
+  late?: (step: Step) => Error | undefined,
+): Promise<readonly StepRecord[]> {
+  const skipped = (step: Step): void => void calls.push(`skip ${describeStep(step)}`);
+  const sequence = new StepSequence(steps, actions, { skipped, ...(late && { late }) });
+  try {
+    await sequence.apply();
+    if (steps.includes(runtime)) {
+      expect(await sequence.call(() => Promise.resolve('answer'))).toBe('answer');
+      await sequence.applyRest();
+    }
+    return sequence.records;
+  } catch (error) {
+    throw await sequence.rollBack(error);
+  }
+}
+
+describe('the steps of a transaction', () => {
+  test('are applied in the order of the plan, with the time of each', async () => {
+    const recorded = recorder();
+    const { calls } = recorded;
+    const records = await carryOut([shrink, raise, runtime, lower, grow], recorded);
     expect(records.map(({ step }) => step)).toEqual([shrink, raise, runtime, lower, grow]);
     expect(calls).toEqual(records.map(({ step }) => `run ${describeStep(step)}`));
     for (const [before, after] of records.slice(1).map((record, index) => [records[index]!, record] as const)) {
@@ -38,9 +62,10 @@ describe('runTransaction', () => {
     }
   });
 
-  test('stops at the first failing step, and rolls back the applied steps in reverse', async () => {
-    const { actions, calls } = recorder({ run: [runtime] });
-    await expect(runTransaction([shrink, raise, runtime, lower], actions)).rejects.toThrow('run of runtime failed');
+  test('end with the first failing one, and those before it are rolled back in reverse', async () => {
+    const recorded = recorder({ run: [runtime] });
+    const { calls } = recorded;
+    await expect(carryOut([shrink, raise, runtime, lower], recorded)).rejects.toThrow('run of runtime failed');
     expect(calls).toEqual([
       'run volume cache 200 -> 100',
       'run pod memory.max 200 -> 300',
@@ -50,15 +75,17 @@ describe('runTransaction', () => {
     ]);
   });
 
-  test('rethrows the error of a failing step unchanged', async () => {
+  test('leave the error of a failing one unchanged', async () => {
     const error = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'in use');
-    const { actions } = recorder();
-    await expect(runTransaction([shrink], { ...actions, apply: () => Promise.reject(error) })).rejects.toBe(error);
+    const { actions, calls } = recorder();
+    const failing = { actions: { ...actions, apply: () => Promise.reject(error) }, calls };
+    await expect(carryOut([shrink], failing)).rejects.toBe(error);
   });
 
-  test('continues a rollback past a step that cannot be rolled back, and reports both errors', async () => {
-    const { actions, calls } = recorder({ run: [runtime], undo: [raise] });
-    const failure = await runTransaction([shrink, raise, runtime], actions).catch((error: unknown) => error);
+  test('are rolled back past one that cannot be, and both errors are reported', async () => {
+    const recorded = recorder({ run: [runtime], undo: [raise] });
+    const { calls } = recorded;
+    const failure = await carryOut([shrink, raise, runtime], recorded).catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ShimError);
     expect(failure).toMatchObject({ reason: 'UNDO_FAILED' });
     expect((failure as Error).message).toContain('run of runtime failed');
@@ -66,16 +93,36 @@ describe('runTransaction', () => {
     expect(calls.at(-1)).toBe('undo volume cache 200 -> 100');
   });
 
-  test('skips a failing step after the runtime has answered, and applies the rest', async () => {
-    const { actions, calls } = recorder({ run: [lower] });
-    const records = await runTransaction([runtime, lower, grow], actions);
+  test('are skipped when they fail after the runtime has answered, and the rest is applied', async () => {
+    const recorded = recorder({ run: [lower] });
+    const { calls } = recorded;
+    const records = await carryOut([runtime, lower, grow], recorded);
     expect(records.map(({ step }) => step)).toEqual([runtime, grow]);
     expect(calls).toEqual(['run runtime', 'skip pod memory.max 300 -> 250', 'run volume cache 100 -> 150']);
   });
 
-  test('rolls back on any failing step when the plan has no call to the runtime', async () => {
-    const { actions, calls } = recorder({ run: [lower] });
-    await expect(runTransaction([raise, lower], actions)).rejects.toThrow('250 failed');
+  test('are all or nothing when the plan has no call to the runtime', async () => {
+    const recorded = recorder({ run: [lower] });
+    const { calls } = recorded;
+    await expect(carryOut([raise, lower], recorded)).rejects.toThrow('250 failed');
     expect(calls.at(-1)).toBe('undo pod memory.max 200 -> 300');
+  });
+
+  test('begin no more once it is too late: what was applied is rolled back, and the late step is not', async () => {
+    const recorded = recorder();
+    const late = (step: Step): Error | undefined => (step === runtime ? new Error('too late') : undefined);
+    await expect(carryOut([raise, runtime, lower], recorded, late)).rejects.toThrow('too late');
+    expect(recorded.calls).toEqual(['run pod memory.max 200 -> 300', 'undo pod memory.max 200 -> 300']);
+  });
+
+  test('after the call are left out when the caller refuses them', async () => {
+    const { actions, calls } = recorder();
+    const skipped: unknown[] = [];
+    const sequence = new StepSequence([runtime, lower, grow], actions, {
+      skipped: (step, error) => void skipped.push([step, (error as Error).message]),
+    });
+    await sequence.call(() => Promise.resolve());
+    await sequence.applyRest((step) => (step === lower ? new Error('refused') : undefined));
+    expect([calls, skipped]).toEqual([['run runtime', 'run volume cache 100 -> 150'], [[lower, 'refused']]]);
   });
 });

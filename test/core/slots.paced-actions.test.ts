@@ -1,35 +1,28 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { PacedStarts, type Started } from '../../src/core/slots.ts';
+import { PacedActions } from '../../src/core/slots.ts';
 
-/** Actions that note when they begin, and end their start and themselves when the test says so. */
+/** Actions that note when they begin, and end when the test says so. */
 class Actions {
   readonly begun: string[] = [];
-  readonly started = new Map<string, Started>();
   readonly end = new Map<string, () => void>();
 
-  constructor(readonly starts: PacedStarts) {}
+  constructor(readonly paced: PacedActions) {}
 
   run(name: string): Promise<string> {
-    return this.starts.run(async (started) => {
+    return this.paced.run(async () => {
       this.begun.push(name);
-      this.started.set(name, started);
       await new Promise<void>((resolve) => this.end.set(name, resolve));
       return name;
     });
   }
 }
 
-test('actions begin in order of arrival, when one before has started or ended', async () => {
-  const actions = new Actions(new PacedStarts(2, 60_000));
+test('actions begin in order of arrival, when one before has ended', async () => {
+  const actions = new Actions(new PacedActions(2, 60_000));
   const [a] = ['a', 'b', 'c', 'd'].map((name) => actions.run(name));
   await turn();
   expect(actions.begun).toEqual(['a', 'b']);
-  actions.started.get('b')?.();
-  await turn();
-  expect(actions.begun).toEqual(['a', 'b', 'c']);
-  // It has started already: this counts once.
-  actions.started.get('b')?.();
   actions.end.get('b')?.();
   await turn();
   expect(actions.begun).toEqual(['a', 'b', 'c']);
@@ -40,37 +33,37 @@ test('actions begin in order of arrival, when one before has started or ended', 
 });
 
 test('an action that arrives while another one gets its turn does not take it', async () => {
-  const actions = new Actions(new PacedStarts(1, 60_000));
+  const actions = new Actions(new PacedActions(1, 60_000));
   void actions.run('a');
   void actions.run('b');
-  actions.started.get('a')?.();
+  await turn();
+  actions.end.get('a')?.();
   void actions.run('late');
   await turn();
   expect(actions.begun).toEqual(['a', 'b']);
-  actions.started.get('b')?.();
+  actions.end.get('b')?.();
   await turn();
   expect(actions.begun).toEqual(['a', 'b', 'late']);
 });
 
 test('an action that fails lets the next one begin, and rejects with its error', async () => {
-  const starts = new PacedStarts(1, 60_000);
+  const starts = new PacedActions(1, 60_000);
   const failed = starts.run(() => Promise.reject(new Error('no')));
   const next = starts.run(() => Promise.resolve('next'));
   await expect(failed).rejects.toThrow('no');
   expect(await next).toBe('next');
 });
 
-test('a start counts for a limited time, so that one that hangs delays others, and does not stop them', async () => {
+test('an action counts for a limited time, so that one that hangs delays others, and does not stop them', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
-    const actions = new Actions(new PacedStarts(1, 200));
+    const actions = new Actions(new PacedActions(1, 200));
     for (const name of ['hangs', 'b', 'c']) void actions.run(name);
     await vi.advanceTimersByTimeAsync(199);
     expect(actions.begun).toEqual(['hangs']);
     await vi.advanceTimersByTimeAsync(1);
     expect(actions.begun).toEqual(['hangs', 'b']);
     // Its end does not count twice.
-    actions.started.get('hangs')?.();
     actions.end.get('hangs')?.();
     await vi.advanceTimersByTimeAsync(199);
     expect(actions.begun).toEqual(['hangs', 'b']);
@@ -80,7 +73,8 @@ test('a start counts for a limited time, so that one that hangs delays others, a
     // All of them still run, and count no more.
     void actions.run('d');
     expect(actions.begun).toEqual(['hangs', 'b', 'c', 'd']);
-    actions.started.get('d')?.();
+    actions.end.get('d')?.();
+    await vi.advanceTimersByTimeAsync(0);
     expect(vi.getTimerCount()).toBe(0);
   } finally {
     vi.useRealTimers();

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { decodeUpdate } from '../../../src/server/handlers/forward.ts';
+import { decodeUpdate } from '../../../src/server/handlers/update-resources.ts';
 import { withEntries } from '../../e2e/resize/bad-input/bytes.ts';
 import { FakeRuntime } from '../../support/fake-runtime.ts';
 

@@ -1,0 +1,82 @@
+import { type Bytes, type Log, messageOf } from '../../core/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import type { ContainerStep, PodTarget, Step, StepRecord } from '../plan/step.ts';
+import type { KnownValues } from '../plan/value-changes.ts';
+
+/** What a transaction is to do. */
+export interface PlannedTransaction {
+  readonly pod: PodDescription;
+  /** The pod before it. */
+  readonly before: PodState;
+  readonly target: PodTarget;
+  /** The values that it sets. */
+  readonly values: KnownValues<Bytes>;
+  /** Its steps, with the changes of the caller's own call in place of the call. */
+  readonly steps: readonly Step[];
+  /** What the caller's own call changes; undefined for nothing. */
+  readonly asked: ContainerStep | undefined;
+}
+
+/** What happens to transactions is reported to it, in this order. Methods must not throw. */
+export interface TransactionListener {
+  /** A plan is rejected: nothing has changed. */
+  rejected?(error: unknown): void;
+  begins?(transaction: PlannedTransaction): void;
+  /** A step was applied. */
+  stepped?(transaction: PlannedTransaction, record: StepRecord): void;
+  /** A step was left out. The others go on. */
+  skipped?(transaction: PlannedTransaction, step: Step, error: unknown): void;
+  /** @param isLeft whether something of it is left to roll back */
+  rolledBack?(transaction: PlannedTransaction, error: unknown, isLeft: boolean): void;
+  /** @param error why it has failed; undefined when it is done. Without a rollback before, nothing had begun */
+  ends?(transaction: PlannedTransaction, records: readonly StepRecord[], error?: unknown): void;
+}
+
+/** Passes what happens to transactions on to all listeners. An error of a listener is logged, and changes nothing for the transaction. */
+export class TransactionEvents implements Required<TransactionListener> {
+  readonly #listeners: TransactionListener[] = [];
+  readonly #log: Log;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  listen(listener: TransactionListener): void {
+    this.#listeners.push(listener);
+  }
+
+  rejected(error: unknown): void {
+    this.#each((listener) => listener.rejected?.(error));
+  }
+
+  begins(transaction: PlannedTransaction): void {
+    this.#each((listener) => listener.begins?.(transaction));
+  }
+
+  stepped(transaction: PlannedTransaction, record: StepRecord): void {
+    this.#each((listener) => listener.stepped?.(transaction, record));
+  }
+
+  skipped(transaction: PlannedTransaction, step: Step, error: unknown): void {
+    this.#each((listener) => listener.skipped?.(transaction, step, error));
+  }
+
+  rolledBack(transaction: PlannedTransaction, error: unknown, isLeft: boolean): void {
+    this.#each((listener) => listener.rolledBack?.(transaction, error, isLeft));
+  }
+
+  ends(transaction: PlannedTransaction, records: readonly StepRecord[], error?: unknown): void {
+    this.#each((listener) => listener.ends?.(transaction, records, error));
+  }
+
+  #each(pass: (listener: TransactionListener) => void): void {
+    for (const listener of this.#listeners) {
+      try {
+        pass(listener);
+      } catch (error) {
+        this.#log.error({ error: messageOf(error) }, 'listener of transactions failed');
+      }
+    }
+  }
+}

@@ -1,0 +1,194 @@
+import { type Bytes, type Limit, type Log, isRollbackFailure, messageOf } from '../../core/index.ts';
+import { type CgroupPath, type PreviousHigh, isCgroupVanished } from '../../cgroups/index.ts';
+import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
+import type { Node } from '../node.ts';
+import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import type { Change, ContainerStep, PodTarget, Step } from '../plan/step.ts';
+import { compareLimits } from '../plan/amounts.ts';
+import { podStepsLeft } from '../plan/pod-limits.ts';
+import type { JournalledTransaction, RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { OpenTransaction } from '../journal/open-transaction.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import { isAlreadyAllocated, journalVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
+import { beforeAndAfter } from './container-values.ts';
+import type { OnHigh } from './lower-memory.ts';
+
+/** What a transaction does, for the journal. */
+export interface Journalled {
+  /** The steps to journal. */
+  readonly steps: readonly Step[];
+  /** The changes of the caller's own call. */
+  readonly changes: ContainerStep | undefined;
+  readonly sizes: ReadonlyMap<string, RequestedVolume>;
+  readonly state: PodState;
+  readonly target: PodTarget;
+  /** What it sets of containers, changed or not. */
+  readonly sets: readonly ContainerLimits[];
+}
+
+/**
+ * One transaction in the journal. Without steps nothing can be left unfinished, but an update that the runtime has not answered: it is
+ * journalled afterwards, to be rolled back later. A requested size that a volume has already is journalled too, so that it holds later.
+ */
+export class TransactionJournal {
+  readonly #node: Node;
+  readonly #pod: PodDescription;
+  readonly #all: Journalled;
+  /** A transaction whose rollback has failed: this one replaces it. */
+  readonly #earlier: JournalledTransaction | undefined;
+  /** Undefined without steps. */
+  readonly #open: OpenTransaction | undefined;
+
+  private constructor(
+    node: Node,
+    pod: PodDescription,
+    all: Journalled,
+    earlier: JournalledTransaction | undefined,
+    open: OpenTransaction | undefined,
+  ) {
+    this.#node = node;
+    this.#pod = pod;
+    this.#all = all;
+    this.#earlier = earlier;
+    this.#open = open;
+  }
+
+  /** Journals the steps before the first one is applied. Throws JOURNAL_UNAVAILABLE, and the errors of reading memory.high. */
+  static async begin(node: Node, pod: PodDescription, all: Journalled): Promise<TransactionJournal> {
+    const { journal, policies } = node;
+    const { steps, sizes } = all;
+    const volumes = policies.records(pod.sandboxId);
+    const earlier = journal.transactionOf(pod);
+    if (steps.length === 0 && isAlreadyAllocated(volumes, sizes))
+      return new TransactionJournal(node, pod, all, earlier, undefined);
+    const highs = await previousHighs(node, pod, steps);
+    const open = await journal.begin(pod, steps, { volumes: policies.records(pod.sandboxId), asked: sizes, highs });
+    return new TransactionJournal(node, pod, all, earlier, open);
+  }
+
+  /** Awaited before memory.high is lowered. Undefined: it must not be, since the journal would not have the value to restore. */
+  get onHigh(): OnHigh | undefined {
+    const open = this.#open;
+    return open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
+  }
+
+  /** A rollback begins. Never rejects. */
+  async undoing(): Promise<void> {
+    await tolerateJournalFailure(this.#node.log, this.#pod, this.#open?.undoing());
+  }
+
+  /** A step was skipped. Its failure may have left the pod's memory.high lowered. */
+  skipped(error: unknown): void {
+    if (isRollbackFailure(error)) this.#open?.leavesHigh(podCgroup(this.#pod), messageOf(error));
+  }
+
+  /** The transaction is done. Never rejects. */
+  async done(): Promise<void> {
+    const { policies, journal, log } = this.#node;
+    const pod = this.#pod;
+    const earlier = this.#earlier;
+    if (this.#open !== undefined) {
+      policies.adopt(pod.sandboxId, this.#all.sizes);
+      recordRemounts(this.#node, pod, this.#both);
+      await tolerateJournalFailure(log, pod, this.#open.end('done', this.#volumes, this.#leftToSettle()));
+    } else if (earlier === undefined) await journalVolumes(this.#node, pod);
+    else {
+      recordRemounts(this.#node, pod, earlier.steps);
+      const left = this.#leftToSettle();
+      await tolerateJournalFailure(log, pod, journal.reopen(pod).end('done', this.#volumes, left));
+    }
+  }
+
+  /** The transaction has failed, and was rolled back as far as that is possible. Never rejects. */
+  async failed(error: unknown): Promise<void> {
+    const { journal, log } = this.#node;
+    const pod = this.#pod;
+    const isMarked = isLeft(journal, pod, error);
+    const why = messageOf(error);
+    if (this.#open !== undefined) {
+      if (!isMarked) recordRemounts(this.#node, pod, this.#both);
+      await tolerateJournalFailure(
+        log,
+        pod,
+        isMarked ? this.#open.failed(why) : this.#open.end('undone', this.#volumes),
+      );
+    } else if (this.#all.changes !== undefined && isMarked) {
+      const mark = async (step: ContainerStep): Promise<void> =>
+        (await journal.begin(pod, [step], { volumes: this.#volumes })).failed(why);
+      await tolerateJournalFailure(log, pod, mark(this.#all.changes));
+    }
+  }
+
+  get #volumes(): ReadonlyMap<string, VolumeRecord> {
+    return this.#node.policies.records(this.#pod.sandboxId);
+  }
+
+  get #both(): readonly Step[] {
+    return [...(this.#earlier?.steps ?? []), ...this.#all.steps];
+  }
+
+  /**
+   * Returns what is left of an earlier transaction once this one is done, whose values replace the earlier ones: the updates that the
+   * runtime has not answered, and the pod limits without the room for them.
+   */
+  #leftToSettle(): Step[] {
+    const { sandboxId } = this.#pod;
+    const { unanswered } = this.#node.journal;
+    const { state, target, sets } = this.#all;
+    const steps = this.#earlier?.steps ?? [];
+    const left = unanswered.left(sandboxId, steps, sets);
+    if (left.length === 0) return [];
+    const settled = new Map<string, ContainerLimits>();
+    // A container's first step has the values from before all of them.
+    for (const step of left.toReversed())
+      settled.set(step.id, { ...settled.get(step.id), ...beforeAndAfter(step).from });
+    const updates = { steps, unanswered: unanswered.of(sandboxId), settled: [...settled.values()] };
+    return [...podStepsLeft(state, { ...target, containers: sets }, updates), ...left];
+  }
+}
+
+/** Whether something of a failed transaction is left to roll back: a step, or the caller's own update, which may still arrive. */
+export const isLeft = (journal: PodJournal, { sandboxId }: PodDescription, error: unknown): boolean =>
+  isRollbackFailure(error) || (isUnanswered(error) && journal.unanswered.of(sandboxId).length > 0);
+
+/** A failed journal write is not fatal here: the recovery at the next start reads the kernel again. */
+async function tolerateJournalFailure(
+  log: Log,
+  pod: PodDescription,
+  written: Promise<void> | undefined,
+): Promise<void> {
+  try {
+    await written;
+  } catch (error) {
+    log.warn({ pod: pod.sandboxId, error: messageOf(error) }, 'outcome of a resize not journalled');
+  }
+}
+
+/** Returns memory.high of each cgroup in which these steps may lower it, for the journal. */
+async function previousHighs(
+  node: Node,
+  pod: PodDescription,
+  steps: readonly Step[],
+): Promise<readonly PreviousHigh[]> {
+  const highs: PreviousHigh[] = [];
+  for (const step of steps) {
+    const cgroup = await loweredCgroup(node, pod, step);
+    if (cgroup === undefined) continue;
+    try {
+      highs.push({ cgroup, memoryHigh: node.tree.readHigh(cgroup) });
+    } catch (error) {
+      // The cgroup has ended: nothing will be lowered there.
+      if (!isCgroupVanished(error)) throw error;
+    }
+  }
+  return highs;
+}
+
+async function loweredCgroup(node: Node, pod: PodDescription, step: Step): Promise<CgroupPath | undefined> {
+  if (step.kind === 'pod-memory') return isLowering(step) ? podCgroup(pod) : undefined;
+  if (step.kind !== 'container' || step.memory === undefined || !isLowering(step.memory)) return undefined;
+  return node.cgroups.running(pod, step.id);
+}
+
+const isLowering = ({ from, to }: Change<Limit<Bytes>>): boolean => compareLimits(to, from) < 0;
