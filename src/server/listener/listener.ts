@@ -146,7 +146,9 @@ async function acceptQueued(count: () => number): Promise<void> {
  */
 function boundName(path: string): string {
   // Has to be unique, not secret: a file that exists is not replaced. Loading node:crypto for it would take 4 MB of memory.
-  const random = Math.floor(Math.random() * 2 ** 32).toString(16);
+  const random = Math.floor(Math.random() * 2 ** 32)
+    .toString(16)
+    .padStart(8, '0');
   const fits = (name: string): boolean => Buffer.byteLength(name) <= LONGEST_PATH;
   if (!fits(path)) {
     throw new ListenError(

@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, symlinkSync, unlinkSync, 
 import { readFile } from 'node:fs/promises';
 import { createConnection } from 'node:net';
 import { dirname, join } from 'node:path';
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import {
   ListenerFolder,
@@ -86,7 +86,13 @@ describe('listen', () => {
     await expect(shim.start()).rejects.toThrow(/has 108 bytes, a socket's path at most 107; use a shorter path/);
     const deep = join(shim.root, 'd'.repeat(98 - shim.root.length - 1));
     shim.path = join(deep, 's');
-    await expect(shim.start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
+    const random = vi.spyOn(Math, 'random');
+    onTestFinished(() => random.mockRestore());
+    // The temporary name is as long for each number.
+    for (const number of [0, 0.01, 0.99]) {
+      random.mockReturnValue(number);
+      await expect(shim.start()).rejects.toThrow(/the folder's path has 98 bytes, at most 97 are possible/);
+    }
   });
 
   test('rejects a path below a file', async () => {
