@@ -28,6 +28,8 @@ export class ChangeRecorder {
   #requested: readonly ValueChange[] = [];
   #memoryRequests: readonly ValueChange[] = [];
   #steps: readonly ValueChange[] | undefined;
+  /** How many have begun. */
+  #transactions = 0;
 
   /** @param max changes to store; later ones are dropped */
   constructor(nameOf: ContainerName, max: number, listener: ChangeListener = {}) {
@@ -49,12 +51,14 @@ export class ChangeRecorder {
 
   /** A transaction begins. A request may have several. */
   begins(steps: readonly Step[]): void {
+    this.#transactions += 1;
     this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.#nameOf)));
     this.#listener.onChanges?.(this.changes);
   }
 
+  /** A step was applied. Those of later transactions are not passed on: they correct what plugins of the runtime have chosen. */
   stepped(record: StepRecord): void {
-    this.#listener.onStep?.(record);
+    if (this.#transactions === 1) this.#listener.onStep?.(record);
   }
 
   leftUnfinished(): void {

@@ -27,9 +27,14 @@ export interface TransactionListener {
   stepped?(transaction: PlannedTransaction, record: StepRecord): void;
   /** A step was left out. The others go on. */
   skipped?(transaction: PlannedTransaction, step: Step, error: unknown): void;
+  /** All steps that were not skipped are applied. */
+  applied?(transaction: PlannedTransaction): void;
   /** @param isLeft whether something of it is left to roll back */
   rolledBack?(transaction: PlannedTransaction, error: unknown, isLeft: boolean): void;
-  /** @param error why it has failed; undefined when it is done. Without a rollback before, nothing had begun */
+  /**
+   * It has ended, also in the journal.
+   * @param error why it has failed; undefined when it is done. Without a rollback before, nothing had begun
+   */
   ends?(transaction: PlannedTransaction, records: readonly StepRecord[], error?: unknown): void;
 }
 
@@ -60,6 +65,10 @@ export class TransactionEvents implements Required<TransactionListener> {
 
   skipped(transaction: PlannedTransaction, step: Step, error: unknown): void {
     this.#each((listener) => listener.skipped?.(transaction, step, error));
+  }
+
+  applied(transaction: PlannedTransaction): void {
+    this.#each((listener) => listener.applied?.(transaction));
   }
 
   rolledBack(transaction: PlannedTransaction, error: unknown, isLeft: boolean): void {

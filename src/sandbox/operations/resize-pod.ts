@@ -54,10 +54,13 @@ async function resizeUnderLock(
     const steps = planned.map((step) => ({ step, at: 0, ms: 0 }));
     return { steps, before: state, after: stateAfter(state, target) };
   }
-  const steps = await orDrop(node, pod, prepared, options, async () => {
-    const applied = await transaction.apply();
-    await assertSurvived(node, pod, prepared, options);
-    return applied;
+  const steps = await orDrop(prepared, options, async () => {
+    try {
+      return await transaction.apply();
+    } finally {
+      // One that has ended meanwhile is why it failed, or has the new values for nothing.
+      await assertSurvived(node, pod, prepared, options);
+    }
   });
   const { chosen } = transaction;
   if (chosen.size > 0) await followChosen(node, pod, prepared, desired);
@@ -87,18 +90,19 @@ async function prepareAndBegin(
   options.onAdmitted?.();
   const { state, target, stored } = prepared;
   const sizes = new Map([...desired.volumes].map(([name, policy]) => [name, { policy, annotated: false }]));
-  const begin = (): Promise<Transaction> =>
-    Transaction.begin(node, pod, state, target, { stored, deadline: options.deadline, sizes });
-  return { prepared, desired, transaction: await orDrop(node, pod, prepared, options, begin) };
+  const transaction = await orDrop(prepared, options, async () => {
+    try {
+      return await Transaction.begin(node, pod, state, target, { stored, deadline: options.deadline, sizes });
+    } catch (error) {
+      await assertSurvived(node, pod, prepared, options);
+      throw error;
+    }
+  });
+  return { prepared, desired, transaction };
 }
 
-/**
- * Carries out a part of a resize that is admitted. When it fails, drops the record of the pod's new requests. A container that has ended
- * meanwhile is why it has failed.
- */
+/** Carries out a part of a resize that is admitted. When it fails, drops the record of the pod's new requests. */
 async function orDrop<Result>(
-  node: Node,
-  pod: PodDescription,
   prepared: PreparedResize,
   options: ResizeOptions,
   part: () => Promise<Result>,
@@ -106,16 +110,12 @@ async function orDrop<Result>(
   try {
     return await part();
   } catch (error) {
-    try {
-      await assertSurvived(node, pod, prepared, options);
-    } finally {
-      if (prepared.dropRequests()) options.onRoomFreed?.();
-    }
+    if (prepared.dropRequests()) options.onRoomFreed?.();
     throw error;
   }
 }
 
-/** Throws NO_RUNNING_CONTAINER if a container has ended since the resize was admitted: it has the new values for nothing. */
+/** Throws NO_RUNNING_CONTAINER if a container has ended since the resize was admitted. */
 async function assertSurvived(
   node: Node,
   pod: PodDescription,

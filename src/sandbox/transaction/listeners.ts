@@ -49,11 +49,9 @@ export function recordTransactions(recent: RecentResizes, registry: Registry, tr
       recordings.set(transaction, recent.begin({ pod, before, asked, names, used }));
     },
     stepped: (transaction, record) => recordings.get(transaction)?.step(record),
+    applied: (transaction) => recordings.get(transaction)?.end('done'),
     rolledBack(transaction, error, isLeft) {
       recordings.get(transaction)?.end(isLeft ? 'undo failed' : 'undone', error);
-    },
-    ends(transaction, _records, error) {
-      if (error === undefined) recordings.get(transaction)?.end('done');
     },
   };
 }

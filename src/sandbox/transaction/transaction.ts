@@ -130,13 +130,15 @@ export class Transaction {
   }
 
   async #workOrRollBack<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
+    const { transactions, journal } = this.#node;
     try {
-      return await work(this.#sequence);
+      const result = await work(this.#sequence);
+      transactions.applied(this.#planned);
+      return result;
     } catch (cause) {
       await this.#journal.undoing();
       const error = await this.#sequence.rollBack(cause);
-      const { pod } = this.#planned;
-      this.#node.transactions.rolledBack(this.#planned, error, isLeft(this.#node.journal, pod, error));
+      transactions.rolledBack(this.#planned, error, isLeft(journal, this.#planned.pod, error));
       throw error;
     }
   }

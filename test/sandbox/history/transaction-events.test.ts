@@ -20,6 +20,7 @@ test('each listener is called with all that happens, also when one of them fails
     begins: (of) => void heard.push(['begins', of]),
     stepped: (_of, step) => void heard.push(['stepped', step]),
     skipped: (_of, step, error) => void heard.push(['skipped', step, error]),
+    applied: () => void heard.push('applied'),
     rolledBack: (_of, error, isLeft) => void heard.push(['rolledBack', error, isLeft]),
     ends: (_of, records, error) => void heard.push(['ends', records, error]),
   });
@@ -27,6 +28,7 @@ test('each listener is called with all that happens, also when one of them fails
   events.begins(transaction);
   events.stepped(transaction, record);
   events.skipped(transaction, record.step, 'refused');
+  events.applied(transaction);
   events.rolledBack(transaction, 'late', true);
   events.ends(transaction, [record], 'late');
   expect(heard).toEqual([
@@ -34,6 +36,7 @@ test('each listener is called with all that happens, also when one of them fails
     ['begins', transaction],
     ['stepped', record],
     ['skipped', record.step, 'refused'],
+    'applied',
     ['rolledBack', 'late', true],
     ['ends', [record], 'late'],
   ]);

@@ -5,6 +5,7 @@ import { microseconds } from '../../../src/core/quantities/numbers.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
+import type { StepRecord } from '../../../src/sandbox/plan/step.ts';
 import { FakeRuntime, RuntimeFailure, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 import { criMi, mi } from '../../support/quantities/mebibytes.ts';
@@ -34,12 +35,12 @@ const apply = (linux: Linux): Promise<Buffer> => {
 };
 const update = (linux: Linux, forward = () => apply(linux)) =>
   updateContainer(runtime.node, containerUpdate(containerId(0), linux), forward);
-const resize = (containers: object, pod: object = {}) =>
+const resize = (containers: object, pod: object = {}, onStep: (record: StepRecord) => void = () => undefined) =>
   resizePod(
     runtime.node,
     SANDBOX,
     { pod, containers: new Map(Object.entries(containers)), volumes: new Map() },
-    { dryRun: false, deadline: performance.now() + 60_000 },
+    { dryRun: false, deadline: performance.now() + 60_000, onStep },
   );
 
 /** The limits of the pod and of both containers, in MiB. */
@@ -67,8 +68,11 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
 
   test.each([150, 60])('ResizePod to %i MiB succeeds, and the pod limit goes with the kernel', async (wanted) => {
     keeps({ memory_limit_in_bytes: criMi(100) });
-    await resize({ c0: { memory: mi(wanted) } });
+    const reported: StepRecord[] = [];
+    const { steps } = await resize({ c0: { memory: mi(wanted) } }, {}, (record) => reported.push(record));
     expect(found()).toEqual([300, 100, 200]);
+    // Without those of the correction of the pod limit.
+    expect(reported).toEqual(steps);
   });
 
   test('ResizePod sets the pod limit that it asks for, as far as the containers fit', async () => {
