@@ -50,8 +50,8 @@ async function carryOut(
   }
 }
 
-describe('the steps of a transaction', () => {
-  test('are applied in the order of the plan, with the time of each', async () => {
+describe('StepSequence', () => {
+  test('a transaction applies the steps in the order of the plan, and records the time of each', async () => {
     const recorded = recorder();
     const { calls } = recorded;
     const records = await carryOut([shrink, raise, runtime, lower, grow], recorded);
@@ -62,7 +62,7 @@ describe('the steps of a transaction', () => {
     }
   });
 
-  test('end with the first failing one, and those before it are rolled back in reverse', async () => {
+  test('the first failing step ends a transaction, and the steps before it are rolled back in reverse', async () => {
     const recorded = recorder({ run: [runtime] });
     const { calls } = recorded;
     await expect(carryOut([shrink, raise, runtime, lower], recorded)).rejects.toThrow('run of runtime failed');
@@ -75,14 +75,14 @@ describe('the steps of a transaction', () => {
     ]);
   });
 
-  test('leave the error of a failing one unchanged', async () => {
+  test('the error of a failing step is thrown unchanged', async () => {
     const error = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'in use');
     const { actions, calls } = recorder();
     const failing = { actions: { ...actions, apply: () => Promise.reject(error) }, calls };
     await expect(carryOut([shrink], failing)).rejects.toBe(error);
   });
 
-  test('are rolled back past one that cannot be, and both errors are reported', async () => {
+  test('a rollback continues past a step that cannot be rolled back, and reports both errors', async () => {
     const recorded = recorder({ run: [runtime], undo: [raise] });
     const { calls } = recorded;
     const failure = await carryOut([shrink, raise, runtime], recorded).catch((error: unknown) => error);
@@ -93,7 +93,7 @@ describe('the steps of a transaction', () => {
     expect(calls.at(-1)).toBe('undo volume cache 200 -> 100');
   });
 
-  test('are skipped when they fail after the runtime has answered, and the rest is applied', async () => {
+  test('a step that fails after the runtime has answered is skipped, and the rest is applied', async () => {
     const recorded = recorder({ run: [lower] });
     const { calls } = recorded;
     const records = await carryOut([runtime, lower, grow], recorded);
@@ -101,21 +101,21 @@ describe('the steps of a transaction', () => {
     expect(calls).toEqual(['run runtime', 'skip pod memory.max 300 -> 250', 'run volume cache 100 -> 150']);
   });
 
-  test('are all or nothing when the plan has no call to the runtime', async () => {
+  test('a plan without a call to the runtime is all or nothing', async () => {
     const recorded = recorder({ run: [lower] });
     const { calls } = recorded;
     await expect(carryOut([raise, lower], recorded)).rejects.toThrow('250 failed');
     expect(calls.at(-1)).toBe('undo pod memory.max 200 -> 300');
   });
 
-  test('begin no more once it is too late: what was applied is rolled back, and the late step is not', async () => {
+  test('no step begins after the deadline: what was applied is rolled back, and the late step is not', async () => {
     const recorded = recorder();
     const late = (step: Step): Error | undefined => (step === runtime ? new Error('too late') : undefined);
     await expect(carryOut([raise, runtime, lower], recorded, late)).rejects.toThrow('too late');
     expect(recorded.calls).toEqual(['run pod memory.max 200 -> 300', 'undo pod memory.max 200 -> 300']);
   });
 
-  test('after the call are left out when the caller refuses them', async () => {
+  test('a step after the call is skipped when the caller refuses it', async () => {
     const { actions, calls } = recorder();
     const skipped: unknown[] = [];
     const sequence = new StepSequence([runtime, lower, grow], actions, {
