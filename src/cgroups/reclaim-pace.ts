@@ -1,5 +1,5 @@
 /** Computes how far and how fast to reclaim a cgroup's memory. Pure: no clock, no files. */
-import { type Bytes, MiB, bytes } from '../core/index.ts';
+import { type Bytes, MiB, backOff, bytes } from '../core/index.ts';
 
 const MOST_MARGIN = 256 * MiB;
 
@@ -72,4 +72,4 @@ export function nextChunk(chunk: Bytes, milliseconds: number): Bytes {
 }
 
 /** Returns the milliseconds to wait before the next check, after some checks in a row without a decrease. */
-export const pauseAfter = (checks: number): number => Math.min(200, 10 * 2 ** Math.min(checks, 10));
+export const pauseAfter = (checks: number): number => backOff(checks + 1, 10, 200);

@@ -2,7 +2,7 @@
  * What all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes, log and counters, the
  * configuration, systemd.
  */
-export { type Clock, TimeLimit, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
+export { type Clock, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
 export { configurationExample } from './config/documentation.ts';
 export { parseDuration } from './config/duration.ts';
 export { withSwitch } from './config/edit.ts';
@@ -99,10 +99,11 @@ export {
 export { PAGE_SIZE } from './quantities/page-size.ts';
 export { fullestOf, podPressure, pressureOf, shareOf } from './quantities/pressure.ts';
 export { KiB, MiB, exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from './quantities/sizes.ts';
-export { Lazy, SharedCall, untilAborted } from './shared-call.ts';
+export { Lazy, SharedCall } from './shared-call.ts';
 export { readShipped } from './shipped-files.ts';
 export { PacedActions, Slots } from './slots.ts';
 export { BypassWatch, bypassTarget, lastBypassTarget, takeBypassFiles, writeBypassTarget } from './systemd/bypass.ts';
 export { type PassedSocket, takePassedSockets } from './systemd/descriptors.ts';
 export { type Supervisor, superviseBy, takeSupervisorVariables } from './systemd/supervisor.ts';
 export { SO_ACCEPTCON, SS_CONNECTED, SS_CONNECTING, unixSockets } from './unix-sockets.ts';
+export { LONGEST_TIMER_MS, TimeLimit, backOff, jittered, pause, untilAborted, within } from './waiting.ts';

@@ -1,4 +1,5 @@
-import { TimeLimit } from './clock.ts';
+import { steadyNow } from './clock.ts';
+import { within } from './waiting.ts';
 
 /** Identifies a request that a later one may replace while it waits. */
 export interface Slot {
@@ -81,17 +82,12 @@ export class KeyedLock {
     };
     const waiting = waitingFor(begin, undefined);
     queue.push(waiting);
-    const time = new TimeLimit(deadline);
-    try {
-      if ((await time.orOver(begun.promise)) === undefined) {
-        const place = queue.indexOf(waiting);
-        if (place >= 0) {
-          queue.splice(place, 1);
-          throw late();
-        }
+    if ((await within(deadline - steadyNow(), begun.promise)) === undefined) {
+      const place = queue.indexOf(waiting);
+      if (place >= 0) {
+        queue.splice(place, 1);
+        throw late();
       }
-    } finally {
-      time.close();
     }
     return waiting.outcome as Promise<Result>;
   }

@@ -1,3 +1,5 @@
+import { untilAborted } from './waiting.ts';
+
 /**
  * One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one.
  */
@@ -44,20 +46,6 @@ interface Running<Result> {
   readonly result: Promise<Result>;
   readonly abort: AbortController;
   callers: number;
-}
-
-/** Waits for work that continues without its caller. Rejects with the signal's reason once it aborts. */
-export async function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
-  if (signal === undefined) return work;
-  const { promise: over, reject } = Promise.withResolvers<never>();
-  const leave = (): void => reject(signal.reason);
-  if (signal.aborted) leave();
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await Promise.race([over, work]);
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }
 
 /**

@@ -1,4 +1,4 @@
-import { systemClock } from '../core/index.ts';
+import { systemClock, within } from '../core/index.ts';
 import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
 import { SandboxState } from '../runtime/index.ts';
 import {
@@ -98,9 +98,7 @@ export function createPodResizes(node: Node, decreaseReclaimer: DecreaseReclaime
       await resizes.restore(exists, { restore: () => Promise.resolve(records) });
     },
     async close(graceMs) {
-      const ended = resizes.close();
-      const timeout = new Promise<void>((resolve) => setTimeout(resolve, graceMs).unref());
-      await Promise.race([ended, timeout]);
+      await within(graceMs, resizes.close());
     },
   };
 }

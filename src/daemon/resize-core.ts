@@ -1,5 +1,5 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
-import { type Config, type Counters, type Log, TimeLimit, messageOf, steadyNow, systemClock } from '../core/index.ts';
+import { type Config, type Counters, type Log, messageOf, systemClock, within } from '../core/index.ts';
 import { KubeletFiles, type KubeletState, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
 import {
   type Amounts,
@@ -78,15 +78,12 @@ export function createResizeCore(config: Config, log: Log, counters: Counters): 
 }
 
 async function closeInTime(opened: Promise<Journal>, folder: string, log: Log): Promise<void> {
-  const limit = new TimeLimit(steadyNow() + JOURNAL_CLOSE_MS);
   const closed = opened.then((journal) => journal.close()).then(() => true);
   try {
-    if ((await limit.orOver(closed)) === undefined)
+    if ((await within(JOURNAL_CLOSE_MS, closed)) === undefined)
       log.warn({ folder, timeoutMs: JOURNAL_CLOSE_MS }, 'journal not closed: its disk does not answer');
   } catch (error) {
     log.warn({ folder, error: messageOf(error) }, 'journal not closed');
-  } finally {
-    limit.close();
   }
 }
 

@@ -1,6 +1,6 @@
 import { type OnReadOpts, type Socket, createConnection } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
+import { within } from '../core/index.ts';
 import { type Crowd, roomFor } from './unary/connection-room.ts';
 import type { PeerOf } from './listener/peer.ts';
 import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
@@ -99,9 +99,7 @@ export function createClientConnections({
       const open = [...connections.keys()];
       for (const connection of open) connection.shutdown();
       const allClosed = Promise.all(open.map(({ closed }) => closed));
-      const timer = new AbortController();
-      await Promise.race([allClosed, delay(timeout, undefined, { signal: timer.signal }).catch(() => undefined)]);
-      timer.abort();
+      await within(timeout, allClosed);
       const cut = open.reduce((sum, { activeStreams, unsent }) => sum + Math.max(activeStreams, unsent > 0 ? 1 : 0), 0);
       for (const connection of connections.keys()) connection.destroy();
       await allClosed;

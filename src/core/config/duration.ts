@@ -1,8 +1,7 @@
+import { LONGEST_TIMER_MS } from '../waiting.ts';
 import { fromText } from './values.ts';
 
 const milliseconds = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 } as const;
-/** The maximum delay of setTimeout: 24 days. A longer one fires immediately. */
-const longest = 2 ** 31 - 1;
 
 /** The form of a duration, for errors and documentation. */
 export const durationForm = 'a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h';
@@ -18,7 +17,7 @@ export function parseDuration(text: string): number | undefined {
   for (const [, amount, unit] of text.matchAll(/([\d.]+)(ms|s|m|h)/g)) {
     total += Number(amount) * milliseconds[unit as keyof typeof milliseconds];
   }
-  return total <= longest ? Math.round(total) : undefined;
+  return total <= LONGEST_TIMER_MS ? Math.round(total) : undefined;
 }
 
 /** A duration in Go's notation. Reads as milliseconds. */

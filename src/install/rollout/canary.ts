@@ -1,7 +1,7 @@
-import { messageOf } from '../../core/index.ts';
+import { messageOf, pause } from '../../core/index.ts';
 import { type RolloutContext, posted } from './context.ts';
 import { haltAll, vouchFor, vouchedCanaries } from './turns.ts';
-import { retry, sleep } from './retry.ts';
+import { retry } from './retry.ts';
 
 /** What a look at a canary node finds: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {
@@ -24,7 +24,7 @@ export async function passedAsCanary(context: RolloutContext, earliest: number, 
   say(`this node is a canary: it is watched for ${times.soak / 1000} s`);
   let [start, before, reported] = [clock.now(), await look(context, '', stop), ''];
   for (;;) {
-    await sleep(clock, times.look, stop);
+    await pause(clock, times.look, stop);
     const now = await look(context, before.run, stop);
     const isRestarted = before.run !== '' && now.run !== before.run;
     const why = isRestarted ? 'the shim has ended and was started again' : now.why;

@@ -1,7 +1,7 @@
-import { messageOf } from '../../core/index.ts';
+import { messageOf, pause } from '../../core/index.ts';
 import type { Drift } from '../../kubelet/endpoint/drift.ts';
 import { type RolloutContext, posted } from './context.ts';
-import { loggingChanges, sleep } from './retry.ts';
+import { loggingChanges } from './retry.ts';
 
 type DriftContext = Pick<
   RolloutContext,
@@ -20,7 +20,7 @@ export async function driftToRepair(context: DriftContext, earliest: number, sto
   const complain = loggingChanges(context.say);
   let [before, reported]: Drift['state'][] = ['shim', 'shim'];
   for (;;) {
-    await sleep(context.clock, times.look, stop);
+    await pause(context.clock, times.look, stop);
     const { state, note } = await lookedAt(context, complain);
     const isSure = state === before && state !== 'unknown';
     before = state;

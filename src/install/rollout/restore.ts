@@ -1,7 +1,8 @@
 import { Command } from 'commander';
+import { pause } from '../../core/index.ts';
 import { labelNode, namesOf, nodesOfPods, readNode } from './node.ts';
 import { type Label, count, label } from './options.ts';
-import { type RetryOptions, loggingChanges, retry, sleep } from './retry.ts';
+import { type RetryOptions, loggingChanges, retry } from './retry.ts';
 import { REMOVING, VERSION_LABEL, patientClock } from './context.ts';
 import { type Api, IN_CLUSTER, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
 
@@ -118,14 +119,14 @@ async function notReady(
   const { say, clock } = context;
   if (nodes.length === 0) return nodes;
   say(`waiting until the nodes are Ready whose pod ended before the removal did: ${shown(nodes)}`);
-  await sleep(clock, UNREPORTED_MS, signal);
+  await pause(clock, UNREPORTED_MS, signal);
   const lost = new LostNodes(context);
   for (let waiting = nodes; ; ) {
     const asked = waiting.filter((node) => !lost.has(node));
     if (asked.length === 0) return waiting;
     const ready = await lost.look(asked, signal);
     waiting = waiting.filter((node) => !ready.has(node));
-    if (ready.size === 0) await sleep(clock, POLL_MS, signal);
+    if (ready.size === 0) await pause(clock, POLL_MS, signal);
   }
 }
 
@@ -186,7 +187,7 @@ async function unlabelled(
       `waiting for ${waiting.length} pods of the installer, which uninstall the shim in turns: ${shown(waiting)}${rest}`,
     );
     await lost.look(waiting, signal);
-    await sleep(clock, POLL_MS, signal);
+    await pause(clock, POLL_MS, signal);
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../../core/index.ts';
+import { type Clock, backOff, jittered, pause } from '../../core/index.ts';
 import { ApiRefusal, wordsOf } from '../../kubernetes/index.ts';
 
 const FIRST_MS = 1000;
@@ -9,27 +9,8 @@ const LONGEST_MS = 60_000;
  * waiting nodes together send some 200 requests per second.
  * @param random 0 to 1, as from Math.random
  */
-export function pause(tries: number, random: number): number {
-  const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.max(0, tries - 1));
-  return Math.round(whole / 2 + (whole / 2) * random);
-}
-
-/** Waits for some milliseconds. Rejects with the reason of the signal. */
-export async function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  let cancel = (): void => undefined;
-  let stop = (): void => undefined;
-  try {
-    await new Promise<void>((resolve, reject) => {
-      cancel = clock.after(ms, resolve);
-      stop = () => reject(signal.reason as Error);
-      signal.addEventListener('abort', stop, { once: true });
-    });
-  } finally {
-    cancel();
-    signal.removeEventListener('abort', stop);
-  }
-}
+export const retryDelay = (tries: number, random: number): number =>
+  jittered(backOff(tries, FIRST_MS, LONGEST_MS), random);
 
 export interface RetryOptions {
   readonly clock: Clock;
@@ -63,7 +44,7 @@ export async function retry<Value>(
       if (words !== logged) say(`${what}: ${words}; trying again`);
       logged = words;
       const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
-      await sleep(clock, Math.max(asked, pause(tries, random())), signal);
+      await pause(clock, Math.max(asked, retryDelay(tries, random())), signal);
     }
   }
 }

@@ -1,11 +1,11 @@
-import { messageOf, version } from '../../core/index.ts';
+import { messageOf, pause, version } from '../../core/index.ts';
 import { EVENT_MS, REMOVING, type RolloutContext, labelled, posted } from './context.ts';
 import type { Reason } from './events.ts';
 import { type CommandResult, NoSystemd, type Outcome, hasChanges, outcomeOf } from './host.ts';
 import { driftToRepair, reportRepaired } from './drift.ts';
 import type { ClusterNode } from './node.ts';
 import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
-import { loggingChanges, pause, retry, sleep } from './retry.ts';
+import { loggingChanges, retry, retryDelay } from './retry.ts';
 import { passedAsCanary } from './canary.ts';
 
 /**
@@ -18,7 +18,7 @@ import { passedAsCanary } from './canary.ts';
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
   await context.markReady(false);
   const { clock, random, times } = context;
-  await sleep(clock, Math.round(times.spread * random()), stop);
+  await pause(clock, Math.round(times.spread * random()), stop);
   let hasDrifted = false;
   for (let earliest = 0; ; earliest = context.clock.now() + context.times.retry) {
     await install(context, stop, end);
@@ -37,7 +37,7 @@ async function install(context: RolloutContext, stop: AbortSignal, end: AbortSig
     if (outcome.kind === 'refused') await unstaged(context);
     stop.throwIfAborted();
     const isShort = outcome.kind === 'failed' || (outcome.kind === 'refused' && outcome.isBusy === true);
-    await sleep(context.clock, isShort ? pause(tries, random()) : context.times.retry, stop);
+    await pause(context.clock, isShort ? retryDelay(tries, random()) : context.times.retry, stop);
   }
   await unstaged(context);
   await labelled(context, version, end);
@@ -207,7 +207,7 @@ async function uninstalled(context: RolloutContext, isStaged: boolean, end: Abor
     const outcome = outcomeOf(await attempted(work));
     if (outcome.kind !== 'refused' || outcome.isBusy !== true) return outcome;
     say(`waiting: ${outcome.why}`);
-    await sleep(clock, times.poll, end);
+    await pause(clock, times.poll, end);
   }
 }
 
@@ -275,7 +275,7 @@ async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<v
     const node = await retry('this node cannot be read', context, signal, context.readNode);
     if (node?.isReady === true) return;
     say('waiting: this node is not Ready');
-    await sleep(context.clock, 5 * context.times.poll, signal);
+    await pause(context.clock, 5 * context.times.poll, signal);
   }
 }
 
@@ -298,7 +298,7 @@ async function readyAgain(context: RolloutContext, outcome: Outcome, signal: Abo
     // Kubernetes stores whole seconds.
     else if (node.heartbeat < Math.floor(started / 1000) * 1000) missing = 'kubelet has not reported its status again';
     else return outcome;
-    await sleep(clock, times.poll, signal);
+    await pause(clock, times.poll, signal);
   }
   return { kind: 'failed', why: `${missing} after ${times.ready / 1000} s` };
 }

@@ -1,3 +1,4 @@
+import { pause } from '../../core/index.ts';
 import {
   type Lease,
   type LeaseStore,
@@ -13,7 +14,7 @@ import {
   vouchedFor,
   vouchedOf,
 } from './lease.ts';
-import { type RetryOptions, loggingChanges, pause, retry, sleep } from './retry.ts';
+import { type RetryOptions, loggingChanges, retry, retryDelay } from './retry.ts';
 import { wordsOf } from '../../kubernetes/index.ts';
 
 /**
@@ -112,8 +113,8 @@ export async function takeTurn(context: TurnContext, work: Asking['work'], signa
       const taken = await read(context, signal);
       if (turnsOf(taken)[holder] !== undefined) return renewedTurn(context, work);
     }
-    slept = pause(Math.min(tries + FIRST_TRY, LAST_TRY[work]), random());
-    await sleep(clock, slept, signal);
+    slept = retryDelay(Math.min(tries + FIRST_TRY, LAST_TRY[work]), random());
+    await pause(clock, slept, signal);
   }
 }
 
@@ -185,7 +186,7 @@ function renewedTurn(context: TurnContext, work: Work): Turn {
   const over = new AbortController();
   const renewing = (async (): Promise<void> => {
     for (;;) {
-      await sleep(clock, shortened(durationMs, work === 'uninstall') / 3, over.signal);
+      await pause(clock, shortened(durationMs, work === 'uninstall') / 3, over.signal);
       const still = await changing(
         context,
         (lease) => takenBy(lease, holder, { durationMs, work, revision }, clock.wallTime()),
@@ -238,7 +239,7 @@ async function changing(context: TurnContext, to: (lease: Lease) => Lease, signa
     if (!isOurs && turnsOf(next)[holder] !== undefined) return false;
     if (await write(context, next, signal)) return isOurs;
     // Random, so that nodes that have written at the same time do not do so again.
-    await sleep(clock, pause(tries, random()) / 10, signal);
+    await pause(clock, retryDelay(tries, random()) / 10, signal);
   }
 }
 

@@ -2,7 +2,7 @@ import type { ApiPodIdentity } from './pod.ts';
 import type { PodChange, PodWatch } from './pod-watch.ts';
 import { type PodAudience, perObject } from './audience.ts';
 import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../client/errors.ts';
-import type { Clock, Log, ReadinessCheck } from '../../core/index.ts';
+import { type Clock, type Log, type ReadinessCheck, pause } from '../../core/index.ts';
 import { retryDelay } from '../../sandbox/index.ts';
 
 export interface FeedOptions {
@@ -138,18 +138,5 @@ export class Reach {
 }
 
 /** Resolves after `ms` milliseconds, or when aborted. */
-export function wait(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) {
-      resolve();
-      return;
-    }
-    const end = (): void => {
-      stop();
-      signal.removeEventListener('abort', end);
-      resolve();
-    };
-    const stop = clock.after(ms, end);
-    signal.addEventListener('abort', end);
-  });
-}
+export const wait = (clock: Clock, ms: number, signal: AbortSignal): Promise<void> =>
+  pause(clock, ms, signal).catch(() => undefined);

@@ -1,4 +1,13 @@
-import { Exit, Reason, exactSize, isServiceError, parseDuration, parseMilli, parseQuantity } from '../../core/index.ts';
+import {
+  Exit,
+  Reason,
+  exactSize,
+  isServiceError,
+  parseDuration,
+  parseMilli,
+  parseQuantity,
+  within,
+} from '../../core/index.ts';
 import type { ResizeClient, Watch } from '../client.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
@@ -132,13 +141,6 @@ async function resizeWithEvents(
     watch.cancel();
     await events.ended;
   }
-}
-
-/** Resolves when the work is done, or after this time. */
-async function within(ms: number, work: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)));
-  await Promise.race([work, timeout]).finally(() => clearTimeout(timer));
 }
 
 const failing: ReadonlySet<string> = new Set(['DEFERRED', 'INFEASIBLE', 'CANCELED']);

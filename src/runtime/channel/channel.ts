@@ -1,4 +1,4 @@
-import { Code, type Metadata, steadyNow } from '../../core/index.ts';
+import { Code, LONGEST_TIMER_MS, type Metadata, steadyNow } from '../../core/index.ts';
 import { Call } from './stream.ts';
 import { Connection, type ConnectionEvents } from './connection.ts';
 import { type Outcome, REFUSED, failure } from './outcome.ts';
@@ -246,9 +246,6 @@ const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client
 /** How a call ends that is made after the client was closed. */
 const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
 
-/** The maximum delay of a timer: 24 days. A longer one fires immediately. */
-const LONGEST_MS = 2 ** 31 - 1;
-
 /**
  * The deadlines of all calls, with one timer. It is set when an earlier deadline than all others is added, and not when one is removed,
  * so that most calls set none.
@@ -289,7 +286,7 @@ export class Deadlines<Item extends { readonly due: number }> {
   #set(due: number): void {
     clearTimeout(this.#timer);
     this.#at = due;
-    const ms = Math.min(Math.max(0, Math.ceil(due - steadyNow())), LONGEST_MS);
+    const ms = Math.min(Math.max(0, Math.ceil(due - steadyNow())), LONGEST_TIMER_MS);
     // Items do not keep the process alive: the connections that they wait for do.
     this.#timer = setTimeout(() => this.#fire(), ms).unref();
   }

@@ -1,5 +1,5 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
-import { type Bytes, MiB, bytes } from '../../core/index.ts';
+import { type Bytes, MiB, backOff, bytes } from '../../core/index.ts';
 import { isBelowUnreclaimable } from '../admission/memory-in-use.ts';
 
 /** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */
@@ -75,4 +75,4 @@ export const MAX_LOSSES = 3;
  * Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
  */
 export const backoffMs = (times: number, sinceMs: number): number =>
-  Math.min(sinceMs < MINUTE ? 5000 : 30_000, 1000 * 2 ** Math.max(0, times - 1));
+  backOff(times, 1000, sinceMs < MINUTE ? 5000 : 30_000);

@@ -1,4 +1,4 @@
-import { Code, type Log, TimeLimit, isServiceError, steadyNow, wallTime } from '../../core/index.ts';
+import { Code, type Log, isServiceError, steadyNow, wallTime, within } from '../../core/index.ts';
 import {
   type Backend,
   type CallOptions,
@@ -58,13 +58,8 @@ export class ContainerLists {
   async #list({ sandboxId }: PodDescription, options: CallOptions): Promise<ListedContainers | undefined> {
     if (this.#late > 0) return undefined;
     const list = this.#options.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } }, options);
-    const time = new TimeLimit(steadyNow() + LIST_MS);
-    try {
-      const listed = await time.orOver(list);
-      if (listed !== undefined) return listed.containers;
-    } finally {
-      time.close();
-    }
+    const listed = await within(LIST_MS, list);
+    if (listed !== undefined) return listed.containers;
     this.#late += 1;
     const ended = (): void => void (this.#late -= 1);
     list.then(ended, ended);

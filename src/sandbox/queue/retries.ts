@@ -1,4 +1,4 @@
-import { type Clock, Reason } from '../../core/index.ts';
+import { type Clock, Reason, backOff, jittered } from '../../core/index.ts';
 import type { ActiveResize, RequestsAround, ResizeTable } from './resize-table.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
 import { type ResizeOutcome, memoryRequestIn } from '../plan/resize-request.ts';
@@ -223,6 +223,5 @@ const MAX_FOR_VOLUME_MS = 5000;
  */
 export function retryDelay(tries: number, random: number, reason?: string): number {
   const max = reason === Reason.VOLUME_IN_USE ? MAX_FOR_VOLUME_MS : MAX_MS;
-  const delay = Math.min(max, FIRST_MS * 2 ** Math.max(0, tries - 1));
-  return Math.round(delay / 2 + (delay / 2) * random);
+  return jittered(backOff(tries, FIRST_MS, max), random);
 }

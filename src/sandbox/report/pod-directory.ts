@@ -1,4 +1,4 @@
-import { Code, Reason, ShimError, TimeLimit, isServiceError, steadyNow } from '../../core/index.ts';
+import { Code, Reason, ShimError, isServiceError, within } from '../../core/index.ts';
 import type { CallOptions, PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodListing, PodView, ReadPodView } from './pod-view.ts';
@@ -93,14 +93,11 @@ export function podDirectory(given: PodDirectoryOptions): PodDirectory {
 
 /** Whether this takes longer than {@link LIST_MS}, or fails. */
 async function isLate(work: Promise<void>): Promise<boolean> {
-  const time = new TimeLimit(steadyNow() + LIST_MS);
-  try {
-    return !((await time.orOver(work.then(() => true))) ?? false);
-  } catch {
-    return true;
-  } finally {
-    time.close();
-  }
+  const isDone = within(
+    LIST_MS,
+    work.then(() => true),
+  );
+  return !((await isDone.catch(() => false)) ?? false);
 }
 
 async function byId(

@@ -1,6 +1,6 @@
 import type { Node } from '../node.ts';
 import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
-import { Code, type Log, Reason, ShimError, Slots, messageOf, steadyNow } from '../../core/index.ts';
+import { Code, type Log, Reason, ShimError, Slots, backOff, messageOf, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { StepActions } from './transaction.ts';
 import { logForeign, settleUpdate } from './container-step.ts';
@@ -160,7 +160,7 @@ export async function settleUpdates(node: Node, pod: PodDescription, requestUnti
       if (node.calls.isHeld(update.id)) return;
       const { unanswered } = node.journal;
       const waits = requestUntil === undefined ? unanswered.waitsFor(pod.sandboxId, update.id) : 0;
-      const until = steadyNow() + Math.min(SETTLE_MS.longest, SETTLE_MS.first * 2 ** waits);
+      const until = steadyNow() + backOff(waits + 1, SETTLE_MS.first, SETTLE_MS.longest);
       const options = { deadline: Math.min(until, requestUntil ?? Infinity) };
       const settle = (): Promise<boolean> => settleUpdate(node, pod, update, options);
       try {

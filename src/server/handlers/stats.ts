@@ -1,4 +1,4 @@
-import { TimeLimit, steadyNow } from '../../core/index.ts';
+import { steadyNow, within } from '../../core/index.ts';
 import { type DecreaseReclaimer, type Node, awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
 import type { Messages } from '../../runtime/index.ts';
 import type { DelayedCall } from '../proxy/interception.ts';
@@ -64,10 +64,13 @@ function atMost(
 ): Promise<void> | undefined {
   if (waiting === undefined) return undefined;
   const start = steadyNow();
-  const limit = new TimeLimit(start + Math.min(LONGEST_WAIT_MS, timeoutMs - RESERVE_MS));
-  return limit.orOver(waiting).finally(() => {
-    const fields = { method: path, sandbox, ms: Math.round(steadyNow() - start), inTime: !limit.isOver };
-    limit.close();
+  const limitMs = Math.min(LONGEST_WAIT_MS, timeoutMs - RESERVE_MS);
+  const isInTime = within(
+    limitMs,
+    waiting.then(() => true),
+  );
+  return isInTime.then((inTime = false) => {
+    const fields = { method: path, sandbox, ms: Math.round(steadyNow() - start), inTime };
     log.info(fields, 'call held back until usage is below the pending memory limits');
   });
 }

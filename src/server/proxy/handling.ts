@@ -1,5 +1,5 @@
 import type { ConnectionParts } from './connection-parts.ts';
-import { Code, MESSAGE_PREFIX_SIZE, bufferUsed, messagePrefix } from '../../core/index.ts';
+import { Code, LONGEST_TIMER_MS, MESSAGE_PREFIX_SIZE, bufferUsed, messagePrefix } from '../../core/index.ts';
 import { type Frame, type HeaderField, headersFrames } from '../../http2/index.ts';
 import type { WaitingCalls } from './call-starts.ts';
 import type { Lane } from './lane.ts';
@@ -242,8 +242,6 @@ const MOST_FIELDS = 64;
 const MOST_OCTETS = 16_384;
 /** :method, :scheme, :path and :authority, each of which a node:http2 server requires. */
 const PSEUDO_FIELDS = 4;
-/** The longest time of a timer of Node, in milliseconds. */
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1;
 
 const NAME = /^[a-z0-9_.-]+$/;
 /** Visible ASCII, with spaces inside. */
@@ -291,7 +289,7 @@ function isGrpcRequest(values: ReadonlyMap<string, string>): boolean {
     values.get('content-type')?.startsWith('application/grpc') === true &&
     (values.get('te') ?? 'trailers') === 'trailers' &&
     (values.get('grpc-encoding') ?? 'identity') === 'identity' &&
-    (timeout === undefined || (TIMEOUT.test(timeout) && millisecondsOf(timeout) <= LONGEST_TIMEOUT_MS))
+    (timeout === undefined || (TIMEOUT.test(timeout) && millisecondsOf(timeout) <= LONGEST_TIMER_MS))
   );
 }
 

@@ -1,0 +1,106 @@
+/** Waits with an end: pauses, time limits, and the delays between attempts. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Clock, systemClock } from './clock.ts';
+
+/** The maximum delay of a timer: 24 days. A longer one fires immediately. */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** Waits for work that continues without its caller. Rejects with the signal's reason once it aborts. */
+export async function untilAborted<Result>(work: Promise<Result>, signal: AbortSignal | undefined): Promise<Result> {
+  if (signal === undefined) return work;
+  const { promise: over, reject } = Promise.withResolvers<never>();
+  const leave = (): void => reject(signal.reason);
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await Promise.race([over, work]);
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
+/** Waits for work at most `ms` milliseconds, and returns undefined if it has not ended by then. Rejects as the work does. */
+export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | undefined> {
+  const ended = new AbortController();
+  const timer = delay(Math.min(Math.max(ms, 0), LONGEST_TIMER_MS), undefined, { signal: ended.signal });
+  try {
+    return await Promise.race([work, timer.catch(() => undefined)]);
+  } finally {
+    ended.abort();
+  }
+}
+
+/** Waits for `ms` milliseconds. Rejects with the signal's reason once it aborts. */
+export async function pause(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  const cancel = clock.after(ms, () => resolve(undefined));
+  await untilAborted(promise, signal).finally(cancel);
+}
+
+/** Returns the delay before the next attempt, in milliseconds: `first`, doubled after each further attempt up to `longest`. */
+export const backOff = (attempts: number, first: number, longest: number): number =>
+  Math.min(longest, first * 2 ** Math.max(0, attempts - 1));
+
+/**
+ * Returns a delay whose second half is random, in milliseconds, so that attempts that failed together are not repeated together.
+ * @param random 0 to 1, as from Math.random
+ */
+export const jittered = (ms: number, random: number): number => Math.round(ms / 2 + (ms / 2) * random);
+
+/** Limits the time of an operation: it ends at a deadline or when its caller cancels it. */
+export class TimeLimit {
+  readonly #ended = new AbortController();
+  readonly #clock: Clock;
+  readonly #stopTimer: () => void;
+  readonly #caller: AbortSignal | undefined;
+  readonly #end = (): void => this.#ended.abort(new Error('the time is up'));
+
+  /**
+   * @param deadline in milliseconds, by {@link Clock.now}
+   * @param caller aborts when the caller cancels the operation
+   */
+  constructor(deadline: number, caller?: AbortSignal, clock: Clock = systemClock) {
+    const left = deadline - clock.now();
+    this.#clock = clock;
+    this.#stopTimer = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), this.#end);
+    this.#caller = caller;
+    caller?.addEventListener('abort', this.#end, { once: true });
+    if (left <= 0 || caller?.aborted === true) this.#end();
+  }
+
+  get isOver(): boolean {
+    return this.#ended.signal.aborted;
+  }
+
+  /** Aborts at the deadline or when the caller cancels. */
+  get signal(): AbortSignal {
+    return this.#ended.signal;
+  }
+
+  /** Throws the caller's reason if the caller has cancelled. */
+  throwIfAborted(): void {
+    this.#caller?.throwIfAborted();
+  }
+
+  /** Waits for `work` and rejects if it does. Returns undefined at the end of the time limit, without waiting for the work. */
+  async orOver<Result>(work: Promise<Result>): Promise<Result | undefined> {
+    const { signal } = this.#ended;
+    try {
+      return await untilAborted(work, signal);
+    } catch (error) {
+      if (error !== signal.reason) throw error;
+      return undefined;
+    }
+  }
+
+  /** Waits for some milliseconds, or until the end of the time limit if that is earlier. */
+  async pause(milliseconds: number): Promise<void> {
+    await this.orOver(pause(this.#clock, milliseconds, this.#ended.signal));
+  }
+
+  /** Removes timer and listener. */
+  close(): void {
+    this.#stopTimer();
+    this.#caller?.removeEventListener('abort', this.#end);
+  }
+}
