@@ -1,23 +1,15 @@
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
-import {
-  Metadata,
-  ServerCredentials,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  type sendUnaryData,
-} from '@grpc/grpc-js';
-import type { Counters, Log } from '../../core/index.ts';
+import { Metadata, type ServerUnaryCall, type ServerWritableStream, type sendUnaryData } from '@grpc/grpc-js';
+import { type Counters, type Log, within } from '../../core/index.ts';
 import { type ServiceOptions, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
 import { API_LIMITS } from '../unary/server-budget.ts';
 import { type CallTrace, callFields } from '../unary/call.ts';
 import { type EndedCall, hasLeft } from '../unary/serve.ts';
 import { tooManyConnections } from '../unary/connection-room.ts';
 import { type RawServer, createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
-import { SessionLimit } from '../unary/grpc-js/session-limit.ts';
 import { ServedCall, codeFor, jsFailureOf, serveUnary, withinBudget } from '../unary/grpc-js/serve.ts';
-import { SessionPeers, ownerOf } from '../unary/grpc-js/session-owner.ts';
+import { ownerOf, sessionLimit } from '../unary/grpc-js/sessions.ts';
 import type { ResizeWatch } from '../../sandbox/index.ts';
 
 /** The gRPC server of the resize API. */
@@ -41,9 +33,9 @@ export interface ResizeServerOptions extends ServiceOptions {
 /** Creates the server. Each call is counted and logged. */
 export function createResizeServer(options: ResizeServerOptions): ResizeServer {
   const { path: socket, log, counters } = options;
-  const { server, budget } = createRawServer(counters, API_LIMITS);
-  const peers = new SessionPeers(server);
-  const limit = new SessionLimit(server, API_LIMITS.connections, tooManyConnections(socket, log, counters));
+  const limit = sessionLimit(API_LIMITS.connections, tooManyConnections(socket, log, counters));
+  const raw = createRawServer(counters, API_LIMITS, undefined, limit);
+  const { server, budget } = raw;
   const endedOf =
     (path: string) =>
     ({ trace, code, elapsedMs }: EndedCall): void => {
@@ -60,20 +52,11 @@ export function createResizeServer(options: ResizeServerOptions): ResizeServer {
   const watch = (call: ServerWritableStream<Buffer, Buffer>): void =>
     void serveWatch({ ...options, budget }, call, endedOf(watchPath));
   server.register(watchPath, watch, rawMessage, rawMessage, 'serverStream');
-  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
   return {
-    accept: (connection, peer) =>
-      limit.accept(peer, () => peers.accept(peer, () => injector.injectConnection(connection))),
+    accept: (connection, peer) => raw.accept(connection, peer),
     async close(graceMs) {
-      const cut = new AbortController();
-      const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-      await Promise.race([
-        closed,
-        delay(graceMs, undefined, { signal: cut.signal, ref: false }).catch(() => undefined),
-      ]);
-      cut.abort();
-      injector.destroy();
-      server.forceShutdown();
+      await within(graceMs, new Promise<void>((resolve) => server.tryShutdown(() => resolve())));
+      raw.close();
     },
   };
 }

@@ -1,11 +1,11 @@
-import { type IncomingHttpHeaders, type ServerHttp2Stream, constants } from 'node:http2';
-import { Server } from '@grpc/grpc-js';
+import type { Duplex } from 'node:stream';
+import { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, constants } from 'node:http2';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { Code, type Counters, bufferUsed } from '../../../core/index.ts';
 import { MAX_MESSAGE_BYTES } from '../../../runtime/index.ts';
 import { GRPC_LIMITS, REQUESTS_FULL, ServerBudget, type ServerLimits } from '../server-budget.ts';
-import { keepSessionHandles } from './session-handles.ts';
 import { ENCODING_HEADER, isEncoding } from './decompress.ts';
-import { addOwner, notePeer } from './session-owner.ts';
+import { keepHandles, onSession, setOwner } from './sessions.ts';
 
 /** Serializes and deserializes messages that stay bytes. */
 export const rawMessage = (bytes: Buffer): Buffer => bytes;
@@ -15,16 +15,25 @@ export interface RawServer {
   readonly server: Server;
   /** For {@link serveUnary}. */
   readonly budget: ServerBudget;
+  /**
+   * Serves a connection.
+   * @param peer the process of the client, if it is known
+   */
+  accept(connection: Duplex, peer?: number): void;
+  /** Ends all connections and calls. */
+  close(): void;
 }
 
 /**
  * Returns a gRPC server without handlers whose responses are as large as CRI's clients accept. A budget limits the
  * requests of all clients.
+ * @param limitSession called with each new session
  */
 export function createRawServer(
   counters: Counters,
   limits: ServerLimits,
   budget = new ServerBudget(limits, (what) => counters.refused(what)),
+  limitSession: (session: ServerHttp2Session) => void = () => undefined,
 ): RawServer {
   const server = new Server({
     'grpc.max_receive_message_length': limits.requestLimit,
@@ -33,8 +42,26 @@ export function createRawServer(
     'grpc.enable_channelz': 0,
   });
   guardStreams(server, budget);
-  keepSessionHandles(server);
-  return { server, budget };
+  let accepted: number | undefined;
+  onSession(server, (session) => {
+    keepHandles(session);
+    setOwner(session, accepted);
+    limitSession(session);
+  });
+  const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+  return {
+    server,
+    budget,
+    accept(connection, peer) {
+      // Creates the session before it returns.
+      accepted = peer;
+      injector.injectConnection(connection);
+    },
+    close() {
+      injector.destroy();
+      server.forceShutdown();
+    },
+  };
 }
 
 /** How long the client has for reading the status of a refused call before its stream is reset. */
@@ -54,8 +81,6 @@ interface StreamListener {
  *   method) even if the client has reset it in the same read. That throws in an event listener, which would end the process.
  * - Limits the bytes of requests that wait for their end, over all clients.
  * - Leaves decompression to {@link serveUnary}.
- * - Says which process a call comes from.
- * - Adds the client to each call ({@link addOwner}).
  */
 function guardStreams(server: Server, budget: ServerBudget): void {
   const guarded = server as unknown as StreamListener;
@@ -69,8 +94,6 @@ function guardStreams(server: Server, budget: ServerBudget): void {
     const sendTrailers = stream.sendTrailers.bind(stream);
     stream.sendTrailers = (...of) => contained(stream, () => sendTrailers(...of));
     moveEncoding(headers);
-    notePeer(headers, stream.session);
-    addOwner(headers, stream.session);
     limitRequest(stream, budget);
     contained(stream, () => handle(interceptors, stream, headers));
   };

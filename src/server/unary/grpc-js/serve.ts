@@ -10,7 +10,7 @@ import { type ReceivedCall, type ServeOptions, endedCode, failureOf, serveWithin
 import type { ServerBudget } from '../server-budget.ts';
 import type { CallStatus } from '../status.ts';
 import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
-import { clientOf, takePeer } from './session-owner.ts';
+import { clientOf } from './sessions.ts';
 
 /** A failure in the form in which grpc-js sends it. */
 export interface JsFailure {
@@ -44,7 +44,6 @@ export function withinBudget<Result>(
 ): Promise<Result> {
   // Noted now: the system's time may change while the call waits.
   deadlineOf(call);
-  takePeer(call);
   const [encoding] = call.metadata.get(ENCODING_HEADER);
   return budget.run(() =>
     budget.holding(call.request.length, async () => {

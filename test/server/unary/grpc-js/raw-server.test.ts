@@ -2,7 +2,7 @@ import { duplexPair } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import * as http2 from 'node:http2';
-import { ServerCredentials, type ServerUnaryCall, type sendUnaryData, status as grpcStatus } from '@grpc/grpc-js';
+import { type ServerUnaryCall, type sendUnaryData, status as grpcStatus } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
@@ -31,9 +31,8 @@ let release: () => void;
 
 /** Connects to the server. */
 function connect(): http2.ClientHttp2Session {
-  const injector = raw.server.createConnectionInjector(ServerCredentials.createInsecure());
   const [ours, theirs] = duplexPair();
-  injector.injectConnection(ours);
+  raw.accept(ours);
   return http2.connect('http://localhost', {
     createConnection: () => theirs,
     settings: { initialWindowSize: MiB },
@@ -64,7 +63,7 @@ beforeEach(() => {
 afterEach(() => {
   release();
   session.destroy();
-  raw.server.forceShutdown();
+  raw.close();
 });
 
 /** Starts a call. */

@@ -4,26 +4,21 @@ import { once } from 'node:events';
 import { PerformanceObserver } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { type Server, ServerCredentials } from '@grpc/grpc-js';
 import { afterAll, expect, test } from 'vitest';
 import { API_LIMITS, GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
 import { createRawServer } from '../../../../src/server/unary/grpc-js/raw-server.ts';
-import { keepSessionHandles, keptHandles } from '../../../../src/server/unary/grpc-js/session-handles.ts';
+import { keepHandles, keptHandles } from '../../../../src/server/unary/grpc-js/sessions.ts';
 import { noCounters } from '../../../../src/core/observe/interfaces.ts';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
-const { server } = createRawServer(noCounters, API_LIMITS);
-const injector = server.createConnectionInjector(ServerCredentials.createInsecure());
+const server = createRawServer(noCounters, API_LIMITS);
 
-afterAll(() => {
-  injector.destroy();
-  server.forceShutdown();
-});
+afterAll(() => server.close());
 
 async function session(): Promise<void> {
   const [ours, theirs] = duplexPair();
-  injector.injectConnection(ours);
+  server.accept(ours);
   const client = connect('http://localhost', { createConnection: () => theirs });
   await once(client, 'remoteSettings');
   client.destroy();
@@ -61,9 +56,7 @@ test('the native part of an ended session is kept until full collections have pa
 test('a session that is open during a full collection counts once', async () => {
   await noneKept();
   await collected();
-  const factory = { createHttp2Server: () => createServer() };
-  keepSessionHandles(factory as unknown as Server);
-  const sessions = factory.createHttp2Server();
+  const sessions = createServer().on('session', keepHandles);
   const [ours, theirs] = duplexPair();
   const opened = once(sessions, 'session');
   sessions.emit('connection', ours);
