@@ -144,7 +144,14 @@ module.exports = {
       name: 'pure-files-import-only-pure-files',
       severity: 'error',
       from: { path: PURE, pathNot: '^src/core/quantities/page-size\\.ts$' },
-      to: { pathNot: PURE },
+      // The types of the messages are generated.
+      to: { pathNot: `${PURE}|^dist/protos/|/@grpc/proto-loader/` },
+    },
+    {
+      name: 'proto-loader-is-imported-for-types-only',
+      severity: 'error',
+      from: { path: '^src/' },
+      to: { path: '/@grpc/proto-loader/', dependencyTypesNot: ['type-only'] },
     },
     {
       name: 'kubernetes-annotations-are-loaded-only-with-a-kubeconfig',

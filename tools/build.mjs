@@ -58,6 +58,17 @@ const entries = {
   'tools/signatures': 'tools/signatures/main.ts',
 };
 
+// The TypeScript types of the messages. Types only: the program reads src/**/*.proto.json.
+const generator = join(root, 'node_modules/@grpc/proto-loader/build/bin/proto-loader-gen-types.js');
+const generated = ['--grpcLib=@grpc/grpc-js', '--targetFileExtension=.d.ts', '--importFileExtension=.js'];
+for (const [proto, ...conversions] of [
+  ['runtime/v1/cri.proto', '--keepCase', '--defaults'],
+  ['criresize/v1alpha1/resize.proto', '--keepCase', '--defaults', '--longs=Number', '--enums=String'],
+]) {
+  const options = [...conversions, ...generated, '-I', join(root, 'proto'), '-O', join(root, 'dist/protos')];
+  execFileSync(process.execPath, [generator, ...options, '--', proto]);
+}
+
 // Built in a separate folder and moved into place file by file, so that a command that runs meanwhile has complete
 // files.
 mkdirSync(join(target, 'tools'), { recursive: true });

@@ -75,6 +75,7 @@ export {
   createWriter,
   delimitedKey,
   encodeMessage,
+  messageTypes,
   readFields,
   readSubMessage,
   textOf,

@@ -4,7 +4,7 @@
  *
  * A field on the wire is a key (field number and wire type) and a value (https://protobuf.dev/programming-guides/encoding).
  */
-import protobuf from 'protobufjs/minimal.js';
+import protobuf from 'protobufjs/light.js';
 import { messageOf } from './errors.ts';
 
 export type FieldReader = protobuf.Reader;
@@ -81,14 +81,26 @@ export function contentsOf(message: Uint8Array, field: number): readonly Uint8Ar
 /** Decodes the content of a string field; the empty string, proto3's default, if the field is absent. */
 export const textOf = (content: Uint8Array | undefined): string => Buffer.from(content ?? []).toString('utf8');
 
-/** The type of a message, as protobufjs reads it from a .proto file. */
-interface MessageType<Message> {
-  fromObject(object: object): Message;
-  encode(message: Message): FieldWriter;
+/**
+ * Returns a function that returns the type of a message by its name.
+ * @param json the .proto file, parsed in advance (test/docs/parsed-protos.test.ts): parsing takes longer than all decoding
+ */
+export function messageTypes(json: protobuf.INamespace, packageName: string): (name: string) => protobuf.Type {
+  const types = new Map<string, protobuf.Type>();
+  let root: protobuf.Root | undefined;
+  return (name) => {
+    let type = types.get(name);
+    if (type === undefined) {
+      root ??= protobuf.Root.fromJSON(json);
+      type = root.lookupType(`${packageName}.${name}`);
+      types.set(name, type);
+    }
+    return type;
+  };
 }
 
 /** Encodes a message that is a plain object. */
-export function encodeMessage<Message>(type: MessageType<Message>, object: object): Buffer {
+export function encodeMessage(type: protobuf.Type, object: object): Buffer {
   const bytes = type.encode(type.fromObject(object)).finish();
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }

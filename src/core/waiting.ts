@@ -1,5 +1,4 @@
 /** Waits with an end: pauses, time limits, and the delays between attempts. */
-import { setTimeout as delay } from 'node:timers/promises';
 import { type Clock, systemClock } from './clock.ts';
 
 /** The maximum delay of a timer: 24 days. A longer one fires immediately. */
@@ -20,14 +19,10 @@ export async function untilAborted<Result>(work: Promise<Result>, signal: AbortS
 }
 
 /** Waits for work at most `ms` milliseconds, and returns undefined if it has not ended by then. Rejects as the work does. */
-export async function within<Result>(ms: number, work: Promise<Result>): Promise<Result | undefined> {
-  const ended = new AbortController();
-  const timer = delay(Math.min(Math.max(ms, 0), LONGEST_TIMER_MS), undefined, { signal: ended.signal });
-  try {
-    return await Promise.race([work, timer.catch(() => undefined)]);
-  } finally {
-    ended.abort();
-  }
+export function within<Result>(ms: number, work: Promise<Result>): Promise<Result | undefined> {
+  const { promise: over, resolve } = Promise.withResolvers<undefined>();
+  const timer = setTimeout(resolve, Math.min(Math.max(ms, 0), LONGEST_TIMER_MS), undefined);
+  return Promise.race([work, over]).finally(() => clearTimeout(timer));
 }
 
 /** Waits for `ms` milliseconds. Rejects with the signal's reason once it aborts. */

@@ -78,7 +78,7 @@ export function createPodResizes(node: Node, decreaseReclaimer: DecreaseReclaime
   followRegistry(registry, resizes);
   const isReady = async (sandboxId: string): Promise<boolean> => {
     const { status } = await backend.runtime('PodSandboxStatus', { pod_sandbox_id: sandboxId });
-    return status?.state === SandboxState.READY;
+    return status?.state === SandboxState.SANDBOX_READY;
   };
   const exists = async (sandboxId: string): Promise<boolean> => (await registry.pod(sandboxId)) !== undefined;
   const view: ReadPodView = (sandboxId, listed, signal) =>

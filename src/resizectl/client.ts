@@ -8,7 +8,7 @@ import {
 } from '@grpc/grpc-js';
 import { Metadata, MiB, wallTime } from '../core/index.ts';
 import { sayingWaits } from './waiting.ts';
-import { PACKAGE, type Requests, type Responses, decodeResponse, encodeRequest } from '../server/api/messages.ts';
+import { type Messages, PACKAGE, type Requests, decodeResponse, encode } from '../server/api/messages.ts';
 import { UsageError } from './output/failure.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
@@ -17,7 +17,7 @@ type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize'
 const ANSWER_MS = 30_000;
 
 /** The stream of WatchResizes. */
-export interface Watch extends AsyncIterable<Responses['ResizeEvent']> {
+export interface Watch extends AsyncIterable<Messages['ResizeEvent']> {
   /** Resolves once the shim has accepted the watch: no later event is missed. Rejects with a ServiceError. */
   readonly opened: Promise<void>;
   cancel(): void;
@@ -49,10 +49,10 @@ export class ResizeClient {
     method: Name,
     request: object,
     timeoutMs = ANSWER_MS,
-  ): Promise<Responses[`${Name}Response`]> {
+  ): Promise<Messages[`${Name}Response`]> {
     const bytes = await this.raw(
       pathOf(method),
-      encodeRequest(`${method}Request` satisfies keyof Requests, request),
+      encode(`${method}Request` satisfies keyof Requests, request),
       timeoutMs,
     );
     return decodeResponse<`${Name}Response`>(`${method}Response`, bytes);
@@ -78,7 +78,7 @@ export class ResizeClient {
 
   /** @param history whether the last states of stored resizes come first */
   watch(pod?: Requests['WatchResizesRequest']['pod'], history = false): Watch {
-    const request = encodeRequest('WatchResizesRequest', { ...(pod && { pod }), history });
+    const request = encode('WatchResizesRequest', { ...(pod && { pod }), history });
     const stream: ClientReadableStream<Buffer> = this.#client.makeServerStreamRequest(
       pathOf('WatchResizes'),
       identity,
@@ -100,7 +100,7 @@ export class ResizeClient {
 
 async function* eventsOf(
   stream: ClientReadableStream<Buffer>,
-): AsyncGenerator<Responses['ResizeEvent'], void, undefined> {
+): AsyncGenerator<Messages['ResizeEvent'], void, undefined> {
   for await (const bytes of stream as AsyncIterable<Buffer>) yield decodeResponse('ResizeEvent', bytes);
 }
 

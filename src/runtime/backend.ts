@@ -69,7 +69,7 @@ export class Backend {
     request: Partially<Messages[`${Method}Request`]>,
     options?: CallOptions,
   ): Promise<Messages[`${Method}Response`]> {
-    const bytes = encode(`${method}Request` as keyof Messages, request as Partially<Messages[keyof Messages]>);
+    const bytes = encode<`${Method}Request`>(`${method}Request`, request);
     try {
       const response = await this.call(runtimePath(method), bytes, options);
       return await decodeResponse(method, response);

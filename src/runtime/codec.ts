@@ -1,23 +1,11 @@
 /** Decodes and encodes CRI messages. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import protobuf from 'protobufjs/light.js';
-import { KiB, encodeMessage, messageOf } from '../core/index.ts';
+import { KiB, encodeMessage, messageOf, messageTypes } from '../core/index.ts';
 import cri from './cri.proto.json' with { type: 'json' };
 import type { Messages, Partially } from './messages.ts';
 
-const types = new Map<string, protobuf.Type>();
-/** proto/runtime/v1/cri.proto, parsed when it was last changed, because parsing it at each start takes longer than all decoding. */
-let root: protobuf.Root | undefined;
-
-function typeOf(name: string): protobuf.Type {
-  root ??= protobuf.Root.fromJSON(cri);
-  let type = types.get(name);
-  if (type === undefined) {
-    type = root.lookupType(`runtime.v1.${name}`);
-    types.set(name, type);
-  }
-  return type;
-}
+const typeOf = messageTypes(cri, 'runtime.v1');
 
 /** Decodes a CRI message and skips unknown fields. Throws RangeError if the bytes are not such a message. */
 export function decode<Name extends keyof Messages>(name: Name, bytes: Uint8Array): Messages[Name] {

@@ -1,5 +1,5 @@
 import { type CpuShares, reportedShares } from '../core/quantities/numbers.ts';
-import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } from './messages.ts';
+import type { CgroupDriverName, LinuxContainerResources, Messages } from './messages.ts';
 
 /**
  * The `info` of containerd's verbose status calls. It is JSON of its Go structures, so every field can be absent and the
@@ -9,7 +9,7 @@ import type { CgroupDriverName, LinuxContainerResources, Messages, Metadata } fr
 /** A pod as the backend describes it. */
 export interface PodDescription {
   readonly sandboxId: string;
-  readonly metadata: Metadata;
+  readonly metadata: Omit<Messages['PodSandboxMetadata'], 'attempt'> & { readonly attempt?: number };
   /** As CRI has it; empty when the pod has no cgroup of its own. */
   readonly cgroupParent: string;
   readonly annotations: Readonly<Record<string, string>>;

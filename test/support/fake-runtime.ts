@@ -38,7 +38,7 @@ const served = [
   'UpdatePodSandboxResources',
 ] as const;
 
-const { RUNNING, EXITED } = ContainerState;
+const { CONTAINER_RUNNING: RUNNING, CONTAINER_EXITED: EXITED } = ContainerState;
 const identity = (bytes: Buffer): Buffer => bytes;
 
 type Responder = (request: Buffer) => Buffer | Promise<Buffer>;

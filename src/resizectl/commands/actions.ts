@@ -5,7 +5,7 @@ import { events, watchPods } from './events.ts';
 import { cancel } from './cancel.ts';
 import { resize } from './resize.ts';
 import { top } from './top.ts';
-import type { WirePod } from '../../server/api/messages.ts';
+import type { Messages } from '../../server/api/messages.ts';
 import { UsageError } from '../output/failure.ts';
 import { completionScript, isShell } from '../output/completion.ts';
 import { manualPage } from '../output/manual.ts';
@@ -81,7 +81,7 @@ export const actions: Readonly<Record<CommandName, Action>> = {
 };
 
 /** Returns these pods, or all pods of the namespace. */
-async function listPods(context: Context, texts: readonly string[]): Promise<readonly WirePod[]> {
+async function listPods(context: Context, texts: readonly string[]): Promise<readonly Messages['Pod'][]> {
   const { client, namespace } = context;
   if (texts.length > 0) return Promise.all(texts.map((text) => readPod(context, text)));
   const { pods } = await client.call('ListPods', {});

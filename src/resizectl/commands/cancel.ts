@@ -1,5 +1,5 @@
 import { Exit, Reason, isServiceError } from '../../core/index.ts';
-import type { WirePodRef, WireResize } from '../../server/api/messages.ts';
+import type { Messages } from '../../server/api/messages.ts';
 import { UsageError, errorInfoOf } from '../output/failure.ts';
 import { endText } from '../output/views.ts';
 import { findNamed, findPod } from '../output/pods.ts';
@@ -27,7 +27,7 @@ const isWholeId = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0
 /** What events prints of an id. A shorter beginning may be a misspelled pod name: it must not cancel the resize of another pod. */
 const SHORTEST_ID = 8;
 
-async function cancelAll(context: Context, text: string): Promise<readonly WireResize[]> {
+async function cancelAll(context: Context, text: string): Promise<readonly Messages['Resize'][]> {
   if (!isId(text)) return cancelOfPod(context, await findPod(context, text));
   const named = isWholeId(text) ? undefined : await findNamed(context, text);
   if (named !== undefined) return cancelOfPod(context, named);
@@ -39,7 +39,7 @@ async function cancelAll(context: Context, text: string): Promise<readonly WireR
   return cancelById(context, text);
 }
 
-async function cancelById(context: Context, text: string): Promise<readonly WireResize[]> {
+async function cancelById(context: Context, text: string): Promise<readonly Messages['Resize'][]> {
   try {
     return [(await context.client.call('CancelResize', { id: text })).resize];
   } catch (error) {
@@ -51,7 +51,7 @@ async function cancelById(context: Context, text: string): Promise<readonly Wire
   }
 }
 
-async function cancelOfPod({ client }: Context, ref: WirePodRef): Promise<readonly WireResize[]> {
+async function cancelOfPod({ client }: Context, ref: Messages['PodRef']): Promise<readonly Messages['Resize'][]> {
   const { pod } = await client.call('GetPod', { pod: ref });
   const waiting = (pod.history ?? []).filter(
     ({ state, requester }) =>
@@ -60,7 +60,7 @@ async function cancelOfPod({ client }: Context, ref: WirePodRef): Promise<readon
   );
   if (waiting.length === 0)
     throw new UsageError(`pod ${fullName(pod.identity)} has no resize to cancel; resizectl events lists the last ones`);
-  const ended: WireResize[] = [];
+  const ended: Messages['Resize'][] = [];
   for (const { id } of waiting) ended.push((await client.call('CancelResize', { id })).resize);
   return ended;
 }

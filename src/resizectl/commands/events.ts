@@ -1,12 +1,12 @@
 import { Reason, isServiceError, wallTime } from '../../core/index.ts';
 import type { Context } from './context.ts';
-import type { Responses, WirePod } from '../../server/api/messages.ts';
+import type { Messages } from '../../server/api/messages.ts';
 import { durationText, fullName, objectText } from '../output/text.ts';
 import { errorInfoOf } from '../output/failure.ts';
 import { findPod } from '../output/pods.ts';
 import { eventText, inOrder, podLine, podsTable, shortId, shortResizeId, stepText } from '../output/views.ts';
 
-type ResizeEvent = Responses['ResizeEvent'];
+type ResizeEvent = Messages['ResizeEvent'];
 
 /** Formats an event as one line: time in UTC (with the date, if that is not today's), resize, pod, state or step, who, and changes. */
 export function eventLine({ time, resize_id: id, pod, requester, state, step }: ResizeEvent, now = wallTime()): string {
@@ -34,7 +34,7 @@ export async function watchPods(context: Context, pod: string | undefined): Prom
   const { client, output, print, isWide, namespace } = context;
   const isShown = (of: string): boolean => namespace === undefined || of === namespace;
   const ref = pod === undefined ? undefined : await findPod(context, pod);
-  const show = (shown: WirePod): void =>
+  const show = (shown: Messages['Pod']): void =>
     print(output === 'json' || output === 'yaml' ? objectText(shown, output, true) : lineOf(shown, isWide));
   const watch = client.watch(ref);
   await watch.opened;
@@ -50,13 +50,13 @@ export async function watchPods(context: Context, pod: string | undefined): Prom
   }
 }
 
-const lineOf = (pod: WirePod, isWide: boolean): string =>
+const lineOf = (pod: Messages['Pod'], isWide: boolean): string =>
   pod.unreadable?.reason === Reason.UNKNOWN_POD
     ? `${fullName(pod.identity)} (${shortId(pod.identity.sandbox_id)}) is gone\n`
     : podLine(pod, isWide);
 
 /** Reads a pod that may be gone by now. A pod that the shim cannot read has the reason: a watch lasts longer than one failure. */
-async function readAgain({ client }: Context, identity: WirePod['identity']): Promise<WirePod> {
+async function readAgain({ client }: Context, identity: Messages['Pod']['identity']): Promise<Messages['Pod']> {
   try {
     return (await client.call('GetPod', { pod: { sandbox_id: identity.sandbox_id } })).pod;
   } catch (error) {

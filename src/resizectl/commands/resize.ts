@@ -12,7 +12,7 @@ import type { ResizeClient, Watch } from '../client.ts';
 import type { Context, ResizeOptions } from './context.ts';
 import { eventLine } from './events.ts';
 import { type Amounts, type RequestedValues, parseChanges } from './changes.ts';
-import type { Responses, WirePod, WirePodRef, WireResize } from '../../server/api/messages.ts';
+import type { Messages } from '../../server/api/messages.ts';
 import { UsageError, errorInfoOf } from '../output/failure.ts';
 import { changesTable, deferralText, endText, stepsTable } from '../output/views.ts';
 import { readPod } from '../output/pods.ts';
@@ -47,7 +47,7 @@ export async function resize(
       timeout: { seconds: Math.floor(timeoutMs / 1000), nanos: (timeoutMs % 1000) * 1e6 },
     }),
   };
-  const send = (): Promise<Responses['ResizePodResponse']> =>
+  const send = (): Promise<Messages['ResizePodResponse']> =>
     client.call('ResizePod', request, (timeoutMs ?? DEFAULT_TIMEOUT_MS) + MARGIN_MS);
   if (options.dryRun === true) return printPlan(context, (await send()).resize, values);
   const result = output === 'table' ? await resizeWithEvents(context, ref, send) : await resultOf(client, send);
@@ -59,7 +59,7 @@ export async function resize(
 function printResult(
   { output, print, printError }: Context,
   result: Result,
-  pod: WirePod,
+  pod: Messages['Pod'],
   values: RequestedValues,
 ): void {
   const { resize, error } = result;
@@ -72,7 +72,7 @@ function printResult(
   if (error !== undefined) printError(error);
 }
 
-function printPlan({ output, print }: Context, resize: WireResize, values: RequestedValues): Exit {
+function printPlan({ output, print }: Context, resize: Messages['Resize'], values: RequestedValues): Exit {
   const notes = notesText(roundingNotes(values, resize));
   const isDeferred = resize.state === 'DEFERRED';
   if (output !== 'table') print(objectText({ resize }, output === 'yaml' ? 'yaml' : 'json'));
@@ -94,7 +94,7 @@ function parseTimeout(text: string | undefined): number | undefined {
 }
 
 interface Result {
-  readonly resize: WireResize;
+  readonly resize: Messages['Resize'];
   /** The error with which the API answered, if it did. */
   readonly error?: unknown;
 }
@@ -103,7 +103,7 @@ interface Result {
  * Sends the request and returns the resize in its final state, also if the API answers with an error. Rejects if the
  * error names no resize.
  */
-async function resultOf(client: ResizeClient, send: () => Promise<Responses['ResizePodResponse']>): Promise<Result> {
+async function resultOf(client: ResizeClient, send: () => Promise<Messages['ResizePodResponse']>): Promise<Result> {
   try {
     return await send();
   } catch (error) {
@@ -119,8 +119,8 @@ async function resultOf(client: ResizeClient, send: () => Promise<Responses['Res
 /** Like {@link resultOf}, and prints each step as it happens. If the shim accepts no further watcher, prints the steps at the end. */
 async function resizeWithEvents(
   context: Context,
-  ref: WirePodRef,
-  send: () => Promise<Responses['ResizePodResponse']>,
+  ref: Messages['PodRef'],
+  send: () => Promise<Messages['ResizePodResponse']>,
 ): Promise<Result> {
   const watch = context.client.watch(ref);
   try {
@@ -149,7 +149,7 @@ const failing: ReadonlySet<string> = new Set(['DEFERRED', 'INFEASIBLE', 'CANCELE
 function printEvents(
   { print }: Context,
   watch: Watch,
-): { reached(resize: Pick<WireResize, 'id' | 'state'>): Promise<void>; readonly ended: Promise<void> } {
+): { reached(resize: Pick<Messages['Resize'], 'id' | 'state'>): Promise<void>; readonly ended: Promise<void> } {
   const seen = new Set<string>();
   const waiting = new Map<string, () => void>();
   const read = async (): Promise<void> => {
@@ -181,7 +181,7 @@ function printEvents(
 }
 
 /** Returns the exit code for the final state of a resize. */
-export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>): Exit {
+export function exitOf({ state, reason }: Pick<Messages['Resize'], 'state' | 'reason'>): Exit {
   switch (state) {
     case 'COMPLETED':
       return Exit.done;
@@ -204,7 +204,7 @@ export function exitOf({ state, reason }: Pick<WireResize, 'state' | 'reason'>):
 /** Returns a note for each limit that the kernel has rounded, with both figures. */
 export function roundingNotes(
   { resources, containers }: RequestedValues,
-  { after }: Pick<WireResize, 'after'>,
+  { after }: Pick<Messages['Resize'], 'after'>,
 ): string[] {
   if (after === undefined) return [];
   const named = new Map(after.containers.map(({ name, values }) => [name, values.limits]));
@@ -242,7 +242,7 @@ const ofKubelet: ReadonlySet<string> = new Set(['spec', 'kubelet-state', 'kubele
  * does not manage.
  */
 export function kubeletNotes(
-  { identity, declared }: Pick<WirePod, 'identity' | 'declared'>,
+  { identity, declared }: Pick<Messages['Pod'], 'identity' | 'declared'>,
   values: RequestedValues,
 ): string[] {
   if (!ofKubelet.has(declared?.source ?? '')) return [];
@@ -266,12 +266,12 @@ export function kubeletNotes(
 }
 
 /** The uid of a static pod is a hash, that of any other pod a UUID (kubelet pkg/kubelet/config/common.go, applyDefaults). */
-const isStatic = ({ uid }: WirePod['identity']): boolean => /^[0-9a-f]{32}$/.test(uid);
+const isStatic = ({ uid }: Messages['Pod']['identity']): boolean => /^[0-9a-f]{32}$/.test(uid);
 
 /** Returns the lists of the spec that have these containers: sidecars and init containers are in one of their own. */
 function byList(
   lasting: readonly LastingContainer[],
-  declared: WirePod['declared'],
+  declared: Messages['Pod']['declared'],
 ): { readonly containers?: LastingContainer[]; readonly initContainers?: LastingContainer[] } {
   const isInit = ({ name }: LastingContainer): boolean =>
     declared?.containers.some((one) => one.name === name && (one.kind === 'sidecar' || one.kind === 'init')) === true;

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { WirePod, WirePodIdentity, WirePodRef, WireSpan, WireValues } from '../../server/api/messages.ts';
+import type { Messages, Span } from '../../server/api/messages.ts';
 import {
   Reason,
   fullestOf,
@@ -87,7 +87,7 @@ function show(
   }
 }
 
-async function allPods({ client, namespace }: TopContext): Promise<readonly WirePod[]> {
+async function allPods({ client, namespace }: TopContext): Promise<readonly Messages['Pod'][]> {
   const { pods } = await client.call('ListPods', {});
   return pods.filter(({ identity }) => namespace === undefined || identity.namespace === namespace);
 }
@@ -99,7 +99,7 @@ const refsOf = (context: TopContext, texts: readonly string[]): Promise<NamedPod
 interface NamedPod {
   /** As the user has named it. */
   readonly text: string;
-  readonly ref: WirePodRef;
+  readonly ref: Messages['PodRef'];
 }
 
 /** The pods that the user has named. One that ends is reported once, and read no more. */
@@ -119,14 +119,14 @@ class NamedPods {
   }
 
   /** Rejects if a pod is not there the first time. */
-  async read(): Promise<readonly WirePod[]> {
+  async read(): Promise<readonly Messages['Pod'][]> {
     const found = await Promise.all(this.#left.map(async (named) => ({ named, pod: await this.#pod(named) })));
     this.#wereRead = true;
     this.#left = found.flatMap(({ named, pod }) => (pod === undefined ? [] : [named]));
     return found.flatMap(({ pod }) => (pod === undefined ? [] : [pod]));
   }
 
-  async #pod({ text, ref }: NamedPod): Promise<WirePod | undefined> {
+  async #pod({ text, ref }: NamedPod): Promise<Messages['Pod'] | undefined> {
     const { client, say } = this.context;
     try {
       return (await client.call('GetPod', { pod: ref })).pod;
@@ -158,7 +158,7 @@ function sortKeyOf(text = 'pressure'): SortKey {
 
 /** Pods as the shim has reported them. */
 interface Reading {
-  readonly pods: readonly WirePod[];
+  readonly pods: readonly Messages['Pod'][];
   /** In milliseconds, by a clock that does not jump. */
   readonly at: number;
 }
@@ -186,7 +186,7 @@ interface VolumeFigures {
 }
 
 interface PodFigures {
-  readonly identity: WirePodIdentity;
+  readonly identity: Messages['PodIdentity'];
   /** Undefined: the pod cannot be read. Its pressure counts its containers and volumes, too. */
   readonly own: Figures | undefined;
   readonly unreadable: string;
@@ -205,8 +205,8 @@ export function figuresOf(before: Reading, now: Reading, by: SortKey): readonly 
 }
 
 function podFigures(
-  { identity, values, unreadable }: WirePod,
-  before: WirePod | undefined,
+  { identity, values, unreadable }: Messages['Pod'],
+  before: Messages['Pod'] | undefined,
   seconds: number,
 ): PodFigures {
   if (values === undefined)
@@ -221,7 +221,7 @@ function podFigures(
   return { identity, own: { ...own, pressure }, unreadable: '', containers, volumes };
 }
 
-function valuesFigures(values: WireValues, before: WireValues | undefined, seconds: number): Figures {
+function valuesFigures(values: Messages['Values'], before: Messages['Values'] | undefined, seconds: number): Figures {
   const figures = {
     cpu: cpuBetween(before?.cpu_time, values.cpu_time, seconds),
     cpuLimit: values.limits.cpu,
@@ -242,7 +242,7 @@ const loadOf = ({ unreclaimable, memoryLimit: limit, memoryStalled, cpuStalled }
 });
 
 /** Undefined if one of the readings does not have it: the container has started since. */
-function cpuBetween(before: WireSpan | undefined, now: WireSpan | undefined, seconds: number): number | undefined {
+function cpuBetween(before: Span | undefined, now: Span | undefined, seconds: number): number | undefined {
   if (before === undefined || now === undefined || seconds <= 0) return undefined;
   return Math.max(0, now.seconds - before.seconds + (now.nanos - before.nanos) / 1e9) / seconds;
 }

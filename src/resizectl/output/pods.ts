@@ -2,7 +2,7 @@ import type { ResizeClient } from '../client.ts';
 import { suggestion } from '../../core/index.ts';
 import { UsageError } from './failure.ts';
 import { fullName, printable } from './text.ts';
-import type { WirePod, WirePodIdentity, WirePodRef } from '../../server/api/messages.ts';
+import type { Messages } from '../../server/api/messages.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
@@ -17,7 +17,7 @@ export interface FindPod {
  * Finds a pod by `namespace/name`, name, uid or sandbox id, or a prefix of one of these two. Rejects with UsageError if
  * no pod or several pods match; the error lists the candidates.
  */
-export async function findPod({ client, namespace: only }: FindPod, text: string): Promise<WirePodRef> {
+export async function findPod({ client, namespace: only }: FindPod, text: string): Promise<Messages['PodRef']> {
   const [, namespace, name] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && name !== undefined) {
     if (only === undefined || only === namespace) return { name: { namespace, name } };
@@ -32,23 +32,23 @@ export async function findPod({ client, namespace: only }: FindPod, text: string
 }
 
 /** Finds the pod whose name is exactly `name`; undefined if there is none. Rejects with UsageError if several pods have this name. */
-export async function findNamed(find: FindPod, name: string): Promise<WirePodRef | undefined> {
+export async function findNamed(find: FindPod, name: string): Promise<Messages['PodRef'] | undefined> {
   const named = (await identitiesOf(find)).filter((pod) => pod.name === name);
   return named.length === 0 ? undefined : chooseFrom(named, name);
 }
 
-async function identitiesOf({ client, namespace: only }: FindPod): Promise<readonly WirePodIdentity[]> {
+async function identitiesOf({ client, namespace: only }: FindPod): Promise<readonly Messages['PodIdentity'][]> {
   const { pods } = await client.call('ListPods', {});
   return pods.map(({ identity }) => identity).filter(({ namespace }) => only === undefined || namespace === only);
 }
 
 /** Reads the pod that {@link findPod} finds. Rejects as it does. */
-export async function readPod(find: FindPod, text: string): Promise<WirePod> {
+export async function readPod(find: FindPod, text: string): Promise<Messages['Pod']> {
   return (await find.client.call('GetPod', { pod: await findPod(find, text) })).pod;
 }
 
 /** A full name takes precedence over a prefix of an id. Several sandboxes of one uid count as one pod: the shim knows which one runs. */
-export function chooseFrom(pods: readonly WirePodIdentity[], text: string): WirePodRef {
+export function chooseFrom(pods: readonly Messages['PodIdentity'][], text: string): Messages['PodRef'] {
   const named = pods.filter(({ name }) => name === text);
   const uids = [...new Set(named.map(({ uid }) => uid))];
   if (uids.length === 1) return { uid: uids.join() };
@@ -68,7 +68,7 @@ export function chooseFrom(pods: readonly WirePodIdentity[], text: string): Wire
   throw new UsageError(`no pod on this node matches ${JSON.stringify(text)}${near}; resizectl get pods lists the pods`);
 }
 
-function ambiguous(text: string, pods: readonly WirePodIdentity[]): UsageError {
+function ambiguous(text: string, pods: readonly Messages['PodIdentity'][]): UsageError {
   const candidates = pods.map((pod) => `  ${fullName(pod)} (${printable(pod.sandbox_id.slice(0, 13))})`);
   return new UsageError([`${JSON.stringify(text)} matches several pods, specify one of:`, ...candidates].join('\n'));
 }

@@ -1,17 +1,6 @@
 import { exactSize, roundedSize } from '../../core/index.ts';
 import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
-import type {
-  Responses,
-  WireChange,
-  WirePod,
-  WirePodValues,
-  WireRequester,
-  WireResize,
-  WireState,
-  WireStep,
-  WireSummary,
-  WireValues,
-} from '../../server/api/messages.ts';
+import type { Messages, State } from '../../server/api/messages.ts';
 
 /** Tables and lines about pods and resizes. */
 
@@ -22,14 +11,14 @@ const headings = ['NAMESPACE', 'NAME', 'SANDBOX', 'CPU', 'MEMORY', 'USED', 'CONT
 /** With `-o wide`, requests, and who asked for the last resize, when and for what. */
 const wideHeadings = [...headings, 'CPU REQUESTED', 'MEMORY REQUESTED', 'BY', 'WHEN', 'CHANGES'];
 
-function wideRow(pod: WirePod): string[] {
+function wideRow(pod: Messages['Pod']): string[] {
   const { values, last_resize: last } = pod;
   const { cpu = '', memory = '' } = values?.pod.requests ?? {};
   const about = last === undefined ? ['', '', ''] : [requesterText(last.requester), timeText(last.changed)];
   return [...podRow(pod), cpu, limitText(memory), ...about, ...(last ? [changesText(last.changes)] : [])];
 }
 
-function podRow(pod: WirePod): string[] {
+function podRow(pod: Messages['Pod']): string[] {
   const { identity, values, unreadable } = pod;
   const names = [identity.namespace, identity.name, shortId(identity.sandbox_id)];
   if (values === undefined) return [...names, '?', '?', '?', '?', '?', unreadable?.reason ?? ''];
@@ -49,7 +38,7 @@ function podRow(pod: WirePod): string[] {
  * The error of a pod that is not recovered, otherwise the state of a pending decrease of kubelet if there is one, otherwise of the last
  * resize that went through the shim.
  */
-function latestState({ kubelet, last_resize: last, last_error: error }: WirePod): string {
+function latestState({ kubelet, last_resize: last, last_error: error }: Messages['Pod']): string {
   if (error !== undefined) return error.reason;
   const { state = 'STATE_UNSPECIFIED' } = kubelet ?? {};
   if (state !== 'STATE_UNSPECIFIED') return stateText(state);
@@ -57,25 +46,25 @@ function latestState({ kubelet, last_resize: last, last_error: error }: WirePod)
 }
 
 /** `resizectl get pods` */
-export function podsTable(pods: readonly WirePod[], isWide = false): string {
+export function podsTable(pods: readonly Messages['Pod'][], isWide = false): string {
   if (pods.length === 0) return 'no pods on this node\n';
   const sorted = inOrder(pods);
   return isWide ? table([wideHeadings, ...sorted.map(wideRow)]) : table([headings, ...sorted.map(podRow)]);
 }
 
 /** Sorts pods by namespace, name and sandbox id. */
-export const inOrder = (pods: readonly WirePod[]): readonly WirePod[] =>
+export const inOrder = (pods: readonly Messages['Pod'][]): readonly Messages['Pod'][] =>
   [...pods].sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
 
-const orderOf = ({ identity: { namespace, name, sandbox_id: id } }: WirePod): string =>
+const orderOf = ({ identity: { namespace, name, sandbox_id: id } }: Messages['Pod']): string =>
   [namespace, name, id].join('\0');
 
 /** The row of one pod without headings, for a list that continues. */
-export const podLine = (pod: WirePod, isWide = false): string => table([isWide ? wideRow(pod) : podRow(pod)]);
+export const podLine = (pod: Messages['Pod'], isWide = false): string => table([isWide ? wideRow(pod) : podRow(pod)]);
 
 const valueHeadings = ['', 'CPU', 'REQUESTED', 'MEMORY', 'REQUESTED', 'USED'];
 
-function valueRow(name: string, { limits, requests, memory_used_bytes: used }: WireValues): string[] {
+function valueRow(name: string, { limits, requests, memory_used_bytes: used }: Messages['Values']): string[] {
   return [
     name,
     limits.cpu,
@@ -86,7 +75,7 @@ function valueRow(name: string, { limits, requests, memory_used_bytes: used }: W
   ];
 }
 
-function valuesTable({ pod, containers, volumes }: WirePodValues): string {
+function valuesTable({ pod, containers, volumes }: Messages['PodValues']): string {
   const limits = table([
     valueHeadings,
     valueRow('pod', pod),
@@ -104,7 +93,7 @@ function valuesTable({ pod, containers, volumes }: WirePodValues): string {
 }
 
 /** The warning and the last error of a volume. */
-function remarksOf({ name, warning = '', last_error: error }: WirePodValues['volumes'][number]): string[] {
+function remarksOf({ name, warning = '', last_error: error }: Messages['PodValues']['volumes'][number]): string[] {
   return [
     ...(warning === '' ? [] : [`volume ${name} ${warning}`]),
     ...(error === undefined ? [] : [`volume ${name}: ${error.reason}: ${error.message}`]),
@@ -112,7 +101,7 @@ function remarksOf({ name, warning = '', last_error: error }: WirePodValues['vol
 }
 
 /** `resizectl get pod` */
-export function podText(pod: WirePod): string {
+export function podText(pod: Messages['Pod']): string {
   const { values, unreadable } = pod;
   if (values === undefined)
     return `${fullName(pod.identity)}: ${unreadable?.reason ?? ''}: ${printable(unreadable?.message ?? '')}\n`;
@@ -120,7 +109,7 @@ export function podText(pod: WirePod): string {
 }
 
 /** `resizectl describe pod` */
-export function podDescription(pod: WirePod): string {
+export function podDescription(pod: Messages['Pod']): string {
   const { identity, last_resize: last, last_error: error } = pod;
   const about = [
     ['Name:', identity.name],
@@ -154,18 +143,18 @@ export function podDescription(pod: WirePod): string {
   return [table(about), ...parts].join('\n');
 }
 
-const byText = ({ requester }: NonNullable<WirePod['last_resize']>): string =>
+const byText = ({ requester }: NonNullable<Messages['Pod']['last_resize']>): string =>
   requester === undefined ? '' : `(by ${requesterText(requester)})`;
 
 /** All containers of the pod, whether or not they run, and where that is known from. */
-function declaredParts(declared: WirePod['declared']): string[] {
+function declaredParts(declared: Messages['Pod']['declared']): string[] {
   if (declared === undefined || declared.containers.length === 0) return [];
   const rows = declared.containers.map(({ name, kind, state, limits }) => [
     `container ${name}`,
     kind,
     state,
-    limits?.cpu ?? '',
-    limitText(limits?.memory ?? ''),
+    limits.cpu,
+    limitText(limits.memory),
   ]);
   return [`Declared (from ${printable(declared.source)}):\n${indented(table([declaredHeadings, ...rows]))}`];
 }
@@ -173,7 +162,7 @@ function declaredParts(declared: WirePod['declared']): string[] {
 const declaredHeadings = ['', 'KIND', 'STATE', 'CPU', 'MEMORY'];
 
 /** The memory decrease that kubelet has admitted but does not apply because usage is above the new limit. */
-function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
+function decreaseRows(kubelet: Messages['Pod']['kubelet']): string[][] {
   const { state = 'STATE_UNSPECIFIED', reason = '', message = '' } = kubelet ?? {};
   if (state === 'STATE_UNSPECIFIED') return [];
   return [['Decrease:', [stateText(state), reason, messageText(message)].filter((text) => text !== '').join(': ')]];
@@ -182,7 +171,7 @@ function decreaseRows(kubelet: WirePod['kubelet']): string[][] {
 const indented = (text: string): string => text.replace(/^(?=.)/gm, '  ');
 
 /** Rows of the values that are set, exact so that they can be compared; a value that was never requested is empty. */
-function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
+function knownRows({ pod, containers, volumes }: Messages['PodValues']): string[][] {
   return [
     ...limitRows('pod', pod),
     ...containers.flatMap(({ name, values }) => limitRows(`container ${name}`, values)),
@@ -193,7 +182,7 @@ function knownRows({ pod, containers, volumes }: WirePodValues): string[][] {
   ];
 }
 
-function limitRows(name: string, { limits, requests }: WireValues): string[][] {
+function limitRows(name: string, { limits, requests }: Messages['Values']): string[][] {
   const rows = [
     [`${name} cpu`, limits.cpu],
     [`${name} cpu request`, requests.cpu],
@@ -204,7 +193,7 @@ function limitRows(name: string, { limits, requests }: WireValues): string[][] {
 }
 
 /** The changes of a resize: one row per changed value. */
-export function changesTable({ before, after }: Pick<WireResize, 'before' | 'after'>): string {
+export function changesTable({ before, after }: Pick<Messages['Resize'], 'before' | 'after'>): string {
   if (before === undefined || after === undefined) return '';
   const then = new Map(knownRows(after).map(([name = '', value = '']) => [name, value]));
   const changed = knownRows(before).filter(([name = '', value]) => then.has(name) && then.get(name) !== value);
@@ -219,7 +208,7 @@ export function changesTable({ before, after }: Pick<WireResize, 'before' | 'aft
 }
 
 /** Formats a step with the name of the container instead of its id, and in larger units if they are exact. */
-export function stepText({ kind, target, text }: WireStep): string {
+export function stepText({ kind, target, text }: Messages['Step']): string {
   const named = kind === 'CONTAINER' ? text.replace(/^container \S+/, `container ${target}`) : text;
   const inUnits = named.replace(
     /((?:^volume \S+|memory\.max) )(\d+|max) -> (\d+|max)/,
@@ -231,24 +220,24 @@ export function stepText({ kind, target, text }: WireStep): string {
 const exactly = (limit: string): string => (/^\d+$/.test(limit) ? exactSize(Number(limit)) : limit);
 
 /** The steps of a plan, or of a resize without events. */
-export function stepsTable(steps: readonly WireStep[], isPlan: boolean): string {
+export function stepsTable(steps: readonly Messages['Step'][], isPlan: boolean): string {
   return table(
     steps.map((step, index) => [`${index + 1}.`, stepText(step), ...(isPlan ? [] : [durationText(step.took)])]),
   );
 }
 
 /** One line that says that a dry run would be deferred, and why. */
-export const deferralText = ({ pod, reason, message }: WireResize): string =>
+export const deferralText = ({ pod, reason, message }: Messages['Resize']): string =>
   `a resize of ${fullName(pod)} would be deferred: ${whyText({ reason, message })}\n`;
 
-const whyText = ({ reason, message }: Pick<WireResize, 'reason' | 'message'>): string =>
+const whyText = ({ reason, message }: Pick<Messages['Resize'], 'reason' | 'message'>): string =>
   [reason, message]
     .filter((text) => text !== '')
     .map(messageText)
     .join(': ');
 
 /** One line with the state and the reason of a resize. */
-export function endText(resize: WireResize): string {
+export function endText(resize: Messages['Resize']): string {
   const { id, pod, state, reason, message, steps, tries, next_try: next } = resize;
   const why = whyText({ reason, message });
   const again =
@@ -261,7 +250,7 @@ export function endText(resize: WireResize): string {
 
 /** Texts about who asked for a resize, what it changes, and how it ended. */
 
-const states: Readonly<Record<WireState, string>> = {
+const states: Readonly<Record<State, string>> = {
   STATE_UNSPECIFIED: '',
   PROPOSED: 'Proposed',
   IN_PROGRESS: 'InProgress',
@@ -272,13 +261,13 @@ const states: Readonly<Record<WireState, string>> = {
 };
 
 /** Returns the state of a resize as resizectl prints it. */
-const stateText = (state: WireState): string => states[state];
+const stateText = (state: State): string => states[state];
 
 /** The beginning of an id, which commands accept in its place. */
 export const shortResizeId = (id: string): string => id.slice(0, 8);
 
 /** `kubelet (812)`, `crictl (4711)`, `API (resizectl, 4712)`, `annotation`. Empty: an older shim does not say. */
-export function requesterText(requester: WireRequester | undefined): string {
+export function requesterText(requester: Messages['Requester'] | undefined): string {
   const { kind = 'KIND_UNSPECIFIED', process = '', pid = 0 } = requester ?? {};
   const name = printable(process);
   const known = [name, pid === 0 ? '' : String(pid)];
@@ -303,10 +292,10 @@ export function requesterText(requester: WireRequester | undefined): string {
 }
 
 /** `container app memory 64Mi -> 80Mi, pod memory 128Mi -> 144Mi` */
-const changesText = (changes: readonly WireChange[] = []): string =>
+const changesText = (changes: readonly Messages['ValueChange'][] = []): string =>
   changes.map(({ value, from, to }) => printable(`${value} ${from === '' ? '?' : from} -> ${to}`)).join(', ');
 
-type Outcome = NonNullable<Responses['ResizeEvent']['state']>;
+type Outcome = NonNullable<Messages['ResizeEvent']['state']>;
 
 /** `Infeasible (rolled back, 3 times): REASON: message` */
 function outcomeText(outcome: Outcome): string {
@@ -314,7 +303,7 @@ function outcomeText(outcome: Outcome): string {
 }
 
 /** `Infeasible (rolled back)  by crictl (4711)  container app memory 64Mi -> 16Mi: REASON: message` */
-export function eventText(outcome: Outcome, requester: WireRequester | undefined): string {
+export function eventText(outcome: Outcome, requester: Messages['Requester'] | undefined): string {
   const isOpen = outcome.state === 'PROPOSED' || outcome.state === 'IN_PROGRESS';
   // At its start a resize of the API has not read the pod: its end has the values before.
   const known = (outcome.changes ?? []).filter(({ from }) => !isOpen || from !== '');
@@ -337,12 +326,12 @@ const whyOf = ({ reason, message }: Outcome): readonly string[] =>
   [reason, message].filter((text) => text !== '').map(messageText);
 
 /** The last resizes of a pod, the newest first. */
-export function historyTable(history: WirePod['history'] = []): string {
+export function historyTable(history: Messages['Pod']['history'] = []): string {
   if (history.length === 0) return '';
   return table([['TIME', 'RESIZE', 'BY', 'CHANGES', 'OUTCOME'], ...history.map(historyRow)]);
 }
 
-const historyRow = (entry: WireSummary): string[] => [
+const historyRow = (entry: Messages['ResizeSummary']): string[] => [
   timeText(entry.changed),
   shortResizeId(entry.id),
   requesterText(entry.requester),

@@ -178,7 +178,7 @@ async function valuesNow(
 ): Promise<{ cgroup: CgroupPath; before: LiveContainer; changes: ContainerStep | undefined } | undefined> {
   try {
     const container = await node.registry.describeContainer(containerId);
-    if (container?.state !== ContainerState.RUNNING) return undefined;
+    if (container?.state !== ContainerState.CONTAINER_RUNNING) return undefined;
     const cgroup = await node.cgroups.of(container, pod);
     if (cgroup === undefined) return undefined;
     const found = await readContainer(node.tree, cgroup, containerId);

@@ -67,10 +67,10 @@ export async function assertSandboxRuns(
   containers: readonly Pick<ContainerDescription, 'state'>[],
   waits = false,
 ): Promise<void> {
-  if (!waits && containers.some(({ state }) => state === ContainerState.RUNNING)) return;
+  if (!waits && containers.some(({ state }) => state === ContainerState.CONTAINER_RUNNING)) return;
   const { sandboxId } = pod;
   const { status } = await sandboxStatus(backend, pod);
-  if (status?.state !== SandboxState.NOTREADY) return;
+  if (status?.state !== SandboxState.SANDBOX_NOTREADY) return;
   throw new ShimError(
     Code.FAILED_PRECONDITION,
     Reason.SANDBOX_ENDED,
@@ -105,7 +105,7 @@ export async function assertRunning(
 ): Promise<void> {
   const waiting: string[] = [];
   for (const { name, state, pid } of withoutCgroup)
-    if (state !== ContainerState.RUNNING || !(await isThere(join(procRoot, String(pid))))) waiting.push(name);
+    if (state !== ContainerState.CONTAINER_RUNNING || !(await isThere(join(procRoot, String(pid))))) waiting.push(name);
   if (waiting.length > 0) throw notRunning(pod, waiting);
 }
 
@@ -131,7 +131,9 @@ export const mayRunAgain = (
 ): readonly ContainerDescription[] =>
   described.filter(({ containerId, state, exitCode }) => {
     const policy = containers.find(({ id }) => id === containerId)?.restartPolicy;
-    return state !== ContainerState.EXITED || !(policy === 'Never' || (policy === 'OnFailure' && exitCode === 0));
+    return (
+      state !== ContainerState.CONTAINER_EXITED || !(policy === 'Never' || (policy === 'OnFailure' && exitCode === 0))
+    );
   });
 
 /**
@@ -146,7 +148,8 @@ export async function assertStillRunning(
   const ended: string[] = [];
   for (const id of containerIds) {
     const container = await registry.describeContainer(id).catch(() => 'unknown' as const);
-    if (container !== 'unknown' && container?.state !== ContainerState.RUNNING) ended.push(container?.name ?? id);
+    if (container !== 'unknown' && container?.state !== ContainerState.CONTAINER_RUNNING)
+      ended.push(container?.name ?? id);
   }
   if (ended.length > 0) throw notRunning(pod, ended);
 }
@@ -184,7 +187,7 @@ const isThere = (path: string): Promise<boolean> =>
 export function byName(containers: readonly ContainerDescription[]): ReadonlyMap<string, ContainerDescription> {
   const known = new Map<string, ContainerDescription>();
   for (const container of containers) {
-    if (known.get(container.name)?.state !== ContainerState.RUNNING) known.set(container.name, container);
+    if (known.get(container.name)?.state !== ContainerState.CONTAINER_RUNNING) known.set(container.name, container);
   }
   return known;
 }

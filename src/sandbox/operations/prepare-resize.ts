@@ -195,7 +195,8 @@ function containerTargets(
     }
     const id = container.containerId;
     const hasCgroup = state.containers.some((running) => running.id === id);
-    if (container.state === ContainerState.CREATED && (hasCgroup || registry.isStarting(id))) starting.push(name);
+    if (container.state === ContainerState.CONTAINER_CREATED && (hasCgroup || registry.isStarting(id)))
+      starting.push(name);
     if (hasCgroup) targets.push({ id, ...limits });
     else {
       stored.push(...storedStep(container, limits, derive));
@@ -216,7 +217,7 @@ function withCreated(
   { stored, withoutCgroup }: Pick<SplitTargets, 'stored' | 'withoutCgroup'>,
 ): { readonly state: PodState; readonly targets: readonly ContainerLimits[] } {
   const created = withoutCgroup.flatMap(({ containerId: id, state: phase, resources }): LiveContainer[] => {
-    const limits = phase === ContainerState.CREATED ? storedLimits(resources) : undefined;
+    const limits = phase === ContainerState.CONTAINER_CREATED ? storedLimits(resources) : undefined;
     return limits === undefined ? [] : [{ id, ...limits }];
   });
   const changed = stored.flatMap(({ id, memory, cpu }): ContainerLimits[] =>

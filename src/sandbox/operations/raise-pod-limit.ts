@@ -170,7 +170,7 @@ async function previousContainer(
   sameName.sort((a, b) => Number(b.created_at - a.created_at));
   for (const { id } of sameName) {
     const previous = await registry.describeContainer(id);
-    if (previous !== undefined && previous.state !== ContainerState.CREATED) return previous;
+    if (previous !== undefined && previous.state !== ContainerState.CONTAINER_CREATED) return previous;
   }
   return undefined;
 }
@@ -296,7 +296,7 @@ async function earlierContainers(node: Node, pod: PodDescription): Promise<Reado
   const sandboxes = earlierSandboxes(node.registry, pod);
   const listed = (await Promise.all(sandboxes.map((sandbox) => node.registry.listContainers(sandbox)))).flat();
   const ran = listed
-    .filter(({ state }) => state !== ContainerState.CREATED)
+    .filter(({ state }) => state !== ContainerState.CONTAINER_CREATED)
     .sort((one, other) => Number(one.created_at - other.created_at));
   const byName = new Map<string, EarlierContainer>();
   for (const { id, metadata } of ran) {
@@ -343,7 +343,8 @@ async function limitsBeforeRestart(
   previous: ContainerDescription,
 ): Promise<EffectiveLimits | undefined> {
   const stored = storedLimits(previous.resources);
-  if (stored === undefined || previous.state !== ContainerState.EXITED || previous.exitCode !== 0) return stored;
+  if (stored === undefined || previous.state !== ContainerState.CONTAINER_EXITED || previous.exitCode !== 0)
+    return stored;
   const listed = await node.registry.listContainers(pod);
   const withoutNewer = listed.filter(({ id, metadata }) => metadata?.name !== name || id === previous.containerId);
   return countedLimits(await declarePod(node, pod, withoutNewer), name, stored);

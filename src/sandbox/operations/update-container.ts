@@ -203,7 +203,7 @@ async function prepareAndBegin(
   const container = await readOrFailOpen(failOpen, containerId, () => registry.describeContainer(containerId));
   if (container === undefined) return undefined;
   // The container has no cgroup yet or any more: the runtime only stores the values.
-  if (container.state !== ContainerState.RUNNING) return { kind: 'stopped', container };
+  if (container.state !== ContainerState.CONTAINER_RUNNING) return { kind: 'stopped', container };
   const found = await readOrFailOpen(failOpen, containerId, () => read(node, container, pod, resources));
   if (found === undefined) return undefined;
   const { wanted, cgroup, swapAfter } = found;
@@ -303,7 +303,7 @@ async function forwardToStopped(
 ): Promise<Buffer> {
   const before = storedLimits(container.resources);
   const response = await forward();
-  if (container.state === ContainerState.CREATED) {
+  if (container.state === ContainerState.CONTAINER_CREATED) {
     const after = storedLimits((await node.registry.describeContainer(container.containerId))?.resources);
     const valuesOf = (limits = before) => ({ containers: new Map(limits && [[container.containerId, limits]]) });
     node.outcomes.asks(pod.sandboxId, valuesOf(after), valuesOf());

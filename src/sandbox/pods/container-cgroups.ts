@@ -103,7 +103,7 @@ export class ContainerCgroups {
     // The cgroup goes when its container ends, and a restart is another container.
     if (stored !== undefined && this.#tree.exists(stored)) return stored;
     const container = await this.#registry.describeContainer(id);
-    return container?.state === ContainerState.RUNNING ? this.locate(container, pod) : undefined;
+    return container?.state === ContainerState.CONTAINER_RUNNING ? this.locate(container, pod) : undefined;
   }
 
   /** Removes a container that is gone. */

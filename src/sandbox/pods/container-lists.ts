@@ -92,8 +92,8 @@ const isLate = (error: unknown): boolean => isServiceError(error) && error.code 
 const running = ({ containerId, sandboxId, name, createdAt }: KnownContainer): ListedContainer => ({
   id: containerId,
   pod_sandbox_id: sandboxId,
-  metadata: { name },
-  state: ContainerState.RUNNING,
+  metadata: { name, attempt: 0 },
+  state: ContainerState.CONTAINER_RUNNING,
   // One of which only the creation is known was created since the start: after all others.
   created_at: createdAt ?? BigInt(wallTime()) * 1_000_000n,
   labels: {},

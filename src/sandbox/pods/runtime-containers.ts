@@ -43,8 +43,8 @@ export function newestOf(containers: ListedContainers): NewestContainers {
 }
 
 function phaseOf(state: number): NewestContainer['phase'] {
-  if (state === ContainerState.CREATED) return 'created';
-  return state === ContainerState.RUNNING ? 'running' : 'ended';
+  if (state === ContainerState.CONTAINER_CREATED) return 'created';
+  return state === ContainerState.CONTAINER_RUNNING ? 'running' : 'ended';
 }
 
 /** Returns the id and the state of a declared container. */

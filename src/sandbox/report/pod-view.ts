@@ -156,7 +156,7 @@ async function containersOf(
 ): Promise<PodView['containers']> {
   const views: PodView['containers'][number][] = [];
   for (const container of described.values()) {
-    if (container.state !== ContainerState.RUNNING) continue;
+    if (container.state !== ContainerState.CONTAINER_RUNNING) continue;
     const cgroup = await node.cgroups.of(container, pod);
     if (cgroup === undefined) continue;
     views.push({
@@ -243,4 +243,4 @@ async function describeListed(
 const isUnchanged = ({ listed, described }: CurrentContainers): boolean =>
   listed.filter(hasNotEnded).every(({ id, state }) => described.get(id)?.state === state);
 
-const hasNotEnded = ({ state }: ListedContainers[number]): boolean => state !== ContainerState.EXITED;
+const hasNotEnded = ({ state }: ListedContainers[number]): boolean => state !== ContainerState.CONTAINER_EXITED;

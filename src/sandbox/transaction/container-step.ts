@@ -251,7 +251,7 @@ async function kernelDifferences(
   // Usually the kernel has the values at the known cgroup. That saves asking the backend, which takes far longer.
   if (known !== undefined && kernelAgrees(node.tree, known, step)) return [];
   const container = await node.registry.describeContainer(step.id);
-  if (container === undefined || container.state !== ContainerState.RUNNING) return [];
+  if (container === undefined || container.state !== ContainerState.CONTAINER_RUNNING) return [];
   const cgroup = await node.cgroups.locate(container, pod);
   if (cgroup === undefined) return [{ file: podCgroup(pod), asked: 'a cgroup', has: 'none', isChosen: false }];
   return differencesIn(node.tree, cgroup, step).map((difference) => ({

@@ -64,7 +64,7 @@ export class ContainerValues {
     } catch (error) {
       if (!isCgroupVanished(error) || container === undefined) throw error;
       // The container has just ended.
-      return new ContainerValues(tree, { ...container, state: ContainerState.EXITED }, undefined, store);
+      return new ContainerValues(tree, { ...container, state: ContainerState.CONTAINER_EXITED }, undefined, store);
     }
   }
 
@@ -360,7 +360,7 @@ async function inKernel(
   pod: PodDescription,
   container: ContainerDescription | undefined,
 ): Promise<InKernel | undefined> {
-  if (container?.state !== ContainerState.RUNNING) return undefined;
+  if (container?.state !== ContainerState.CONTAINER_RUNNING) return undefined;
   const cgroup = await node.cgroups.of(container, pod);
   if (cgroup === undefined) return undefined;
   const { tree } = node;

@@ -135,7 +135,13 @@ function factorOf(
     const high = sizeIn(settings, 'memory.high');
     const hasReservation = 'memory.min' in settings || 'memory.low' in settings;
     const limit = storedLimits(resources)?.memory ?? 'max';
-    if (state !== ContainerState.RUNNING || high === undefined || high === 'max' || !hasReservation || limit === 'max')
+    if (
+      state !== ContainerState.CONTAINER_RUNNING ||
+      high === undefined ||
+      high === 'max' ||
+      !hasReservation ||
+      limit === 'max'
+    )
       return [];
     const found = (declared.get(name) ?? []).map((request) => throttlingFactorOf(high, { request, limit }, pageSize));
     return [found.find((factor) => factor !== undefined)];

@@ -1,17 +1,5 @@
 import type { Bytes } from '../../core/index.ts';
-import type {
-  Responses,
-  WirePod,
-  WirePodIdentity,
-  WirePodValues,
-  WireRequester,
-  WireResize,
-  WireSpan,
-  WireState,
-  WireStep,
-  WireSummary,
-  WireValues,
-} from './messages.ts';
+import type { Messages, Span, State } from './messages.ts';
 import {
   type ActualValues,
   type DeclaredPod,
@@ -41,7 +29,7 @@ import {
 
 /** Conversions from the shim's types to the wire format. */
 
-const states: Readonly<Record<ResizeState, WireState>> = {
+const states: Readonly<Record<ResizeState, State>> = {
   Proposed: 'PROPOSED',
   InProgress: 'IN_PROGRESS',
   Deferred: 'DEFERRED',
@@ -54,7 +42,7 @@ const states: Readonly<Record<ResizeState, WireState>> = {
 export type NameOf = PodDirectory['containerName'];
 
 /** Returns a resize as a message of the resize API. */
-export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
+export function resizeReport(resize: Resize, nameOf: NameOf): Messages['Resize'] {
   const {
     id,
     pod,
@@ -93,7 +81,7 @@ export function resizeReport(resize: Resize, nameOf: NameOf): WireResize {
 }
 
 /** Reports a dry run: it has no id, and its state is PROPOSED, or DEFERRED if the resize would be. */
-export function dryRunReport(pod: PodIdentity, result: DryRun, now: number, nameOf: NameOf): WireResize {
+export function dryRunReport(pod: PodIdentity, result: DryRun, now: number, nameOf: NameOf): Messages['Resize'] {
   const times = { created: spanOf(now), changed: spanOf(now) };
   const about = { id: '', pod: identityReport(pod), tries: 0, ...times };
   if ('deferred' in result) return { ...about, state: 'DEFERRED', ...result.deferred, steps: [] };
@@ -111,7 +99,7 @@ export function dryRunReport(pod: PodIdentity, result: DryRun, now: number, name
 }
 
 /** Returns an event of a resize as a message of the resize API. */
-export function eventReport(event: ResizeEvent, nameOf: NameOf): Responses['ResizeEvent'] {
+export function eventReport(event: ResizeEvent, nameOf: NameOf): Messages['ResizeEvent'] {
   const { resize, pod, requester, at, what } = event;
   const about = {
     resize_id: resize,
@@ -138,14 +126,14 @@ export interface PodReportOptions {
 }
 
 /** Returns a pod as a message of the resize API. */
-export function podReport({ pod, view, history, memory, nameOf }: PodReportOptions): WirePod {
+export function podReport({ pod, view, history, memory, nameOf }: PodReportOptions): Messages['Pod'] {
   const summaries = history.map(summaryOf);
   const [newest] = summaries;
   const last = { ...(newest && { last_resize: newest }), history: summaries };
   if (!('limits' in view)) return { identity: identityReport(pod), ...last, unreadable: view };
   const { limits, containers, volumes, lastError, outcome, kubelet, declared } = view;
   const name = (containerId: string): string => nameOf(pod.sandboxId, containerId);
-  const values: WirePodValues = {
+  const values: Messages['PodValues'] = {
     pod: valuesOf(limits, memory.pod),
     containers: containers.map(({ id, name, limits: own }) => ({
       id,
@@ -168,7 +156,7 @@ export function podReport({ pod, view, history, memory, nameOf }: PodReportOptio
   };
 }
 
-function declaredReport({ source, containers }: DeclaredPod): NonNullable<WirePod['declared']> {
+function declaredReport({ source, containers }: DeclaredPod): NonNullable<Messages['Pod']['declared']> {
   return {
     source,
     containers: containers.map(({ name, kind, state, limits = {} }) => ({
@@ -183,7 +171,7 @@ function declaredReport({ source, containers }: DeclaredPod): NonNullable<WirePo
 function volumeReport(
   { name, size, used, policy }: PodView['volumes'][number],
   { limits, outcome, declared }: PodView,
-): WirePodValues['volumes'][number] {
+): Messages['PodValues']['volumes'][number] {
   const warning = excessWarning(size, limits.memory, declared?.volumes.get(name)?.sizeLimit);
   const error = outcome.volumeErrors.get(name);
   return {
@@ -199,9 +187,10 @@ function volumeReport(
 function kubeletReport(
   { values, decrease }: PendingKubeletResize,
   nameOf: (containerId: string) => string,
-): NonNullable<WirePod['kubelet']> {
+): NonNullable<Messages['Pod']['kubelet']> {
   const report = { values: knownReport(values, nameOf, sizeReport) };
-  if (decrease === undefined) return report;
+  if (decrease === undefined)
+    return { ...report, state: 'STATE_UNSPECIFIED', reason: '', message: '', reclaimed_bytes: 0 };
   const { state, reason = '', message, since, reclaimed } = decrease;
   return { ...report, state: states[state], reason, message, since: spanOf(since), reclaimed_bytes: reclaimed };
 }
@@ -210,8 +199,8 @@ function kubeletReport(
 function knownReport<Size>(
   { pod = {}, containers = new Map(), volumes = new Map() }: KnownValues<Size>,
   nameOf: (containerId: string) => string,
-  volume: (size: Size) => Pick<WirePodValues['volumes'][number], 'size_bytes' | 'policy'>,
-): WirePodValues {
+  volume: (size: Size) => Pick<Messages['PodValues']['volumes'][number], 'size_bytes' | 'policy'>,
+): Messages['PodValues'] {
   return {
     pod: knownLimits(pod),
     containers: [...containers]
@@ -223,7 +212,7 @@ function knownReport<Size>(
 
 const sizeReport = (size: Bytes) => ({ size_bytes: size, policy: '' });
 
-function knownLimits({ memory, cpu, weight, shares, memoryRequest }: PodLimits): WireValues {
+function knownLimits({ memory, cpu, weight, shares, memoryRequest }: PodLimits): Messages['Values'] {
   return {
     limits: {
       cpu: cpu === undefined ? '' : formatCpuLimit(cpu),
@@ -241,7 +230,7 @@ function knownLimits({ memory, cpu, weight, shares, memoryRequest }: PodLimits):
   };
 }
 
-const summaryOf = (entry: HistoryEntry): WireSummary => {
+const summaryOf = (entry: HistoryEntry): Messages['ResizeSummary'] => {
   const { id, state, reason = '', message = '', requester, changes, isRolledBack, createdAt, changedAt, count } = entry;
   return {
     id,
@@ -265,13 +254,13 @@ const kinds = {
   shim: 'SHIM',
 } as const satisfies Readonly<Record<Requester['kind'], string>>;
 
-const requesterReport = ({ kind, process }: Requester): WireRequester => ({
+const requesterReport = ({ kind, process }: Requester): Messages['Requester'] => ({
   kind: kinds[kind],
   process: process?.name ?? '',
   pid: process?.pid ?? 0,
 });
 
-function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): WirePodValues {
+function stateReport(state: PodState, memory = noRequests, nameOf: (id: string) => string): Messages['PodValues'] {
   const unknown = { memoryUsed: undefined, weight: undefined };
   return {
     pod: valuesOf({ ...unknown, memory: state.memory, cpu: state.cpu, weight: state.weight }, memory.pod),
@@ -294,7 +283,7 @@ const byName = (one: { readonly name: string }, other: { readonly name: string }
 function valuesOf(
   { memory, memoryUsed, cpu, shares, weight, load }: ActualValues,
   memoryRequest: Bytes | undefined,
-): WireValues {
+): Messages['Values'] {
   return {
     limits: { cpu: formatCpuLimit(cpu), memory: formatMemory(memory) },
     requests: {
@@ -316,16 +305,16 @@ const loadReport = ({
   cpuTime,
   memoryStalled,
   cpuStalled,
-}: NonNullable<ActualValues['load']>): Partial<WireValues> => ({
+}: NonNullable<ActualValues['load']>): Partial<Messages['Values']> => ({
   ...(unreclaimable !== undefined && { memory_unreclaimable_bytes: unreclaimable }),
   ...(cpuTime !== undefined && { cpu_time: spanOf(cpuTime / 1000) }),
   ...(memoryStalled !== undefined && { memory_stalled_percent: memoryStalled }),
   ...(cpuStalled !== undefined && { cpu_stalled_percent: cpuStalled }),
 });
 
-function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): WireStep {
+function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string): Messages['Step'] {
   return {
-    kind: step.kind.replace('-', '_').toUpperCase(),
+    kind: step.kind.replace('-', '_').toUpperCase() as Messages['Step']['kind'],
     target: step.kind === 'volume' ? step.volume : step.kind === 'container' ? nameOf(step.id) : '',
     text: describeStep(step),
     at: spanOf(at),
@@ -333,12 +322,12 @@ function stepReport({ step, at, ms }: StepRecord, nameOf: (id: string) => string
   };
 }
 
-function identityReport({ sandboxId, uid, namespace, name }: PodIdentity): WirePodIdentity {
+function identityReport({ sandboxId, uid, namespace, name }: PodIdentity): Messages['PodIdentity'] {
   return { sandbox_id: sandboxId, uid, namespace, name };
 }
 
 /** Converts milliseconds to a Duration, or milliseconds since the epoch to a Timestamp. */
-function spanOf(ms: number): WireSpan {
+function spanOf(ms: number): Span {
   const micros = Math.round(ms * 1000);
   return { seconds: Math.floor(micros / 1e6), nanos: (micros % 1e6) * 1000 };
 }

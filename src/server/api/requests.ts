@@ -1,12 +1,5 @@
 import { Code, Reason, ShimError } from '../../core/index.ts';
-import {
-  type Requests,
-  type WireAmounts,
-  type WirePodRef,
-  type WireResources,
-  type WireTime,
-  decodeRequest,
-} from './messages.ts';
+import { type Requests, decodeRequest } from './messages.ts';
 import { type PodRef, type RequestedPod, type RequestedResources, invalid } from '../../sandbox/index.ts';
 
 /** Conversions from the wire format to the shim's types. All throw INVALID_VALUE with the field's path and value. */
@@ -37,17 +30,12 @@ export function readRequest<Name extends keyof Requests>(name: Name, bytes: Buff
 }
 
 /** Returns how a request names its pod. Throws INVALID_VALUE if it does not. */
-export function readPodRef(pod: WirePodRef | null): PodRef {
-  switch (pod?.ref) {
-    case 'sandbox_id':
-      return { by: 'sandbox_id', id: pod.sandbox_id ?? '' };
-    case 'uid':
-      return { by: 'uid', uid: pod.uid ?? '' };
-    case 'name':
-      return { by: 'name', namespace: pod.name?.namespace ?? '', name: pod.name?.name ?? '' };
-    case undefined:
-      throw invalid('pod', '', 'expected sandbox_id, uid or name');
-  }
+export function readPodRef(pod: Requests['GetPodRequest']['pod']): PodRef {
+  const { sandbox_id: id, uid, name } = pod ?? {};
+  if (id !== undefined) return { by: 'sandbox_id', id };
+  if (uid !== undefined) return { by: 'uid', uid };
+  if (name) return { by: 'name', namespace: name.namespace, name: name.name };
+  throw invalid('pod', '', 'expected sandbox_id, uid or name');
 }
 
 /** Returns the limits, requests and volume sizes that ResizePod asks for, as texts. */
@@ -56,11 +44,13 @@ export function readRequestedPod({ resources, containers, volumes }: Requests['R
   return { pod: readResources(resources), containers: Object.fromEntries(asked), volumes };
 }
 
-function readResources(resources: WireResources | null): RequestedResources {
+function readResources(resources: Requests['ResizePodRequest']['resources']): RequestedResources {
   return { limits: readAmounts(resources?.limits), requests: readAmounts(resources?.requests) };
 }
 
-const readAmounts = (amounts: WireAmounts | null | undefined): WireAmounts => ({
+type Amounts = RequestedResources['limits'];
+
+const readAmounts = (amounts: Amounts | null | undefined): Amounts => ({
   cpu: amounts?.cpu ?? '',
   memory: amounts?.memory ?? '',
 });
@@ -76,10 +66,10 @@ export function readTerms({ dry_run, defer, timeout }: Requests['ResizePodReques
   return { dryRun: dry_run, defer, timeoutMs: readTimeout(timeout) };
 }
 
-function readTimeout(timeout: WireTime | null): number {
+function readTimeout(timeout: Requests['ResizePodRequest']['timeout']): number {
   if (timeout === null) return DEFAULT_TIMEOUT_MS;
   const { seconds, nanos } = timeout;
-  const ms = Number(seconds) * 1000 + nanos / 1e6;
+  const ms = seconds * 1000 + nanos / 1e6;
   if (ms > 0 && ms <= LONGEST_TIMEOUT_MS) return Math.ceil(ms);
   throw invalid('timeout', `${seconds}s ${nanos}ns`, `expected more than 0s and at most ${LONGEST_TIMEOUT_MS / 1000}s`);
 }

@@ -13,7 +13,7 @@ import {
 import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
 import { readPodRef, readRequest, readRequestedPod, readTerms } from './requests.ts';
 import type { CallTrace, HandlerCall, RawUnaryHandler } from '../unary/call.ts';
-import { PACKAGE, type Requests, type Responses, type WirePod, type WireResize, encodeResponse } from './messages.ts';
+import { type Messages, PACKAGE, type Requests, encode } from './messages.ts';
 import {
   type PodDirectory,
   type PodIdentity,
@@ -41,7 +41,7 @@ type Answer<Name extends Method> = (
   request: Requests[`${Name}Request`],
   call: HandlerCall,
   trace: CallTrace,
-) => Promise<Responses[`${Name}Response`]>;
+) => Promise<Messages[`${Name}Response`]>;
 
 /** Returns the handlers of the unary calls, by path. */
 export function unaryHandlers(options: ServiceOptions): ReadonlyMap<string, RawUnaryHandler> {
@@ -66,7 +66,7 @@ export function unaryHandlers(options: ServiceOptions): ReadonlyMap<string, RawU
 function handler<Name extends Method>(name: Name, answer: Answer<Name>): [string, RawUnaryHandler] {
   const handle: RawUnaryHandler = async (call, trace) => {
     const request = readRequest<`${Name}Request`>(`${name}Request`, call.request);
-    return encodeResponse<`${Name}Response`>(`${name}Response`, await answer(request, call, trace));
+    return encode(`${name}Response`, await answer(request, call, trace));
   };
   return [methodPath(name), handle];
 }
@@ -76,7 +76,7 @@ async function resizePod(
   request: Requests['ResizePodRequest'],
   call: HandlerCall,
   trace: CallTrace,
-): Promise<Responses['ResizePodResponse']> {
+): Promise<Messages['ResizePodResponse']> {
   const { resizes, pods, clock } = options;
   const { dryRun, defer, timeoutMs } = readTerms(request);
   const asked = readRequestedPod(request);
@@ -108,7 +108,7 @@ async function getPod(
   ref: Requests['GetPodRequest']['pod'],
   { signal }: HandlerCall,
   trace: CallTrace,
-): Promise<Responses['GetPodResponse']> {
+): Promise<Messages['GetPodResponse']> {
   const pod = await findPod(options.pods, ref, signal, trace);
   return { pod: await reportPod(options, pod, signal) };
 }
@@ -124,12 +124,12 @@ async function listPods(options: ServiceOptions, { request, signal }: HandlerCal
   for await (const { at, pod, view } of viewsOf(options.pods, await options.pods.list(signal), signal)) {
     const report = podReport({ ...storedOf(options, pod), view });
     // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it does.
-    encoded[at] = new Uint8Array(encodeResponse('ListPodsResponse', { pods: [report] }));
+    encoded[at] = new Uint8Array(encode('ListPodsResponse', { pods: [report] }));
   }
   return Buffer.concat(encoded);
 }
 
-async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: AbortSignal): Promise<WirePod> {
+async function reportPod(options: ServiceOptions, pod: PodIdentity, signal: AbortSignal): Promise<Messages['Pod']> {
   const view = await options.pods.describe(pod.sandboxId, undefined, signal);
   return podReport({ ...storedOf(options, pod), view });
 }
@@ -141,7 +141,7 @@ const storedOf = ({ resizes, pods }: ServiceOptions, pod: PodIdentity) => ({
   memory: resizes.memoryRequestsOf(pod.sandboxId),
 });
 
-function reportOf({ pods }: ServiceOptions, resize: Resize): WireResize {
+function reportOf({ pods }: ServiceOptions, resize: Resize): Messages['Resize'] {
   return resizeReport(resize, pods.containerName);
 }
 
@@ -173,7 +173,7 @@ export async function watchResizes(
 
 /** Encodes an event for WatchResizes. */
 export function encodeEvent({ pods }: ServiceOptions, event: ResizeEvent): Buffer {
-  return encodeResponse('ResizeEvent', eventReport(event, pods.containerName));
+  return encode('ResizeEvent', eventReport(event, pods.containerName));
 }
 
 /**

@@ -57,7 +57,7 @@ export function withKernelValues(
   field: number,
 ): MaybePromise<Uint8Array | undefined> {
   const statuses = orUndefined(node.failOpen, name, () => readContainerStatuses(message, field));
-  const running = statuses?.filter(({ state }) => state === ContainerState.RUNNING) ?? [];
+  const running = statuses?.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING) ?? [];
   const changes = running.map((status) => changesOrUndefined(node, status));
   if (changes.some((one) => one instanceof Promise))
     return Promise.all(changes.map((one) => Promise.resolve(one))).then((found) =>
@@ -98,7 +98,7 @@ function kernelChanges(
   { id, state, resources }: ReportedStatus,
   unreadable: (error: unknown) => void,
 ): MaybePromise<Partial<ReportedResources> | undefined> {
-  if (state !== ContainerState.RUNNING) return undefined;
+  if (state !== ContainerState.CONTAINER_RUNNING) return undefined;
   const changesIn = (cgroup: CgroupPath | undefined): Partial<ReportedResources> | undefined => {
     if (cgroup === undefined) return undefined;
     try {

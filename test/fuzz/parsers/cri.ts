@@ -15,7 +15,7 @@ import {
 } from '../../../src/runtime/container-status.ts';
 import { readRequest, readPodRef, readRequestedPod, readTerms } from '../../../src/server/api/requests.ts';
 import { readRequested } from '../../../src/sandbox/queue/request.ts';
-import { encodeRequest } from '../../../src/server/api/messages.ts';
+import { encode as encodeApi } from '../../../src/server/api/messages.ts';
 import { mutateJson } from '../mutations/json.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import type { Random } from '../random.ts';
@@ -99,7 +99,7 @@ const parsers: readonly Parser[] = [
   ),
   {
     name: 'ResizePodRequest',
-    make: (random) => mutateMessage(encodeRequest('ResizePodRequest', random.pick(resizeRequests)), random),
+    make: (random) => mutateMessage(encodeApi('ResizePodRequest', random.pick(resizeRequests)), random),
     parse: (content) => {
       const request = readRequest('ResizePodRequest', content as Buffer);
       readTerms(request);

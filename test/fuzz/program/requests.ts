@@ -1,5 +1,5 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { encodeRequest } from '../../../src/server/api/messages.ts';
+import { encode as encodeApi } from '../../../src/server/api/messages.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { hostileText } from '../mutations/values.ts';
@@ -73,7 +73,7 @@ const reference = (random: Random): object => {
 
 const resizePod = (random: Random): Buffer => {
   const amounts = { limits: { memory: amount(random), cpu: random.pick(['', '100m', '1', 'max']) } };
-  return encodeRequest('ResizePodRequest', {
+  return encodeApi('ResizePodRequest', {
     ...(random.chance(4) && random.pick(resizeRequests)),
     pod: reference(random),
     containers: { [random.chance(8) ? hostileText(random) : 'web']: amounts },
@@ -83,11 +83,11 @@ const resizePod = (random: Random): Buffer => {
 
 const api: Readonly<Record<string, (random: Random) => Buffer>> = {
   ResizePod: resizePod,
-  GetPod: (random) => encodeRequest('GetPodRequest', { pod: reference(random) }),
+  GetPod: (random) => encodeApi('GetPodRequest', { pod: reference(random) }),
   ListPods: () => Buffer.alloc(0),
-  WatchResizes: (random) => encodeRequest('WatchResizesRequest', random.chance(2) ? {} : { pod: reference(random) }),
-  GetResize: (random) => encodeRequest('GetResizeRequest', { id: hostileText(random) }),
-  CancelResize: (random) => encodeRequest('CancelResizeRequest', { id: hostileText(random) }),
+  WatchResizes: (random) => encodeApi('WatchResizesRequest', random.chance(2) ? {} : { pod: reference(random) }),
+  GetResize: (random) => encodeApi('GetResizeRequest', { id: hostileText(random) }),
+  CancelResize: (random) => encodeApi('CancelResizeRequest', { id: hostileText(random) }),
   NoSuchMethod: (random) => random.bytes(random.below(100)),
 };
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseChanges } from '../../../src/resizectl/commands/changes.ts';
 import { kubeletNotes, roundingNotes } from '../../../src/resizectl/commands/resize.ts';
-import type { WireValues } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 
 const pod = (source: string, name = 'web') => ({
   identity: { sandbox_id: 'a', uid: 'u', namespace: 'default', name },
@@ -22,7 +22,12 @@ describe('a resize of a pod that kubelet manages', () => {
 
   test('puts sidecars and init containers into the list of the spec that has them', () => {
     const kinds = { proxy: 'sidecar', setup: 'init', app: 'app' };
-    const containers = Object.entries(kinds).map(([name, kind]) => ({ name, kind, state: 'running' }));
+    const containers = Object.entries(kinds).map(([name, kind]) => ({
+      name,
+      kind,
+      state: 'running',
+      limits: { cpu: '', memory: '' },
+    }));
     const changes = parseChanges(['proxy.cpu=1', 'app.cpu=2', 'setup.cpu=3']);
     const [, command] = kubeletNotes({ ...pod('spec'), declared: { source: 'spec', containers } }, changes);
     expect(JSON.parse(/--patch '(.*)'$/.exec(command ?? '')?.[1] ?? '')).toEqual({
@@ -69,7 +74,7 @@ describe('a resize of a pod that kubelet manages', () => {
 });
 
 describe('a limit that the kernel rounds', () => {
-  const values = (cpu: string, memory: string): WireValues => ({
+  const values = (cpu: string, memory: string): Messages['Values'] => ({
     limits: { cpu, memory },
     requests: { cpu: '', memory: '' },
     ...{ cpu_max: '', memory_max: '', cpu_shares: 0, cpu_weight: 0, memory_used_bytes: 0 },

@@ -4,10 +4,15 @@ import { describe, expect, test } from 'vitest';
 import { Reason } from '../../../src/core/errors.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
-import type { WirePod, WireValues } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 import { figuresOf, top, topTable } from '../../../src/resizectl/commands/top.ts';
 
-const values = (limit: number | 'max', unreclaimable: number, cpuMs: number, more: object = {}): WireValues => ({
+const values = (
+  limit: number | 'max',
+  unreclaimable: number,
+  cpuMs: number,
+  more: object = {},
+): Messages['Values'] => ({
   limits: { cpu: '500m', memory: limit === 'max' ? 'max' : String(limit * MiB) },
   requests: { cpu: '', memory: '' },
   ...{ cpu_max: '50000 100000', memory_max: limit === 'max' ? 'max' : String(limit * MiB) },
@@ -17,13 +22,17 @@ const values = (limit: number | 'max', unreclaimable: number, cpuMs: number, mor
   ...more,
 });
 
-const podOf = (name: string, own: WireValues, more: Partial<NonNullable<WirePod['values']>> = {}): WirePod => ({
+const podOf = (
+  name: string,
+  own: Messages['Values'],
+  more: Partial<NonNullable<Messages['Pod']['values']>> = {},
+): Messages['Pod'] => ({
   identity: { sandbox_id: `id-${name}`, uid: `uid-${name}`, namespace: 'default', name },
   values: { pod: own, containers: [], volumes: [], ...more },
 });
 
 /** By pressure: full 90 %, waiting 60 %, volume 50 %, quiet 10 %. */
-const podsAt = (cpuMs: number): WirePod[] => [
+const podsAt = (cpuMs: number): Messages['Pod'][] => [
   podOf('quiet', values(100, 10, cpuMs)),
   podOf('full', values('max', 90, 0), {
     containers: [

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import type { WirePod } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 import { objectText } from '../../../src/resizectl/output/text.ts';
 import { podDescription } from '../../../src/resizectl/output/views.ts';
 
-const pod: WirePod = {
+const pod: Messages['Pod'] = {
   identity: { sandbox_id: 'a', uid: 'u', namespace: 'default', name: 'web' },
   unreadable: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' },
 };
@@ -14,7 +14,7 @@ test('describe shows all declared containers with kind, state and limits, and th
     containers: [
       { name: 'web', kind: 'app', state: 'running', limits: { cpu: '500m', memory: '128Mi' } },
       { name: 'debugger', kind: 'ephemeral', state: 'running', limits: { cpu: '', memory: '' } },
-      { name: 'log', kind: 'unknown', state: 'declared' },
+      { name: 'log', kind: 'unknown', state: 'declared', limits: { cpu: '', memory: '' } },
     ],
   };
   expect(podDescription({ ...pod, declared })).toContain(

@@ -1,20 +1,20 @@
 import { describe, expect, test } from 'vitest';
 import { eventLine } from '../../../src/resizectl/commands/events.ts';
 import { historyTable, requesterText, podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
-import type { WirePod, WireRequester, WireSummary } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 
 const identity = { sandbox_id: 'aaaa1111bbbb2222', uid: 'u', namespace: 'default', name: 'web' };
-const kubelet: WireRequester = { kind: 'KUBELET', process: 'kubelet', pid: 812 };
+const kubelet: Messages['Requester'] = { kind: 'KUBELET', process: 'kubelet', pid: 812 };
 const time = { seconds: 1_800_000_000, nanos: 123_000_000 };
-const deferred: WireSummary = {
+const deferred: Messages['ResizeSummary'] = {
   ...{ id: '1f3c9a2b-0000-4000-8000-000000000000', state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE', count: 3 },
   ...{ message: '90Mi are in use', requester: kubelet, rolled_back: false, created: time, changed: time },
   changes: [{ value: 'container app memory', from: '256Mi', to: '64Mi' }],
 };
-const pod: WirePod = { identity, last_resize: deferred, history: [deferred] };
+const pod: Messages['Pod'] = { identity, last_resize: deferred, history: [deferred] };
 
 describe('the history in views', () => {
-  test.each<[WireRequester | undefined, string]>([
+  test.each<[Messages['Requester'] | undefined, string]>([
     [kubelet, 'kubelet (812)'],
     [{ kind: 'KUBELET', process: 'k3s-server', pid: 9 }, 'kubelet (k3s-server, 9)'],
     [{ kind: 'CRI_CLIENT', process: 'crictl', pid: 7 }, 'crictl (7)'],
@@ -29,7 +29,7 @@ describe('the history in views', () => {
   });
 
   test('a row has time, id, who, changes and outcome', () => {
-    const rolledBack: WireSummary = { ...deferred, state: 'INFEASIBLE', rolled_back: true, count: 1 };
+    const rolledBack: Messages['ResizeSummary'] = { ...deferred, state: 'INFEASIBLE', rolled_back: true, count: 1 };
     const [, ...rows] = historyTable([deferred, rolledBack]).trimEnd().split('\n');
     const cells = ['2027-01-15 08:00:00Z', '1f3c9a2b', 'kubelet (812)', 'container app memory 256Mi -> 64Mi'];
     const why = 'MEMORY_NOT_RECLAIMABLE: 90Mi are in use';

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { podDescription, podsTable } from '../../../src/resizectl/output/views.ts';
-import type { WirePod, WireValues } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 
-const values = (memory: number): WireValues => ({
+const values = (memory: number): Messages['Values'] => ({
   limits: { cpu: '', memory: String(memory * MiB) },
   requests: { cpu: '', memory: '' },
   cpu_max: '',
@@ -13,7 +13,7 @@ const values = (memory: number): WireValues => ({
   memory_used_bytes: 0,
 });
 
-const pod: WirePod = {
+const pod: Messages['Pod'] = {
   identity: { sandbox_id: 'a'.repeat(64), uid: 'uid-web', namespace: 'shop', name: 'web' },
   values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
 };
@@ -26,6 +26,7 @@ test('a pod is described with the pending resize of kubelet, and why they are de
       state: 'DEFERRED',
       reason: 'MEMORY_NOT_RECLAIMABLE',
       message: 'container a of pod shop/web: 104857600 bytes are in use',
+      reclaimed_bytes: 0,
     },
   });
   expect(text).toMatch(/^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 100Mi are in use/m);
@@ -39,10 +40,10 @@ test('a pod is described without a pending resize if kubelet has none', () => {
 
 test('the table of pods shows a deferred decrease until kubelet has applied it', () => {
   const last = { id: 'r1', state: 'COMPLETED', reason: '', message: '' } as const;
-  const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): WirePod => ({
+  const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): Messages['Pod'] => ({
     ...pod,
     last_resize: last,
-    kubelet: { values: pod.values!, state, reason: '', message: '' },
+    kubelet: { values: pod.values!, state, reason: '', message: '', reclaimed_bytes: 0 },
   });
   expect(podsTable([decrease('DEFERRED')])).toMatch(/ Deferred\n$/);
   expect(podsTable([decrease('STATE_UNSPECIFIED')])).toMatch(/ Completed\n$/);

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { exitOf } from '../../../src/resizectl/commands/resize.ts';
 import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireResize, WireStep, WireValues } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const span = { seconds: 0, nanos: 1_200_000 };
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
 
-function values(cpu: string, memory: string): WireValues {
+function values(cpu: string, memory: string): Messages['Values'] {
   return {
     limits: { cpu, memory },
     requests: { cpu: '', memory: '' },
@@ -19,13 +19,13 @@ function values(cpu: string, memory: string): WireValues {
   };
 }
 
-const podValues = (memory: string, size: number): WirePodValues => ({
+const podValues = (memory: string, size: number): Messages['PodValues'] => ({
   pod: values('400m', memory),
   containers: [{ id: 'c', name: 'app', values: values('max', '64Mi') }],
   volumes: [{ name: 'cache', size_bytes: size, used_bytes: 0, policy: '' }],
 });
 
-const resize: WireResize = {
+const resize: Messages['Resize'] = {
   id: 'f00',
   pod: { sandbox_id: ids[0]!, uid: 'u', namespace: 'default', name: 'web' },
   state: 'COMPLETED',
@@ -78,7 +78,7 @@ describe('views of resizectl', () => {
   });
 
   test('the text of a step has names, and units where they are exact', () => {
-    const step = (kind: string, target: string, text: string): WireStep => ({
+    const step = (kind: Messages['Step']['kind'], target: string, text: string): Messages['Step'] => ({
       kind,
       target,
       text,

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { changesTable, podText } from '../../../src/resizectl/output/views.ts';
-import type { WirePodValues, WireValues } from '../../../src/server/api/messages.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const nothing = { cpu: '', memory: '' };
-const values: WireValues = {
+const values: Messages['Values'] = {
   limits: { cpu: '1', memory: '128Mi' },
   requests: nothing,
   cpu_max: '',
@@ -13,7 +13,7 @@ const values: WireValues = {
   cpu_weight: 0,
   memory_used_bytes: 0,
 };
-const withVolume = (more: Partial<WirePodValues['volumes'][number]>): string =>
+const withVolume = (more: Partial<Messages['PodValues']['volumes'][number]>): string =>
   podText({
     identity: { sandbox_id: 's', uid: 'u', namespace: 'default', name: 'web' },
     values: {
@@ -28,7 +28,7 @@ interface Parts {
   readonly request: string;
 }
 
-const podWith = ({ size = 160 * MiB, request = '' }: Partial<Parts>): WirePodValues => ({
+const podWith = ({ size = 160 * MiB, request = '' }: Partial<Parts>): Messages['PodValues'] => ({
   pod: { ...values, requests: { cpu: '', memory: request } },
   containers: [],
   volumes: [{ name: 'cache', size_bytes: size, used_bytes: 0, policy: '' }],

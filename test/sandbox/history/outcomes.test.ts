@@ -236,7 +236,7 @@ describe('a resize whose rollback fails', () => {
     runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
       updates += 1;
       if (updates === 1) return obey(request);
-      const exited = { metadata: { name: 'c1' }, state: ContainerState.EXITED };
+      const exited = { metadata: { name: 'c1' }, state: ContainerState.CONTAINER_EXITED };
       runtime.describeContainer(containerId(1), exited);
       throw new RuntimeFailure(status.INTERNAL, 'no task');
     });

@@ -18,7 +18,7 @@ beforeEach(async () => {
 });
 afterEach(() => web.close());
 
-const { CREATED, RUNNING, EXITED } = ContainerState;
+const { CONTAINER_CREATED: CREATED, CONTAINER_RUNNING: RUNNING, CONTAINER_EXITED: EXITED } = ContainerState;
 /** The answer for a sandbox in this state, and containers in those. */
 async function check(sandbox: number, ...containers: number[]): Promise<unknown> {
   web.make(String(100 * MiB), [100 * MiB]);

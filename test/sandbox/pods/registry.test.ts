@@ -58,9 +58,9 @@ test('a refresh returns the listed containers by pod, and forgets those that the
   runtime.on('ListContainers', () =>
     encode('ListContainersResponse', {
       containers: [
-        { id: 'one', pod_sandbox_id: 'a', metadata: { name: 'web' }, state: ContainerState.RUNNING },
-        { id: 'other', pod_sandbox_id: 'b', metadata: { name: 'web' }, state: ContainerState.EXITED },
-        { id: 'two', pod_sandbox_id: 'a', metadata: { name: 'proxy' }, state: ContainerState.CREATED },
+        { id: 'one', pod_sandbox_id: 'a', metadata: { name: 'web' }, state: ContainerState.CONTAINER_RUNNING },
+        { id: 'other', pod_sandbox_id: 'b', metadata: { name: 'web' }, state: ContainerState.CONTAINER_EXITED },
+        { id: 'two', pod_sandbox_id: 'a', metadata: { name: 'proxy' }, state: ContainerState.CONTAINER_CREATED },
       ],
     }),
   );

@@ -9,7 +9,7 @@ import { decode, encode } from '../../../src/runtime/codec.ts';
 import { EMPTY_DIRS } from '../../../src/tmpfs/volumes.ts';
 import { FakeRuntime, RuntimeFailure, podConfig } from '../../support/fake-runtime.ts';
 
-const { CREATED, RUNNING, EXITED } = ContainerState;
+const { CONTAINER_CREATED: CREATED, CONTAINER_RUNNING: RUNNING, CONTAINER_EXITED: EXITED } = ContainerState;
 
 interface Container {
   readonly id: string;

@@ -160,7 +160,7 @@ describe('memory.high of a container', () => {
     create({});
     runtime.describeContainer(containerId(0), {
       metadata: { name: 'c0' },
-      state: ContainerState.CREATED,
+      state: ContainerState.CONTAINER_CREATED,
       resources: { linux },
     });
     runtime.removeCgroup(CGROUP);

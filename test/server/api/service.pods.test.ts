@@ -155,7 +155,7 @@ describe('GetPod and ListPods', () => {
     shim.learn(db);
     shim.views.set(db.sandboxId, view);
     const added = { id: app, pod_sandbox_id: db.sandboxId, state: 1, created_at: 1n, labels: {}, annotations: {} };
-    shim.containersAtEnd.set(db.sandboxId, [{ ...added, metadata: { name: 'app' } }]);
+    shim.containersAtEnd.set(db.sandboxId, [{ ...added, metadata: { name: 'app', attempt: 0 } }]);
     const read: string[] = [];
     shim.onDescribe = (id) => read.push(id);
     const { pods } = await shim.client.call('ListPods', {});
