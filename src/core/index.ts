@@ -5,8 +5,8 @@
 export { type Clock, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
 export { configurationExample } from './config/documentation.ts';
 export { parseDuration } from './config/duration.ts';
-export { withSwitch } from './config/edit.ts';
 export { ConfigError } from './config/errors.ts';
+export { settingsIn } from './config/file.ts';
 export {
   type EffectiveSetting,
   configFileIn,

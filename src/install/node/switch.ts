@@ -1,10 +1,11 @@
 import { readFile } from 'node:fs/promises';
-import { ConfigError, effectiveSettings, messageOf, withSwitch } from '../../core/index.ts';
+import { ConfigError, effectiveSettings, messageOf, settingsIn } from '../../core/index.ts';
 import type { Change } from '../host/change.ts';
 import { type Node, SERVICE } from '../host/site.ts';
 import { type Wait, serviceFlags, systemctl, waitUntil } from '../host/systemd.ts';
 import { queryShim } from '../host/query-runtime.ts';
 import { writing } from '../host/files.ts';
+import { withKey } from '../host/yaml-key.ts';
 import { Refusal } from '../kubelet/setting.ts';
 import { isBypassHeld, isShimActive } from './bypass.ts';
 import type { Plan } from './install.ts';
@@ -26,7 +27,8 @@ export async function planSwitch(node: Node, { isOn, wait, unitFolder }: SwitchO
     throw new Refusal('the bypass was switched on by hand (resizectl bypass on)', 'run resizectl bypass off first');
   const file = await fileOf(node);
   const text = await readFile(file, 'utf8');
-  const changed = await withSwitch(text, 'intercept', isOn, file);
+  const { settings } = await settingsIn(text, file);
+  const changed = (settings.intercept ?? true) === isOn ? text : withKey(text, 'intercept', isOn);
   if (changed === undefined)
     throw new Refusal(
       `${file}: intercept cannot be changed without other changes`,

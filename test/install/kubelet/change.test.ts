@@ -64,7 +64,7 @@ test('for a kubelet that uses the shim, only kubeadm’s patch is changed; the c
   const [change, ...others] = await keepAtShim(fake.site(), await kubelet());
   expect(others).toEqual([]);
   await change!.do();
-  expect(read('linked.yaml')).toBe(`# by kubeadm\ncontainerRuntimeEndpoint: unix://${fake.node.listen}`);
+  expect(read('linked.yaml')).toBe(`# by kubeadm\ncontainerRuntimeEndpoint: "unix://${fake.node.listen}"\n`);
   expect(read(`linked.yaml${BACKUP}`)).toBe(before);
   expect(lstatSync(fake.at(`linked.yaml${BACKUP}`)).mode & 0o777).toBe(0o640);
   expect(await keepAtShim(fake.site(), await kubelet())).toEqual([]);

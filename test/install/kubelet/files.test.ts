@@ -92,12 +92,12 @@ test('a default endpoint without flag and file, and a relative file, are rejecte
 test('kubeadm’s patch is changed together with config.yaml, in each form', async () => {
   fake.put('config.yaml', sets('containerd'));
   for (const [patch, edited] of [
-    ['containerRuntimeEndpoint: "unix:///containerd.sock"\n', 'containerRuntimeEndpoint: unix:///ours.sock\n'],
-    ['# by kubeadm\nmaxPods: 9\n', '# by kubeadm\ncontainerRuntimeEndpoint: unix:///ours.sock\nmaxPods: 9\n'],
-    ['# nothing', '# nothing\ncontainerRuntimeEndpoint: unix:///ours.sock\n'],
+    ['containerRuntimeEndpoint: "unix:///containerd.sock"\n', 'containerRuntimeEndpoint: "unix:///ours.sock"\n'],
+    ['# by kubeadm\nmaxPods: 9\n', '# by kubeadm\nmaxPods: 9\ncontainerRuntimeEndpoint: unix:///ours.sock\n'],
+    ['# nothing', '# nothing\n\ncontainerRuntimeEndpoint: unix:///ours.sock\n'],
     ['', 'containerRuntimeEndpoint: unix:///ours.sock\n'],
-    ['{}', '{"containerRuntimeEndpoint": "unix:///ours.sock"}'],
-    ['{"maxPods": 9}', '{"containerRuntimeEndpoint": "unix:///ours.sock", "maxPods": 9}'],
+    ['{}', '{"containerRuntimeEndpoint":"unix:///ours.sock"}'],
+    ['{"maxPods": 9}', '{"maxPods":9,"containerRuntimeEndpoint":"unix:///ours.sock"}'],
   ] as const) {
     fake.put('instance-config.yaml', patch);
     const found = await toChange({ config: fake.at('config.yaml') });

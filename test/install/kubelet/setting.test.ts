@@ -5,22 +5,23 @@ const CONTAINERD = 'unix:///run/containerd/containerd.sock';
 const OURS = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 const FLAG = '--container-runtime-endpoint';
 
-const config = (line: string): string => `# This node's own.
+const config = (endpoint: string): string => `# This node's own.
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration # of kubelet
-${line}clusterDNS:
-- 10.96.0.10   # not indented
-evictionHard: {memory.available:  100Mi}
-`;
+clusterDNS:
+- 10.96.0.10 # not indented
+evictionHard: { memory.available: 100Mi }
+maxPods: 0110
+${endpoint}`;
 
 describe('the endpoint in a KubeletConfiguration', () => {
   test.each([
     [`containerRuntimeEndpoint: ${CONTAINERD} # by hand\n`, `containerRuntimeEndpoint: ${OURS} # by hand\n`],
-    [`containerRuntimeEndpoint: "${CONTAINERD}"\n`, `containerRuntimeEndpoint: ${OURS}\n`],
-    ['containerRuntimeEndpoint: ""\n', `containerRuntimeEndpoint: ${OURS}\n`],
+    [`containerRuntimeEndpoint: "${CONTAINERD}"\n`, `containerRuntimeEndpoint: "${OURS}"\n`],
+    ['containerRuntimeEndpoint: ""\n', `containerRuntimeEndpoint: "${OURS}"\n`],
     ['containerRuntimeEndpoint:\n', `containerRuntimeEndpoint: ${OURS}\n`],
     ['', `containerRuntimeEndpoint: ${OURS}\n`],
-  ])('%j becomes %j, and no other byte changes', (before, after) => {
+  ])('%j becomes %j, and no other line changes', (before, after) => {
     expect(withEndpoint(config(before), OURS, 'f')).toBe(config(after));
   });
 
@@ -33,19 +34,30 @@ describe('the endpoint in a KubeletConfiguration', () => {
     expect(withEndpoint('kind: KubeletConfiguration', OURS, 'f')).toBe(
       `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${OURS}\n`,
     );
-    const json = JSON.stringify({ kind: 'KubeletConfiguration', containerRuntimeEndpoint: CONTAINERD, maxPods: 9 });
-    expect(withEndpoint(json, OURS, 'f')).toBe(json.replace(CONTAINERD, OURS));
-    const without = JSON.stringify({ kind: 'KubeletConfiguration', maxPods: 9 });
-    expect(JSON.parse(withEndpoint(without, OURS, 'f'))).toEqual({
-      kind: 'KubeletConfiguration',
-      maxPods: 9,
-      containerRuntimeEndpoint: OURS,
-    });
-    expect(() => withEndpoint(json, undefined, 'f')).toThrow('unsupported layout, expected lines');
+    for (const indent of [undefined, 2]) {
+      const json = (values: object): string =>
+        JSON.stringify({ kind: 'KubeletConfiguration', ...values, maxPods: 9 }, undefined, indent);
+      expect(withEndpoint(json({ containerRuntimeEndpoint: CONTAINERD }), OURS, 'f')).toBe(
+        json({ containerRuntimeEndpoint: OURS }),
+      );
+      expect(JSON.parse(withEndpoint(json({}), OURS, 'f'))).toEqual({
+        kind: 'KubeletConfiguration',
+        maxPods: 9,
+        containerRuntimeEndpoint: OURS,
+      });
+      expect(withEndpoint(json({ containerRuntimeEndpoint: OURS }), undefined, 'f')).toBe(json({}));
+    }
   });
 
-  test('is rejected if YAML would read another value', () => {
-    expect(() => withEndpoint(config(''), 'unix:///a b # c', 'f')).toThrow('cannot be written without quotes');
+  test('is quoted if YAML would read another value', () => {
+    expect(withEndpoint(config(''), 'unix:///a b # c', 'f')).toBe(
+      config('containerRuntimeEndpoint: "unix:///a b # c"\n'),
+    );
+  });
+
+  test('is not changed with another key that refers to it', () => {
+    const text = `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: &one ${CONTAINERD}\nimageServiceEndpoint: *one\n`;
+    expect(() => withEndpoint(text, OURS, 'f')).toThrow('f: expected one mapping without shared values');
   });
 
   test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('is rejected in %j', (text) => {
