@@ -124,22 +124,20 @@ type Obstacle = 'a moment without traffic' | 'the runtime to accept its connecti
 class Goaways {
   /** Since when no connection to the backend waits to be accepted. */
   #acceptedSince: number | undefined;
-  readonly #proxy: Proxy;
-  readonly #calls: ProcessCalls;
 
-  constructor(proxy: Proxy, calls: ProcessCalls) {
-    this.#proxy = proxy;
-    this.#calls = calls;
-  }
+  constructor(
+    private readonly proxy: Proxy,
+    private readonly calls: ProcessCalls,
+  ) {}
 
   /** Returns undefined once all clients have got it. If bytes came from the backend meanwhile, none gets it. */
   async send(): Promise<Obstacle | undefined> {
-    const { procRoot, pid, listen, ignored = [] } = this.#proxy;
-    const calls = this.#calls;
+    const { procRoot, pid, listen, ignored = [] } = this.proxy;
+    const calls = this.calls;
     const proxyProcess = calls.open(pid);
     process.kill(pid, 'SIGSTOP');
     try {
-      while (stateOf(this.#proxy) !== 'T') await delay(STOP_MS);
+      while (stateOf(this.proxy) !== 'T') await delay(STOP_MS);
       await delay(SILENCE_MS);
       const { clients, fromBackend, backends, unaccepted } = descriptorsOf(procRoot, pid, listen);
       const isOurs = (descriptor: number): boolean => !ignored.includes(descriptor);

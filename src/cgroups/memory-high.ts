@@ -70,16 +70,13 @@ export class TemporaryMemoryHigh {
   #written: Bytes | undefined;
   #pending: Bytes | undefined;
   #isOver = false;
-  readonly #tree: MemoryHighTree;
-  readonly #cgroup: CgroupPath;
-  readonly #onChange: (previous: Limit<Bytes>) => Promise<void>;
 
   /** @param onChange awaited before the file is changed, with its current value */
-  constructor(tree: MemoryHighTree, cgroup: CgroupPath, onChange: (previous: Limit<Bytes>) => Promise<void>) {
-    this.#tree = tree;
-    this.#cgroup = cgroup;
-    this.#onChange = onChange;
-  }
+  constructor(
+    private readonly tree: MemoryHighTree,
+    private readonly cgroup: CgroupPath,
+    private readonly onChange: (previous: Limit<Bytes>) => Promise<void>,
+  ) {}
 
   /**
    * Lowers memory.high to at most `most` (see {@link markedHigh}), never raises it. Returns the value in force
@@ -88,15 +85,15 @@ export class TemporaryMemoryHigh {
    */
   async lowerTo(most: Bytes): Promise<Limit<Bytes>> {
     const limit = markedHigh(most);
-    const found = this.#tree.readHigh(this.#cgroup);
+    const found = this.tree.readHigh(this.cgroup);
     if (this.#hasEnded() || (found !== 'max' && found <= Math.max(most, limit))) return found;
     if (!this.#isOurs(found)) {
-      await this.#onChange(found);
+      await this.onChange(found);
       this.#previous = found;
     }
     if (this.#hasEnded()) return found;
     await this.#set(limit);
-    return this.#tree.readHigh(this.#cgroup);
+    return this.tree.readHigh(this.cgroup);
   }
 
   /**
@@ -106,7 +103,7 @@ export class TemporaryMemoryHigh {
   async raiseTo(most: Bytes): Promise<void> {
     const previous = this.#previous;
     if (previous === undefined || this.#hasEnded()) return;
-    const found = this.#tree.readHigh(this.#cgroup);
+    const found = this.tree.readHigh(this.cgroup);
     const limit = markedHigh(previous === 'max' ? most : bytes(Math.min(most, previous)));
     if (found === 'max' || limit <= found || !this.#isOurs(found)) return;
     await this.#set(limit);
@@ -115,7 +112,7 @@ export class TemporaryMemoryHigh {
   /** If {@link restore} was called during the write, restores memory.high again. */
   async #set(limit: Bytes): Promise<void> {
     this.#pending = limit;
-    await writeHigh(this.#tree, this.#cgroup, limit);
+    await writeHigh(this.tree, this.cgroup, limit);
     this.#written = limit;
     // If this fails too, the caller's record from `onChange` has the value to restore.
     if (this.#hasEnded()) await this.restore();
@@ -131,11 +128,11 @@ export class TemporaryMemoryHigh {
     if (this.#previous === undefined) return;
     this.#previous = set ?? this.#previous;
     try {
-      if (!this.#isOurs(this.#tree.readHigh(this.#cgroup))) return;
-      await writeHigh(this.#tree, this.#cgroup, this.#previous);
+      if (!this.#isOurs(this.tree.readHigh(this.cgroup))) return;
+      await writeHigh(this.tree, this.cgroup, this.#previous);
     } catch (error) {
       if (isCgroupVanished(error)) return;
-      const file = `${this.#cgroup}/memory.high`;
+      const file = `${this.cgroup}/memory.high`;
       const before = cause === undefined ? '' : `${messageOf(cause)}; `;
       throw new ShimError(
         Code.INTERNAL,
@@ -153,6 +150,6 @@ export class TemporaryMemoryHigh {
   }
 
   #isOurs(found: Limit<Bytes>): boolean {
-    return [this.#written, this.#pending].some((value) => value !== undefined && this.#tree.holds(value, found));
+    return [this.#written, this.#pending].some((value) => value !== undefined && this.tree.holds(value, found));
   }
 }

@@ -37,24 +37,21 @@ export class MemoryRelease {
   #last = -1;
   #isCollected = false;
   #isUnmapped = false;
-  readonly #options: MemoryOptions;
 
-  constructor(options: MemoryOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: MemoryOptions) {}
 
   /** To be called regularly. Collects when memory does not grow any more, and trims at the next call. */
   check(): void {
     if (this.#isCollected) {
       this.#isCollected = false;
-      this.#options.trim();
+      this.options.trim();
       const isFirst = this.#least === undefined;
-      if (isFirst) this.#options.unmap();
-      this.#least = this.#last = this.#options.rss();
+      if (isFirst) this.options.unmap();
+      this.#least = this.#last = this.options.rss();
       this.#isUnmapped = isFirst;
       return;
     }
-    const rss = this.#options.rss();
+    const rss = this.options.rss();
     // Pages that are in use are mapped again by now: the least is with them.
     if (this.#isUnmapped) this.#least = this.#last = rss;
     this.#isUnmapped = false;
@@ -62,8 +59,8 @@ export class MemoryRelease {
     this.#last = rss;
     if (this.#least !== undefined) this.#least = Math.min(this.#least, rss);
     if (grows || rss < (this.#least ?? 0) + MARGIN) return;
-    if (this.#least === undefined) this.#options.collectCode();
-    else this.#options.collect();
+    if (this.#least === undefined) this.options.collectCode();
+    else this.options.collect();
     this.#isCollected = true;
   }
 }

@@ -4,12 +4,9 @@ import { untilAborted } from './waiting.ts';
  * One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one.
  */
 export class SharedCall<Result> {
-  readonly #make: (signal: AbortSignal) => Promise<Result>;
   #running: Running<Result> | undefined;
 
-  constructor(make: (signal: AbortSignal) => Promise<Result>) {
-    this.#make = make;
-  }
+  constructor(private readonly make: (signal: AbortSignal) => Promise<Result>) {}
 
   /** Waits for the call. Rejects with the signal's reason if it aborts before. Without a signal, the caller never leaves. */
   async run(signal?: AbortSignal): Promise<Result> {
@@ -26,7 +23,7 @@ export class SharedCall<Result> {
 
   #start(): Running<Result> {
     const abort = new AbortController();
-    const running = { result: this.#make(abort.signal), abort, callers: 0 };
+    const running = { result: this.make(abort.signal), abort, callers: 0 };
     const ended = (): void => this.#forget(running);
     running.result.then(ended, ended);
     return running;
@@ -53,16 +50,13 @@ interface Running<Result> {
  * remembers the error of a module that fails while it is evaluated.
  */
 export class Lazy<Value> {
-  readonly #load: () => Promise<Value>;
   #loading: Promise<Value> | undefined;
 
-  constructor(load: () => Promise<Value>) {
-    this.#load = load;
-  }
+  constructor(private readonly load: () => Promise<Value>) {}
 
   /** Returns the value. Rejects as the load does. */
   async get(): Promise<Value> {
-    const loading = (this.#loading ??= this.#load());
+    const loading = (this.#loading ??= this.load());
     try {
       return await loading;
     } catch (error) {

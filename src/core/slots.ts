@@ -57,21 +57,19 @@ export class Slots {
 export class PacedActions {
   #counted = 0;
   readonly #waiting = new Set<() => void>();
-  readonly #most: number;
-  readonly #longestMs: number;
 
   /**
    * @param most actions that count at the same time
    * @param longestMs how long one counts
    */
-  constructor(most: number, longestMs: number) {
-    this.#most = most;
-    this.#longestMs = longestMs;
-  }
+  constructor(
+    private readonly most: number,
+    private readonly longestMs: number,
+  ) {}
 
   /** Runs `action` when it is its turn. */
   async run<Result>(action: () => Promise<Result>): Promise<Result> {
-    if (this.#counted < this.#most) this.#counted += 1;
+    if (this.#counted < this.most) this.#counted += 1;
     else await this.#turn();
     let counts = true;
     const endTurn = (): void => {
@@ -81,7 +79,7 @@ export class PacedActions {
       this.#counted -= 1;
       this.#next();
     };
-    const timer = setTimeout(endTurn, this.#longestMs);
+    const timer = setTimeout(endTurn, this.longestMs);
     try {
       return await action();
     } finally {

@@ -45,20 +45,20 @@ export const jittered = (ms: number, random: number): number => Math.round(ms / 
 /** Limits the time of an operation: it ends at a deadline or when its caller cancels it. */
 export class TimeLimit {
   readonly #ended = new AbortController();
-  readonly #clock: Clock;
   readonly #stopTimer: () => void;
-  readonly #caller: AbortSignal | undefined;
   readonly #end = (): void => this.#ended.abort(new Error('the time is up'));
 
   /**
    * @param deadline in milliseconds, by {@link Clock.now}
    * @param caller aborts when the caller cancels the operation
    */
-  constructor(deadline: number, caller?: AbortSignal, clock: Clock = systemClock) {
+  constructor(
+    deadline: number,
+    private readonly caller?: AbortSignal,
+    private readonly clock: Clock = systemClock,
+  ) {
     const left = deadline - clock.now();
-    this.#clock = clock;
     this.#stopTimer = clock.after(Math.min(Math.max(left, 0), LONGEST_TIMER_MS), this.#end);
-    this.#caller = caller;
     caller?.addEventListener('abort', this.#end, { once: true });
     if (left <= 0 || caller?.aborted === true) this.#end();
   }
@@ -74,7 +74,7 @@ export class TimeLimit {
 
   /** Throws the caller's reason if the caller has cancelled. */
   throwIfAborted(): void {
-    this.#caller?.throwIfAborted();
+    this.caller?.throwIfAborted();
   }
 
   /** Waits for `work` and rejects if it does. Returns undefined at the end of the time limit, without waiting for the work. */
@@ -90,12 +90,12 @@ export class TimeLimit {
 
   /** Waits for some milliseconds, or until the end of the time limit if that is earlier. */
   async pause(milliseconds: number): Promise<void> {
-    await this.orOver(pause(this.#clock, milliseconds, this.#ended.signal));
+    await this.orOver(pause(this.clock, milliseconds, this.#ended.signal));
   }
 
   /** Removes timer and listener. */
   close(): void {
     this.#stopTimer();
-    this.#caller?.removeEventListener('abort', this.#end);
+    this.caller?.removeEventListener('abort', this.#end);
   }
 }

@@ -27,18 +27,15 @@ const FIRST_LOOK_MS = 500;
  * first response.
  */
 export class EndpointDrift {
-  readonly #config: Pick<Config, 'stateFolder'>;
-  readonly #options: EndpointDriftOptions;
-  readonly #clock: Clock;
   #watch: EndpointWatch | undefined;
   #stopTimer: (() => void) | undefined;
   #isClosed = false;
 
-  constructor(config: Pick<Config, 'stateFolder'>, options: EndpointDriftOptions, clock: Clock = systemClock) {
-    this.#config = config;
-    this.#options = options;
-    this.#clock = clock;
-  }
+  constructor(
+    private readonly config: Pick<Config, 'stateFolder'>,
+    private readonly options: EndpointDriftOptions,
+    private readonly clock: Clock = systemClock,
+  ) {}
 
   get state(): EndpointState {
     return this.#watch?.state ?? 'unknown';
@@ -50,23 +47,23 @@ export class EndpointDrift {
 
   /** Looks after {@link FIRST_LOOK_MS}, and then regularly until closed. */
   begin(): void {
-    this.#stopTimer = this.#clock.after(FIRST_LOOK_MS, () => void this.#run());
+    this.#stopTimer = this.clock.after(FIRST_LOOK_MS, () => void this.#run());
   }
 
   /** Never rejects. */
   async #run(): Promise<void> {
-    const { cri, bypass, resizing, log } = this.#options;
+    const { cri, bypass, resizing, log } = this.options;
     try {
       const { EndpointWatch: Watch } = await import('../kubelet/endpoint/watch.ts');
       if (this.#isClosed) return;
       this.#watch = new Watch({
         procRoot: '/proc',
         listen: cri.path,
-        stateFolder: this.#config.stateFolder,
+        stateFolder: this.config.stateFolder,
         peers: () => cri.peers(),
         isBypassed: () => bypass.times.start !== undefined && bypass.times.end === undefined,
         onDrift: (isDrift, note) => resizing.endpointChanged(isDrift, note),
-        clock: this.#clock,
+        clock: this.clock,
         log,
       });
       await this.#watch.run();

@@ -17,10 +17,6 @@ type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
 
 /** The sources of pod resizes other than the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
 export class ResizeRequests {
-  readonly #config: Config;
-  readonly #core: ResizeCore;
-  /** The socket of the resize API, if systemd created it. */
-  readonly #passed: PassedSocket | undefined;
   #api: RunningResizeApi | undefined;
   #kubernetes: KubernetesWatch | undefined;
   #restored: Promise<void> | undefined;
@@ -31,11 +27,12 @@ export class ResizeRequests {
   #ended: BypassEnd | undefined;
 
   /** @param passed the socket of the resize API, if systemd created it */
-  constructor(config: Config, core: ResizeCore, passed: PassedSocket | undefined) {
-    this.#config = config;
-    this.#core = core;
-    this.#passed = passed;
-  }
+  constructor(
+    private readonly config: Config,
+    private readonly core: ResizeCore,
+    /** The socket of the resize API, if systemd created it. */
+    private readonly passed: PassedSocket | undefined,
+  ) {}
 
   /** The readiness of the watch in Kubernetes, if there is one. Optional, because the shim resizes also without the API server. */
   optionalChecks(): readonly ReadinessCheck[] {
@@ -44,9 +41,9 @@ export class ResizeRequests {
 
   /** Serves the resize API if it is configured. Never rejects. */
   async serveApi(readiness: () => Promise<ReadinessReport>): Promise<void> {
-    if (this.#config.resizeListen === '' && this.#passed === undefined) return;
+    if (this.config.resizeListen === '' && this.passed === undefined) return;
     try {
-      this.#api = await startResizeApi(this.#config, this.#core, readiness, this.#passed);
+      this.#api = await startResizeApi(this.config, this.core, readiness, this.passed);
       void this.#api.failure.then((error) => this.#apiFailed(error));
     } catch (error) {
       this.#apiFailed(error);
@@ -79,27 +76,27 @@ export class ResizeRequests {
   /** Waits for running resizes and calls of the API, at most `graceMs`. */
   async close(graceMs: number): Promise<void> {
     const deadline = steadyNow() + graceMs;
-    await this.#core.podResizes.close(graceMs);
+    await this.core.podResizes.close(graceMs);
     await this.#api?.close(Math.max(0, deadline - steadyNow()));
   }
 
   async #restore(): Promise<void> {
-    const { kubeconfig } = this.#config;
+    const { kubeconfig } = this.config;
     if (this.#api === undefined && kubeconfig === '') return;
-    await this.#core.podResizes.restore();
+    await this.core.podResizes.restore();
     if (kubeconfig === '' || this.#isClosed) return;
     try {
-      this.#kubernetes = await watchKubernetes(this.#config, this.#core);
+      this.#kubernetes = await watchKubernetes(this.config, this.core);
       if (this.#ended !== undefined) this.#kubernetes.bypassEnded(this.#ended);
       if (this.#endpoint !== undefined) this.#kubernetes.endpointChanged(this.#endpoint.isDrift, this.#endpoint.note);
     } catch (error) {
-      this.#core.node.log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
+      this.core.node.log.error({ error: messageOf(error) }, 'watch of pod annotations could not be started');
     }
   }
 
   #apiFailed(error: unknown): void {
-    const listen = this.#passed?.path ?? this.#config.resizeListen;
-    this.#core.node.log.error({ listen, error: messageOf(error) }, 'resize API is not served');
+    const listen = this.passed?.path ?? this.config.resizeListen;
+    this.core.node.log.error({ listen, error: messageOf(error) }, 'resize API is not served');
   }
 }
 

@@ -14,27 +14,24 @@ const MOST_CREDIT_S = 3;
 export class FloodMeter {
   #count = 0;
   #since = 0;
-  readonly #what: string;
-  readonly #limit: number;
-  readonly #now: () => number;
 
   /**
    * @param limit frames in any one second
    * @param now milliseconds
    */
-  constructor(what: string, limit: number, now: () => number) {
-    this.#what = what;
-    this.#limit = limit;
-    this.#now = now;
-  }
+  constructor(
+    private readonly what: string,
+    private readonly limit: number,
+    private readonly now: () => number,
+  ) {}
 
   /** Counts one frame. @throws ConnectionError ENHANCE_YOUR_CALM */
   count(): void {
-    if (this.#count <= 0) this.#since = this.#now();
+    if (this.#count <= 0) this.#since = this.now();
     this.#count += 1;
-    if (this.#count <= this.#limit) return;
-    if (this.#now() - this.#since < 1000)
-      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `too many ${this.#what} frames`);
+    if (this.#count <= this.limit) return;
+    if (this.now() - this.#since < 1000)
+      throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, `too many ${this.what} frames`);
     this.#count = 0;
   }
 
@@ -45,7 +42,7 @@ export class FloodMeter {
 
   /** Allows the frames of a time in which none were read, in milliseconds: they arrive at once. Three seconds at most. */
   credit(ms: number): void {
-    const allowed = this.#count - Math.floor((ms * this.#limit) / 1000);
-    this.#count = Math.max(allowed, -MOST_CREDIT_S * this.#limit);
+    const allowed = this.#count - Math.floor((ms * this.limit) / 1000);
+    this.#count = Math.max(allowed, -MOST_CREDIT_S * this.limit);
   }
 }

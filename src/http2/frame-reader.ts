@@ -21,7 +21,6 @@ export class FrameReader {
   /** The longest payload that was announced to the peer: a longer frame is an error (RFC 9113 4.2). */
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   readonly #frame = new Frame();
-  readonly #handle: (frame: Frame) => void;
   /**
    * An incomplete frame, of which the first `#filled` bytes are set. It has header size until its header is complete.
    */
@@ -33,15 +32,14 @@ export class FrameReader {
   #stopped = false;
   #paused = false;
   #rest: Buffer[] = [];
-  readonly #costs: TurnCosts;
 
   /**
    * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not block the event loop
    */
-  constructor(handle: (frame: Frame) => void, costs: TurnCosts = { turn: Infinity, headers: 1 }) {
-    this.#handle = handle;
-    this.#costs = costs;
-  }
+  constructor(
+    private readonly handle: (frame: Frame) => void,
+    private readonly costs: TurnCosts = { turn: Infinity, headers: 1 },
+  ) {}
 
   /** @throws ConnectionError when a frame is too long, and what the handler throws */
   push(chunk: Buffer): void {
@@ -102,7 +100,7 @@ export class FrameReader {
 
   #completeFrames(chunk: Buffer, from: number): number {
     let at = from;
-    const { turn, headers } = this.#costs;
+    const { turn, headers } = this.costs;
     let left = turn;
     while (!this.#isStopped() && chunk.length - at >= FRAME_HEADER_SIZE) {
       const end = at + this.#sizeOf(chunk, at);
@@ -179,7 +177,7 @@ export class FrameReader {
     frame.type = bytes.readUInt8(start + 3);
     frame.flags = bytes.readUInt8(start + 4);
     frame.streamId = bytes.readUInt32BE(start + 5) & 0x7fffffff;
-    this.#handle(frame);
+    this.handle(frame);
   }
 }
 
@@ -212,12 +210,9 @@ export class HeaderAssembly {
   #streamId = 0;
   #endStream = false;
   #size = 0;
-  readonly #limit: number;
 
   /** @param limit octets of an encoded block */
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   /**
    * Takes every frame of the connection, in order. Returns the block if the frame completes one.
@@ -241,7 +236,7 @@ export class HeaderAssembly {
       this.#endStream = frame.has(Flag.END_STREAM);
       return this.#add(frame, block);
     }
-    if (block.length > this.#limit) throw tooLarge();
+    if (block.length > this.limit) throw tooLarge();
     return {
       streamId: frame.streamId,
       endStream: frame.has(Flag.END_STREAM),
@@ -259,7 +254,7 @@ export class HeaderAssembly {
     const copy = Buffer.from(frame.bytes());
     const from = block.byteOffset - frame.buffer.byteOffset - frame.start;
     this.#parts.push({ block: copy.subarray(from, from + block.length), frame: copy });
-    if (this.#size > this.#limit || this.#parts.length > MAX_FRAMES) throw tooLarge();
+    if (this.#size > this.limit || this.#parts.length > MAX_FRAMES) throw tooLarge();
     if (!frame.has(Flag.END_HEADERS)) return undefined;
     const buffer = Buffer.concat(this.#parts.map((part) => part.frame));
     const complete = {
@@ -291,18 +286,15 @@ const MAX_TRACKED = 4;
  * containers.
  */
 export class ReusedMemory {
-  readonly #size: number;
   readonly #free: Buffer[] = [];
   #inUse: Buffer[] = [];
 
   /** @param size of each buffer, in bytes */
-  constructor(size: number) {
-    this.#size = size;
-  }
+  constructor(private readonly size: number) {}
 
   /** Returns a buffer of the full size, in use until {@link giveBack}. Its bytes are not cleared. */
   take(): Buffer {
-    const memory = this.#free.pop() ?? Buffer.allocUnsafeSlow(this.#size);
+    const memory = this.#free.pop() ?? Buffer.allocUnsafeSlow(this.size);
     // If the peer reads slowly, the oldest buffers may stay in use for long. Untracked, they live as long as needed.
     if (this.#inUse.length >= MAX_TRACKED) this.#inUse.shift();
     this.#inUse.push(memory);

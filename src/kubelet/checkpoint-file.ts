@@ -26,11 +26,8 @@ export class CheckpointFile {
   #content: Buffer | undefined;
   /** Why the last read failed. */
   #fault: string | undefined;
-  readonly #path: string;
 
-  constructor(path: string) {
-    this.#path = path;
-  }
+  constructor(private readonly path: string) {}
 
   /**
    * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once, until it
@@ -39,7 +36,7 @@ export class CheckpointFile {
   result(): ReadResult {
     try {
       // One system call for what is usual: the file has not changed. Without an exception where kubelet does not write it.
-      const named = statSync(this.#path, { bigint: true, throwIfNoEntry: false });
+      const named = statSync(this.path, { bigint: true, throwIfNoEntry: false });
       if (named === undefined) return this.#failed({ isAbsent: true, why: '' });
       if (metadataOf(named) === this.#seen) return { kind: 'unchanged' };
       const look = this.#read();
@@ -63,7 +60,7 @@ export class CheckpointFile {
   /** Whether the file may have changed since it was read last. Fast: does not read it. Never throws. */
   mayHaveChanged(): boolean {
     try {
-      return metadataOf(statSync(this.#path, { bigint: true })) !== this.#seen;
+      return metadataOf(statSync(this.path, { bigint: true })) !== this.#seen;
     } catch {
       return this.#content !== undefined;
     }
@@ -76,7 +73,7 @@ export class CheckpointFile {
 
   #read(): ReadResult {
     // O_NONBLOCK: opening a pipe would otherwise wait for its writer forever.
-    const descriptor = openSync(this.#path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const descriptor = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const stat = fstatSync(descriptor, { bigint: true });
       const { size } = stat;

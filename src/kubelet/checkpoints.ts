@@ -65,7 +65,6 @@ interface OneFile {
  * is delayed. An unreadable file counts as missing, except for {@link allocatedPods}.
  */
 export class KubeletFiles implements KubeletState {
-  readonly #options: KubeletFilesOptions;
   readonly #files: Readonly<Record<Name, OneFile>>;
   readonly #watch: FolderWatch;
   readonly #budget: WorkBudget;
@@ -79,9 +78,8 @@ export class KubeletFiles implements KubeletState {
   #isNew = false;
   #onChange: () => void = () => undefined;
 
-  constructor(options: KubeletFilesOptions) {
+  constructor(private readonly options: KubeletFilesOptions) {
     const { kubeletRoot, clock } = options;
-    this.#options = options;
     this.#budget = new WorkBudget(clock.now());
     const open = (name: Name): OneFile => ({
       name,
@@ -149,7 +147,7 @@ export class KubeletFiles implements KubeletState {
 
   /** Returns whether the checkpoints were read. */
   #refresh(): boolean {
-    const isAllowed = !this.#isClosed && this.#budget.waitAt(this.#options.clock.now()) === 0;
+    const isAllowed = !this.#isClosed && this.#budget.waitAt(this.options.clock.now()) === 0;
     if (isAllowed) this.#read();
     if (this.#isNew) this.#reportSoon();
     return isAllowed;
@@ -167,13 +165,13 @@ export class KubeletFiles implements KubeletState {
   #reportSoon(): void {
     if (this.#isClosed) return;
     this.#stopTimer?.();
-    this.#stopTimer = this.#options.clock.after(0, () => this.#look());
+    this.#stopTimer = this.options.clock.after(0, () => this.#look());
   }
 
   /** Schedules a read. Until it runs, the watch reports no further change. */
   #later(gapMs: number): void {
     if (this.#isClosed || this.#stopTimer !== undefined) return;
-    const { clock } = this.#options;
+    const { clock } = this.options;
     const wait = Math.max(gapMs, this.#budget.waitAt(clock.now()));
     this.#stopTimer = clock.after(wait, () => this.#look());
   }
@@ -184,7 +182,7 @@ export class KubeletFiles implements KubeletState {
     this.#stopLook = undefined;
     if (this.#isClosed) return;
     // A call may have used up the time for reading since this was scheduled.
-    if (this.#budget.waitAt(this.#options.clock.now()) > 0) {
+    if (this.#budget.waitAt(this.options.clock.now()) > 0) {
       this.#later(0);
       this.#report();
       return;
@@ -202,7 +200,7 @@ export class KubeletFiles implements KubeletState {
     this.#stopLook = undefined;
     for (const [at, name] of NAMES.entries()) {
       if (at < first || !this.#timed(() => this.#readOne(this.#files[name]))) continue;
-      this.#stopLook = this.#options.clock.after(0, () => this.#readFrom(at + 1));
+      this.#stopLook = this.options.clock.after(0, () => this.#readFrom(at + 1));
       return;
     }
     this.#wake();
@@ -225,7 +223,7 @@ export class KubeletFiles implements KubeletState {
   #timed<Result>(read: () => Result): Result {
     const start = performance.now();
     const result = read();
-    this.#budget.spend(performance.now() - start, this.#options.clock.now());
+    this.#budget.spend(performance.now() - start, this.options.clock.now());
     return result;
   }
 
@@ -238,7 +236,7 @@ export class KubeletFiles implements KubeletState {
     const result = one.file.result();
     if (result.kind === 'unchanged') return false;
     this.#isNew = true;
-    const { log, counters } = this.#options;
+    const { log, counters } = this.options;
     one.exists = result.kind !== 'absent';
     const read = result.kind === 'text' ? this.#parsed(one, result.text) : result;
     one.pods = read.kind === 'read' ? withEqualEntries(one.lastPods, read.pods) : new Map();
@@ -268,7 +266,7 @@ export class KubeletFiles implements KubeletState {
   }
 
   #unwatchable(error: unknown): void {
-    const { log, counters, kubeletRoot } = this.#options;
+    const { log, counters, kubeletRoot } = this.options;
     counters.foresight('unreadable');
     log.warn(
       { folder: kubeletRoot, error: messageOf(error) },

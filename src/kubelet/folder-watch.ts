@@ -28,14 +28,12 @@ export interface FolderWatchOptions {
 export class FolderWatch {
   readonly #folder: string;
   readonly #names: ReadonlySet<string>;
-  readonly #options: FolderWatchOptions;
   #watcher: FSWatcher | undefined;
   /** Cancels the next attempt after a fault. */
   #stopTimer: (() => void) | undefined;
   #pause = FIRST_PAUSE_MS;
 
-  constructor(options: FolderWatchOptions) {
-    this.#options = options;
+  constructor(private readonly options: FolderWatchOptions) {
     this.#folder = options.folder;
     this.#names = new Set(options.names);
   }
@@ -48,7 +46,7 @@ export class FolderWatch {
     if (this.#stopTimer !== undefined) return;
     const error = this.#watchFault();
     if (error === undefined) return;
-    this.#options.onFault(error);
+    this.options.onFault(error);
     this.#tryLater();
   }
 
@@ -76,14 +74,14 @@ export class FolderWatch {
   }
 
   #tryLater(): void {
-    this.#stopTimer = this.#options.clock.after(this.#pause, () => {
+    this.#stopTimer = this.options.clock.after(this.#pause, () => {
       if (this.#watchFault() !== undefined) {
         this.#tryLater();
         return;
       }
       this.#stopTimer = undefined;
-      this.#options.onRestored();
-      this.#options.onChange();
+      this.options.onRestored();
+      this.options.onChange();
     });
     this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
   }
@@ -112,7 +110,7 @@ export class FolderWatch {
     watcher.on('error', (error) => {
       if (this.#watcher !== watcher) return;
       this.#closeWatcher();
-      this.#options.onFault(error);
+      this.options.onFault(error);
       this.#tryLater();
     });
     this.#watcher = watcher;
@@ -121,7 +119,7 @@ export class FolderWatch {
   #tell(): void {
     this.#closeWatcher();
     this.#pause = FIRST_PAUSE_MS;
-    this.#options.onChange();
+    this.options.onChange();
   }
 }
 

@@ -43,28 +43,27 @@ export interface ManagerFilesOptions {
 
 class StateFile<Content extends { readonly fault?: string }> {
   readonly #file: CheckpointFile;
-  readonly #name: string;
-  readonly #parse: (text: string) => Content | string;
-  readonly #options: ManagerFilesOptions;
   #content: Content | undefined;
 
-  constructor(folder: string, name: string, parse: (text: string) => Content | string, options: ManagerFilesOptions) {
+  constructor(
+    folder: string,
+    private readonly name: string,
+    private readonly parse: (text: string) => Content | string,
+    private readonly options: ManagerFilesOptions,
+  ) {
     this.#file = new CheckpointFile(join(folder, name));
-    this.#name = name;
-    this.#parse = parse;
-    this.#options = options;
   }
 
   read(): Content | undefined {
     const result = this.#file.result();
     if (result.kind === 'unchanged') return this.#content;
-    const parsed = result.kind === 'text' ? this.#parse(result.text) : undefined;
+    const parsed = result.kind === 'text' ? this.parse(result.text) : undefined;
     this.#content = typeof parsed === 'string' ? undefined : parsed;
     const unread = result.kind === 'unreadable' ? result.why : parsed;
     const fault = typeof unread === 'string' ? unread : unread?.fault;
     if (fault !== undefined) {
-      this.#options.counters.foresight('unreadable');
-      this.#options.log.warn({ file: this.#name, error: fault }, 'state of a kubelet manager not understood');
+      this.options.counters.foresight('unreadable');
+      this.options.log.warn({ file: this.name, error: fault }, 'state of a kubelet manager not understood');
     }
     return this.#content;
   }

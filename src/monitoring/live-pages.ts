@@ -38,8 +38,6 @@ interface LivePage {
  * nobody makes while none is open.
  */
 export class LivePages {
-  readonly #options: LivePagesOptions;
-  readonly #limits: MonitoringLimits;
   readonly #pages = new Set<LivePage>();
   readonly #closing = new AbortController();
   #isUpdating = false;
@@ -48,10 +46,10 @@ export class LivePages {
   /** Aborts when the last page is closed: nobody waits for the reading of all pages any more. */
   #unread = new AbortController();
 
-  constructor(options: LivePagesOptions, limits: MonitoringLimits) {
-    this.#options = options;
-    this.#limits = limits;
-  }
+  constructor(
+    private readonly options: LivePagesOptions,
+    private readonly limits: MonitoringLimits,
+  ) {}
 
   /** Answers a request with a stream; the oldest one ends if there are too many. Returns a refusal for a page of another site. */
   open(request: IncomingMessage, response: ServerResponse, pod: string): Answer | undefined {
@@ -68,9 +66,9 @@ export class LivePages {
 
   #start({ socket }: IncomingMessage, response: ServerResponse, pod: string): void {
     const [oldest] = this.#pages;
-    if (this.#pages.size >= this.#limits.streams && oldest !== undefined) {
-      this.#options.refused('page_streams');
-      this.#end(oldest, this.#limits.streamRetryMs);
+    if (this.#pages.size >= this.limits.streams && oldest !== undefined) {
+      this.options.refused('page_streams');
+      this.#end(oldest, this.limits.streamRetryMs);
     }
     const now = performance.now();
     const page = {
@@ -85,9 +83,9 @@ export class LivePages {
       movedAt: now,
     };
     this.#pages.add(page);
-    this.#options.release(socket);
+    this.options.release(socket);
     response.once('close', () => this.#remove(page));
-    void this.#update([page], this.#options.readCached, page.closed.signal);
+    void this.#update([page], this.options.readCached, page.closed.signal);
     if (!this.#isUpdating) void this.#updateUntilClosed();
   }
 
@@ -107,7 +105,7 @@ export class LivePages {
       response.destroy();
       return;
     }
-    this.#options.admit(socket);
+    this.options.admit(socket);
     response.end(retryMs === undefined ? '' : `retry: ${retryMs}\n\n`);
   }
 
@@ -123,18 +121,18 @@ export class LivePages {
 
   /** Updates all pages after each resize, and from time to time. Ends with the last page. Never rejects. */
   async #updateUntilClosed(): Promise<void> {
-    const { streamMs, streamPauseMs } = this.#limits;
+    const { streamMs, streamPauseMs } = this.limits;
     this.#isUpdating = true;
     let stopWatching: (() => void) | undefined;
     try {
-      stopWatching = this.#options.watchResizes(() => this.#due.resolve(undefined));
+      stopWatching = this.options.watchResizes(() => this.#due.resolve(undefined));
       for (;;) {
         await Promise.race([this.#due.promise, this.#pause(streamMs)]);
         this.#due = Promise.withResolvers();
         if (this.#pages.size === 0) break;
         const begun = performance.now();
         this.#unread = new AbortController();
-        await this.#update([...this.#pages], this.#options.read, this.#unread.signal);
+        await this.#update([...this.#pages], this.options.read, this.#unread.signal);
         // A node with many pods is read half of the time at most.
         await this.#pause(Math.max(streamPauseMs, performance.now() - begun));
       }
@@ -147,7 +145,7 @@ export class LivePages {
   }
 
   #logError(error: unknown): void {
-    this.#options.log.error(loggableError(error), 'status page not updated because of an internal error');
+    this.options.log.error(loggableError(error), 'status page not updated because of an internal error');
   }
 
   #pause(ms: number): Promise<void> {
@@ -191,7 +189,7 @@ export class LivePages {
     const { response, has, openedAt } = page;
     if (!this.#pages.has(page) || response.destroyed) return;
     const now = performance.now();
-    if (now - openedAt >= this.#limits.streamAgeMs) {
+    if (now - openedAt >= this.limits.streamAgeMs) {
       this.#end(page);
       return;
     }
@@ -199,7 +197,7 @@ export class LivePages {
     const text = changed.length === 0 ? '' : `data: ${JSON.stringify(Object.fromEntries(changed))}\n\n`;
     // Its browser connects again, and then gets the present state alone.
     if (this.#isStuck(page, now) || this.#hasTooMuch(response, Buffer.byteLength(text))) {
-      this.#options.refused('page_updates');
+      this.options.refused('page_updates');
       response.destroy();
       return;
     }
@@ -210,7 +208,7 @@ export class LivePages {
   }
 
   #hasTooMuch({ writableLength: waiting }: ServerResponse, more: number): boolean {
-    return waiting > 0 && waiting + more > this.#limits.streamBytes;
+    return waiting > 0 && waiting + more > this.limits.streamBytes;
   }
 
   /** Whether bytes wait, and its client has taken none for the time of a whole update. */
@@ -218,7 +216,7 @@ export class LivePages {
     const waiting = page.response.writableLength;
     const taken = page.sent - waiting;
     if (waiting === 0 || taken > page.taken) Object.assign(page, { taken, movedAt: now });
-    return now - page.movedAt >= this.#limits.streamMs;
+    return now - page.movedAt >= this.limits.streamMs;
   }
 }
 

@@ -15,15 +15,15 @@ const READ_BY_OTHERS = 0o006;
 
 /** Compares requests with the bearer token in a file. The file is read again while requests come, at most once a second. */
 export class TokenFile {
-  readonly #path: string;
-  readonly #log: Log;
   readonly #digest: () => Promise<Buffer | undefined>;
   /** What the last read of the file has found. */
   #problem: string | undefined;
 
-  constructor(path: string, log: Log, readMs: number = MONITORING_LIMITS.tokenMs) {
-    this.#path = path;
-    this.#log = log;
+  constructor(
+    private readonly path: string,
+    private readonly log: Log,
+    readMs: number = MONITORING_LIMITS.tokenMs,
+  ) {
     this.#digest = cached(() => this.#read(), readMs);
   }
 
@@ -37,15 +37,12 @@ export class TokenFile {
   }
 
   async #read(): Promise<Buffer | undefined> {
-    const token = await readToken(this.#path);
+    const token = await readToken(this.path);
     const problem = 'problem' in token ? token.problem : undefined;
     if (problem !== undefined && problem !== this.#problem)
-      this.#log.warn(
-        { file: this.#path, error: problem },
-        'token file of metrics cannot be used; requests are rejected',
-      );
+      this.log.warn({ file: this.path, error: problem }, 'token file of metrics cannot be used; requests are rejected');
     if (problem === undefined && this.#problem !== undefined)
-      this.#log.info({ file: this.#path }, 'token file of metrics usable again');
+      this.log.info({ file: this.path }, 'token file of metrics usable again');
     this.#problem = problem;
     return 'problem' in token ? undefined : token.digest;
   }

@@ -27,17 +27,14 @@ export interface Watch extends AsyncIterable<Messages['ResizeEvent']> {
 export class ResizeClient {
   readonly #client: Client;
 
-  readonly #say: (line: string) => void;
-
   /**
    * @param endpoint absolute path of the socket
    * @param say called with what the client waits for, after 5 s
    */
   constructor(
     readonly endpoint: string,
-    say: (line: string) => void = () => undefined,
+    private readonly say: (line: string) => void = () => undefined,
   ) {
-    this.#say = say;
     this.#client = new Client(`unix:${endpoint}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': 16 * MiB,
       'grpc.enable_retries': 0,
@@ -73,7 +70,7 @@ export class ResizeClient {
         (error, response) => (error === null ? resolve(response ?? Buffer.alloc(0)) : reject(ownError(error))),
       );
     });
-    return sayingWaits(`the answer to ${name}`, answer, this.#say);
+    return sayingWaits(`the answer to ${name}`, answer, this.say);
   }
 
   /** @param history whether the last states of stored resizes come first */
@@ -87,7 +84,7 @@ export class ResizeClient {
     );
     stream.prependListener('error', ownError);
     const started = once(stream, 'metadata').then(() => undefined);
-    const opened = sayingWaits('the start of WatchResizes', started, this.#say);
+    const opened = sayingWaits('the start of WatchResizes', started, this.say);
     // A failure also reaches the reader of the stream.
     opened.catch(() => undefined);
     return { opened, cancel: () => stream.cancel(), [Symbol.asyncIterator]: () => eventsOf(stream) };

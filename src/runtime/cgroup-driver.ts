@@ -24,13 +24,10 @@ export async function queryCgroupDriver(backend: BackendCalls): Promise<Name | u
 
 /** The cgroup driver of the backend, cached until the next connection. */
 export class BackendCgroupDriver {
-  readonly #backend: BackendCalls;
   #answer: Promise<Name | undefined> | undefined;
   #last: Name | undefined;
 
-  constructor(backend: BackendCalls) {
-    this.#backend = backend;
-  }
+  constructor(private readonly backend: BackendCalls) {}
 
   /** Call at each connection: the backend may have been restarted with another configuration. */
   reconnected(): void {
@@ -39,7 +36,7 @@ export class BackendCgroupDriver {
 
   /** Returns the last known driver if the backend does not answer, and undefined if it never has. Never rejects. */
   async name(): Promise<Name | undefined> {
-    this.#answer ??= queryCgroupDriver(this.#backend);
+    this.#answer ??= queryCgroupDriver(this.backend);
     try {
       this.#last = await this.#answer;
     } catch {

@@ -12,15 +12,13 @@ export interface FailureTexts {
  * the cause before has failed.
  */
 export class FailureLog {
-  readonly #log: Log;
-  readonly #texts: FailureTexts;
   #cause: string | undefined;
   #count = 0;
 
-  constructor(log: Log, texts: FailureTexts) {
-    this.#log = log;
-    this.#texts = texts;
-  }
+  constructor(
+    private readonly log: Log,
+    private readonly texts: FailureTexts,
+  ) {}
 
   /**
    * Counts a failure, and logs it if its cause is new.
@@ -29,7 +27,7 @@ export class FailureLog {
   failed(error: unknown, fields: LogFields = {}): void {
     const cause = error instanceof Error ? `${error.name}: ${messageOf(error)}` : messageOf(error);
     if (cause !== this.#cause) {
-      this.#log.error({ ...loggableError(error), ...fields, ...this.#earlier }, this.#texts.failed);
+      this.log.error({ ...loggableError(error), ...fields, ...this.#earlier }, this.texts.failed);
       this.#cause = cause;
       this.#count = 0;
     }
@@ -38,7 +36,7 @@ export class FailureLog {
 
   /** It has succeeded. */
   succeeded(): void {
-    if (this.#cause !== undefined) this.#log.info(this.#earlier, this.#texts.over);
+    if (this.#cause !== undefined) this.log.info(this.#earlier, this.texts.over);
     this.#cause = undefined;
     this.#count = 0;
   }

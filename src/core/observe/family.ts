@@ -39,11 +39,8 @@ const OTHER = 'other';
 /** A bounded number of series, by their labels. */
 class SeriesByLabels<State> {
   readonly #states = new Map<string, { readonly labels: readonly string[]; readonly state: State }>();
-  readonly #create: () => State;
 
-  constructor(create: () => State) {
-    this.#create = create;
-  }
+  constructor(private readonly create: () => State) {}
 
   /** Returns the state of a series. Above MOST_SERIES the first label becomes `other`, above twice that all labels do. */
   of(labels: readonly string[]): State {
@@ -55,7 +52,7 @@ class SeriesByLabels<State> {
     if (!fits && first !== OTHER) return this.of([OTHER, ...rest]);
     if (this.#states.size >= 2 * MOST_SERIES && rest.some((label) => label !== OTHER))
       return this.of(labels.map(() => OTHER));
-    const state = this.#create();
+    const state = this.create();
     this.#states.set(key, { labels: [...labels], state });
     return state;
   }

@@ -85,17 +85,14 @@ interface Message {
 /** Limits the rate of log lines for each message. Messages are fixed phrases, so their number is bounded. */
 class LineRates {
   readonly #messages = new Map<string, Message>();
-  readonly #now: () => number;
 
   /** @param now milliseconds */
-  constructor(now: () => number) {
-    this.#now = now;
-  }
+  constructor(private readonly now: () => number) {}
 
   /** Whether a line may be written. If so, returns how many lines of this message were suppressed before it. */
   admit(level: LineLevel, text: string): { readonly suppressed: number } | undefined {
     const { perSecond, burst } = RATES[level];
-    const now = this.#now();
+    const now = this.now();
     let message = this.#messages.get(text);
     if (message === undefined) this.#messages.set(text, (message = { allowed: burst, at: now, suppressed: 0 }));
     message.allowed = Math.min(burst, message.allowed + ((now - message.at) * perSecond) / 1000);
@@ -116,24 +113,21 @@ class LineRates {
  * returns, so that the last lines before a crash are not lost. Other lines wait in memory, up to a limit.
  */
 export class BoundedWriter {
-  readonly #stream: Writable;
-  readonly #limit: number;
-  readonly #dropped: () => void;
-
   /**
    * @param limit bytes that may wait
    * @param dropped called for each line that is not written
    */
-  constructor(stream: Writable, limit: number, dropped: () => void) {
-    this.#stream = stream;
-    this.#limit = limit;
-    this.#dropped = dropped;
+  constructor(
+    private readonly stream: Writable,
+    private readonly limit: number,
+    private readonly dropped: () => void,
+  ) {
     // The reader of the log is gone (EPIPE) or its disk is full: the shim must continue to serve calls.
     stream.on('error', () => undefined);
   }
 
   write(line: string): void {
-    if (this.#stream.writable && this.#stream.writableLength + line.length <= this.#limit) this.#stream.write(line);
-    else this.#dropped();
+    if (this.stream.writable && this.stream.writableLength + line.length <= this.limit) this.stream.write(line);
+    else this.dropped();
   }
 }

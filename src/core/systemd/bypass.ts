@@ -27,13 +27,10 @@ const ANSWER_MS = 10_000;
 
 /** Follows the bypass that may have served before this shim, until all clients are back. systemd sends us no event for it. */
 export class BypassWatch {
-  readonly #options: BypassOptions;
   readonly #stop = new AbortController();
   #times: BypassTimes = { start: undefined, end: undefined };
 
-  constructor(options: BypassOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: BypassOptions) {}
 
   get times(): BypassTimes {
     return this.#times;
@@ -41,7 +38,7 @@ export class BypassWatch {
 
   /** Returns when there is nothing to follow any more. Never rejects. */
   async run(): Promise<void> {
-    const { log, onEnd, uptime = steadyNow } = this.#options;
+    const { log, onEnd, uptime = steadyNow } = this.options;
     try {
       let wasActive = false;
       while (!this.#stop.signal.aborted) {
@@ -70,7 +67,7 @@ export class BypassWatch {
   }
 
   async #read(): Promise<BypassTimes & { readonly isActive: boolean; readonly endAge: number }> {
-    const { show = showUnit, state } = this.#options;
+    const { show = showUnit, state } = this.options;
     const text = state === undefined ? await show(PROPERTIES) : await readFile(state, 'utf8');
     const values = new Map(text.split('\n').map((line) => line.split('=', 2) as [string, string]));
     const isActive = values.get('ActiveState') === 'active';

@@ -57,17 +57,15 @@ export function superviseBy(variables: SupervisorVariables | undefined, options:
 }
 
 class Notifier implements Supervisor {
-  readonly #variables: SupervisorVariables;
-  readonly #options: SupervisorOptions;
   #sender: Promise<DatagramSender> | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
   #isCheckingWorkers = false;
   #hasFailed = false;
 
-  constructor(variables: SupervisorVariables, options: SupervisorOptions) {
-    this.#variables = variables;
-    this.#options = options;
-  }
+  constructor(
+    private readonly variables: SupervisorVariables,
+    private readonly options: SupervisorOptions,
+  ) {}
 
   async check(): Promise<void> {
     try {
@@ -78,7 +76,7 @@ class Notifier implements Supervisor {
   }
 
   async ready(status: string): Promise<void> {
-    const { watchdogMs } = this.#variables;
+    const { watchdogMs } = this.variables;
     await this.#notify('READY=1', `STATUS=${status}`);
     // Twice per timeout, as sd_watchdog_enabled(3) recommends.
     if (watchdogMs !== undefined)
@@ -112,13 +110,13 @@ class Notifier implements Supervisor {
 
   async #notify(...assignments: readonly string[]): Promise<void> {
     try {
-      this.#sender ??= openDatagramSender(this.#variables.socket);
+      this.#sender ??= openDatagramSender(this.variables.socket);
       await (await this.#sender).send(assignments.map((line) => line.replaceAll('\n', ' ')).join('\n'));
     } catch (error) {
       if (this.#hasFailed) return;
       this.#hasFailed = true;
-      this.#options.counters.notifyFault();
-      this.#options.log.warn({ error: messageOf(error) }, 'notification of systemd failed');
+      this.options.counters.notifyFault();
+      this.options.log.warn({ error: messageOf(error) }, 'notification of systemd failed');
     }
   }
 }

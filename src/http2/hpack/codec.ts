@@ -9,18 +9,17 @@ export const DEFAULT_TABLE_SIZE = 4096;
 /** Decodes the header blocks of one direction of one connection (RFC 7541 3.2). */
 export class HpackDecoder {
   readonly #table: DynamicTable;
-  readonly #tableLimit: number;
-  readonly #listLimit: number;
   #plain = true;
 
   /**
    * @param tableLimit the SETTINGS_HEADER_TABLE_SIZE that the encoder was sent, in octets
    * @param listLimit the largest decoded header list in octets, counted as in RFC 9113 6.5.2
    */
-  constructor(tableLimit: number, listLimit: number) {
+  constructor(
+    private readonly tableLimit: number,
+    private readonly listLimit: number,
+  ) {
     this.#table = new DynamicTable(tableLimit);
-    this.#tableLimit = tableLimit;
-    this.#listLimit = listLimit;
   }
 
   /** Whether the last block neither used nor changed the dynamic table, so that every decoder decodes it alike. */
@@ -46,7 +45,7 @@ export class HpackDecoder {
       }
       const field = this.#field(cursor, first);
       size += field.size;
-      if (size > this.#listLimit) throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'header list too large');
+      if (size > this.listLimit) throw new ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, 'header list too large');
       fields.push(field);
     }
     return fields;
@@ -86,8 +85,8 @@ export class HpackDecoder {
   #resize(size: number, fieldsBefore: number): void {
     if (fieldsBefore > 0)
       throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, 'table size update inside a header block');
-    if (size > this.#tableLimit)
-      throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `table size ${size} exceeds ${this.#tableLimit}`);
+    if (size > this.tableLimit)
+      throw new ConnectionError(ErrorCode.COMPRESSION_ERROR, `table size ${size} exceeds ${this.tableLimit}`);
     this.#table.resize(size);
     this.#plain = false;
   }
@@ -112,11 +111,9 @@ class DynamicTable {
   #head = 0;
   #count = 0;
   #size = 0;
-  #capacity: number;
 
   /** @param capacity in octets; also the maximum for {@link resize} */
-  constructor(capacity: number) {
-    this.#capacity = capacity;
+  constructor(private capacity: number) {
     this.#slots = new Array<HeaderField | undefined>(Math.max(1, Math.floor(capacity / 32)));
   }
 
@@ -136,8 +133,8 @@ class DynamicTable {
 
   /** Adds a field and evicts old ones. A field larger than the table empties it (RFC 7541 4.4). */
   add(field: HeaderField): void {
-    this.#evict(this.#capacity - field.size);
-    if (field.size > this.#capacity) return;
+    this.#evict(this.capacity - field.size);
+    if (field.size > this.capacity) return;
     this.#slots[this.#head] = field;
     this.#head = (this.#head + 1) % this.#slots.length;
     this.#count += 1;
@@ -146,7 +143,7 @@ class DynamicTable {
 
   /** Applies a dynamic table size update (RFC 7541 4.3). */
   resize(capacity: number): void {
-    this.#capacity = capacity;
+    this.capacity = capacity;
     this.#evict(capacity);
   }
 

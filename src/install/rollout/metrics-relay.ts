@@ -101,17 +101,15 @@ interface Call {
  * there are connections.
  */
 class ShimMetrics {
-  readonly #hostRoot: string;
-  readonly #socket: string;
   /** Calls that run or wait, by their authorization, in their order. */
   readonly #calls = new Map<string, Call>();
   #isAsking = false;
   #open: { readonly answer: ShimAnswer; readonly at: number } | undefined;
 
-  constructor(hostRoot: string, socket: string) {
-    this.#hostRoot = hostRoot;
-    this.#socket = socket;
-  }
+  constructor(
+    private readonly hostRoot: string,
+    private readonly socket: string,
+  ) {}
 
   /** Rejects if the shim does not answer, or with the reason of the signal. @param gone aborts when the client has gone */
   async read(authorization: string, gone: AbortSignal): Promise<ShimAnswer> {
@@ -146,7 +144,7 @@ class ShimMetrics {
     this.#isAsking = true;
     for (const [authorization, call] of this.#calls) {
       call.isRunning = true;
-      await ask(join(this.#hostRoot, this.#socket), authorization).then(call.answer.resolve, call.answer.reject);
+      await ask(join(this.hostRoot, this.socket), authorization).then(call.answer.resolve, call.answer.reject);
       this.#calls.delete(authorization);
     }
     this.#isAsking = false;

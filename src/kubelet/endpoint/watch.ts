@@ -38,7 +38,6 @@ const nothing: Look = { state: 'unknown', process: undefined, says: 'no kubelet 
  * kubelet that starts is no drift, and a drift is known within 45 s.
  */
 export class EndpointWatch {
-  readonly #options: EndpointWatchOptions;
   #look = nothing;
   /** The last look that counted. */
   #known = nothing;
@@ -48,9 +47,7 @@ export class EndpointWatch {
   #stop: () => void = () => undefined;
   #isClosed = false;
 
-  constructor(options: EndpointWatchOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: EndpointWatchOptions) {}
 
   get state(): EndpointState {
     return this.#known.state;
@@ -66,7 +63,7 @@ export class EndpointWatch {
   /** Looks once, and then every 15 s until closed. Never rejects. */
   async run(): Promise<void> {
     await this.look();
-    if (!this.#isClosed) this.#stop = this.#options.clock.after(INTERVAL_MS, () => void this.run());
+    if (!this.#isClosed) this.#stop = this.options.clock.after(INTERVAL_MS, () => void this.run());
   }
 
   close(): void {
@@ -76,7 +73,7 @@ export class EndpointWatch {
 
   /** Looks once. Never rejects. */
   async look(): Promise<void> {
-    const { log } = this.#options;
+    const { log } = this.options;
     let look = nothing;
     try {
       look = await this.#found();
@@ -92,7 +89,7 @@ export class EndpointWatch {
   }
 
   async #found(): Promise<Look> {
-    const { procRoot, isBypassed, peers } = this.#options;
+    const { procRoot, isBypassed, peers } = this.options;
     if (isBypassed()) return { ...nothing, says: 'the bypass serves kubelet' };
     const earlier = this.#look.process;
     const process =
@@ -100,7 +97,7 @@ export class EndpointWatch {
     if (process === undefined) return nothing;
     const chain = await readEndpointChain(process.flags, process.view);
     const isConnected = peers()?.has(process.pid);
-    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.#options.listen));
+    const isOurs = chain.endpoint !== undefined && (await isSameSocket(chain.endpoint, this.options.listen));
     const state = await this.#stateOf(isConnected, isOurs, chain);
     return { state, process, says: saysOf(state, chain) };
   }
@@ -117,7 +114,7 @@ export class EndpointWatch {
   }
 
   #enter(look: Look): void {
-    const { log, onDrift } = this.#options;
+    const { log, onDrift } = this.options;
     const { state, says } = look;
     this.#known = look;
     if (isDriftState(state) && !this.#isDrift) {
@@ -133,7 +130,7 @@ export class EndpointWatch {
 
   async #markUsed(): Promise<void> {
     if (await this.#wasUsed()) return;
-    await mkdir(this.#options.stateFolder, { recursive: true, mode: 0o700 });
+    await mkdir(this.options.stateFolder, { recursive: true, mode: 0o700 });
     await writeFile(this.#marker, '', { mode: 0o600 });
     this.#isUsed = true;
   }
@@ -150,7 +147,7 @@ export class EndpointWatch {
   }
 
   get #marker(): string {
-    return join(this.#options.stateFolder, USED_FILE);
+    return join(this.options.stateFolder, USED_FILE);
   }
 }
 

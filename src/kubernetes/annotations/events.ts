@@ -115,14 +115,11 @@ interface Waiting {
  * namespace whose events fail in the server does not delay others.
  */
 export class EventPoster {
-  readonly #options: PosterOptions;
   readonly #isFirst = oncePerKey(64);
   #waiting: Waiting[] = [];
   #wake: () => void = () => undefined;
 
-  constructor(options: PosterOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: PosterOptions) {}
 
   post(event: PodEvent | NodeEvent): void {
     // It becomes part of the path of the request: `..` would lead to another one.
@@ -131,7 +128,7 @@ export class EventPoster {
       this.#dropped('namespace', 'the namespace of the pod is not a valid name');
       return;
     }
-    this.#waiting.push({ namespace, body: eventBody(event, this.#options.nodeName), failures: 0 });
+    this.#waiting.push({ namespace, body: eventBody(event, this.options.nodeName), failures: 0 });
     if (this.#waiting.length > MOST_WAITING) {
       this.#waiting.shift();
       this.#dropped('too many', 'too many pending events');
@@ -158,7 +155,7 @@ export class EventPoster {
         failures += 1;
         this.#failed(event, error);
         const asked = error instanceof ApiRefusal ? error.retryAfterMs : 0;
-        await wait(this.#options.clock, Math.max(asked, retryDelay(failures, this.#options.random())), signal);
+        await wait(this.options.clock, Math.max(asked, retryDelay(failures, this.options.random())), signal);
       }
     }
   }
@@ -180,7 +177,7 @@ export class EventPoster {
   async #try({ namespace, body }: Waiting, signal: AbortSignal): Promise<unknown> {
     const path = `/apis/events.k8s.io/v1/namespaces/${encodeURIComponent(namespace)}/events`;
     try {
-      const response = await this.#options.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
+      const response = await this.options.api({ method: 'POST', path, body, idleMs: IDLE_MS, signal });
       // The event exists even if the response cannot be read.
       await readText(response, LONGEST_ANSWER).catch(() => undefined);
       return undefined;
@@ -190,7 +187,7 @@ export class EventPoster {
   }
 
   #dropped(kind: string, error: string): void {
-    if (this.#isFirst(kind)) this.#options.log.warn({ error }, 'pod events dropped');
+    if (this.#isFirst(kind)) this.options.log.warn({ error }, 'pod events dropped');
   }
 }
 

@@ -32,13 +32,10 @@ export interface OutcomesOptions {
  * the request is retried.
  */
 export class Outcomes {
-  readonly #options: OutcomesOptions;
   /** The outcomes already posted for the last request, and its text, by pod and volume. */
   readonly #posted = new Map<string, Map<string, { readonly text: string; readonly posted: Set<string> }>>();
 
-  constructor(options: OutcomesOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: OutcomesOptions) {}
 
   /** Starts a request for this volume. A request with a new text posts all its outcomes, also those of an earlier request. */
   begin(pod: PodIdentity, volume: string, text: string): void {
@@ -107,7 +104,7 @@ export class Outcomes {
     const key = `${reason} ${why}`;
     if (posted === undefined || posted.has(key)) return;
     posted.add(key);
-    this.#options.post({ pod, reason, note, at: this.#options.clock.wallTime() });
+    this.options.post({ pod, reason, note, at: this.options.clock.wallTime() });
   }
 }
 

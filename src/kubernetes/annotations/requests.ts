@@ -52,14 +52,12 @@ const TRY_MS = 30_000;
  * are still waiting, because a newer resize of a pod supersedes older ones.
  */
 export class AnnotationRequests implements PodAudience {
-  readonly #options: RequestsOptions;
   readonly #outcomes: Outcomes;
   readonly #own: OwnResizes;
   readonly #entries = new Map<string, Entry>();
   #isClosed = false;
 
-  constructor(options: RequestsOptions) {
-    this.#options = options;
+  constructor(private readonly options: RequestsOptions) {
     this.#outcomes = new Outcomes(options);
     this.#own = new OwnResizes(options.resizes, this.#outcomes);
   }
@@ -124,7 +122,7 @@ export class AnnotationRequests implements PodAudience {
   }
 
   #later(entry: Entry, error: unknown): void {
-    const { clock, random, log } = this.#options;
+    const { clock, random, log } = this.options;
     const { pod } = entry;
     if (!(error instanceof ShimError))
       log.error({ uid: pod.uid, ...loggableError(error) }, 'pod annotation could not be processed');
@@ -135,7 +133,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Makes the next request. Returns whether there may be more. Rejects if it has to be retried later. */
   async #carryOutNext(entry: Entry): Promise<boolean> {
-    const { resizes, pods } = this.#options;
+    const { resizes, pods } = this.options;
     const local = this.#isActionable(entry) ? await pods.find(entry.pod.uid) : undefined;
     if (local === undefined || !this.#isActionable(entry)) return false;
     const { identity, annotations } = local;
@@ -167,8 +165,8 @@ export class AnnotationRequests implements PodAudience {
       }
       if (this.#hasGone(pod, failure)) return false;
       // A rejected request sets no size. Noted first: a shim that is killed in between repeats the request.
-      if (failure === undefined) await this.#options.pods.annotated(pod.sandboxId, volume, true);
-      await this.#options.resizes.storeAnnotations(pod, { [volume]: text });
+      if (failure === undefined) await this.options.pods.annotated(pod.sandboxId, volume, true);
+      await this.options.resizes.storeAnnotations(pod, { [volume]: text });
       // Rejected before it became a resize, so no state of a resize reports it.
       if (failure !== undefined && failure.context.resize === undefined)
         this.#outcomes.infeasible(pod, volume, text, failure);
@@ -178,7 +176,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Handles a removed annotation: the volume keeps its size, and a waiting request is canceled. */
   async #withdraw(pod: PodIdentity, volume: string): Promise<boolean> {
-    const { resizes, pods } = this.#options;
+    const { resizes, pods } = this.options;
     const waiting = this.#own.waitingFor(pod, volume);
     const texts = this.#own.waitingTexts(pod);
     const waited = textOf(texts, volume);
@@ -199,7 +197,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Returns the error of a rejected request; undefined if it is completed, deferred or canceled. Rejects for internal errors. */
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
-    const { resizes, clock } = this.#options;
+    const { resizes, clock } = this.options;
     try {
       const requester = { kind: 'annotation' } as const;
       const terms = { defer: true, timeoutMs: TRY_MS, deadline: clock.now() + TRY_MS, requester };
@@ -213,7 +211,7 @@ export class AnnotationRequests implements PodAudience {
 
   /** Whether the pod is gone, so that nothing is stored for it. */
   #hasGone({ sandboxId }: PodIdentity, failure: ShimError | undefined): boolean {
-    return failure?.code === Code.NOT_FOUND || this.#options.resizes.newestOf(sandboxId)?.reason === POD_GONE;
+    return failure?.code === Code.NOT_FOUND || this.options.resizes.newestOf(sandboxId)?.reason === POD_GONE;
   }
 }
 
@@ -229,17 +227,15 @@ const SUPERSEDED = 'SUPERSEDED';
  * So they are known after a restart too, and one whose annotation has changed since is no longer one of them.
  */
 class OwnResizes {
-  readonly #resizes: Pick<Resizes, 'find' | 'newestOf' | 'annotationsOf'>;
-  readonly #outcomes: Outcomes;
   /** By pod uid, what is being asked right now. */
   readonly #asking = new Map<string, Texts>();
   /** Resizes that are deferred or being retried, by id. */
   readonly #waiting = new Map<string, Resize>();
 
-  constructor(resizes: Pick<Resizes, 'find' | 'newestOf' | 'annotationsOf'>, outcomes: Outcomes) {
-    this.#resizes = resizes;
-    this.#outcomes = outcomes;
-  }
+  constructor(
+    private readonly resizes: Pick<Resizes, 'find' | 'newestOf' | 'annotationsOf'>,
+    private readonly outcomes: Outcomes,
+  ) {}
 
   /** Runs a request for these volumes. Its outcomes are reported from its start. */
   async during<Result>(pod: PodIdentity, volumes: Texts, request: () => Promise<Result>): Promise<Result> {
@@ -260,7 +256,7 @@ class OwnResizes {
     if (ours.length === 0 || reason === RESTARTED || isPassing(reason)) return;
     if (reason === POD_GONE) return;
     const elsewhere = this.#elsewhere(resize);
-    this.#outcomes.report(
+    this.outcomes.report(
       resize,
       ours.filter(([volume]) => textOf(elsewhere, volume) === undefined),
     );
@@ -270,7 +266,7 @@ class OwnResizes {
   #elsewhere({ pod, state, reason, defer }: Resize): Texts {
     // What is refused has changed nothing: what waited still does.
     if (state === 'Infeasible' || (state === 'Canceled' && !defer)) return this.waitingTexts(pod);
-    const newest = reason === SUPERSEDED ? this.#resizes.newestOf(pod.sandboxId) : undefined;
+    const newest = reason === SUPERSEDED ? this.resizes.newestOf(pod.sandboxId) : undefined;
     return newest === undefined ? {} : Object.fromEntries(this.#ours(newest));
   }
 
@@ -290,13 +286,13 @@ class OwnResizes {
   /** Those of a pod that wait, as they are now: the pod may have got another sandbox since. */
   #waitingOf({ uid }: PodIdentity): readonly Resize[] {
     return [...this.#waiting.values()]
-      .map((resize) => this.#resizes.find(resize.id) ?? resize)
+      .map((resize) => this.resizes.find(resize.id) ?? resize)
       .filter(({ pod }) => pod.uid === uid);
   }
 
   #ours({ pod, asked }: Resize): readonly (readonly [string, string])[] {
     if (!isForVolumesOnly(asked)) return [];
-    const texts: Texts = { ...this.#resizes.annotationsOf(pod.sandboxId), ...this.#asking.get(pod.uid) };
+    const texts: Texts = { ...this.resizes.annotationsOf(pod.sandboxId), ...this.#asking.get(pod.uid) };
     return Object.entries(asked.volumes).filter(([volume, text]) => textOf(texts, volume) === text);
   }
 }

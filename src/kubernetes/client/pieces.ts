@@ -24,29 +24,26 @@ const CLOSE_OBJECT = 0x7d;
 
 /** Collects the bytes of one piece, at most `longest`. */
 class PieceBuffer {
-  readonly #longest: number;
   #parts: Buffer[] = [];
   #length = 0;
 
-  constructor(longest: number) {
-    this.#longest = longest;
-  }
+  constructor(private readonly longest: number) {}
 
   get isEmpty(): boolean {
     return this.#length === 0;
   }
 
   add(part: Buffer): void {
-    const wasTooLong = this.#length > this.#longest;
+    const wasTooLong = this.#length > this.longest;
     this.#length += part.length;
     if (wasTooLong || part.length === 0) return;
     this.#parts.push(part);
-    if (this.#length > this.#longest) this.#parts = [Buffer.concat(this.#parts, START)];
+    if (this.#length > this.longest) this.#parts = [Buffer.concat(this.#parts, START)];
   }
 
   /** Returns the piece, and begins the next one. */
   take(): Piece {
-    const piece = { text: Buffer.concat(this.#parts).toString(), isTooLong: this.#length > this.#longest };
+    const piece = { text: Buffer.concat(this.#parts).toString(), isTooLong: this.#length > this.longest };
     this.#parts = [];
     this.#length = 0;
     return piece;
@@ -79,7 +76,6 @@ export async function readItems(response: Readable, longest: number, onItem: (it
 
 /** Splits a JSON object whose only array at the first level has the items. The items are objects. */
 class ItemSplitter {
-  readonly #onItem: (item: Piece) => void;
   readonly #item: PieceBuffer;
   readonly #frame = new PieceBuffer(LONGEST_FRAME);
   #depth = 0;
@@ -88,9 +84,11 @@ class ItemSplitter {
   #isInArray = false;
   #isInItem = false;
 
-  constructor(longest: number, onItem: (item: Piece) => void) {
+  constructor(
+    longest: number,
+    private readonly onItem: (item: Piece) => void,
+  ) {
     this.#item = new PieceBuffer(longest);
-    this.#onItem = onItem;
   }
 
   add(chunk: Buffer): void {
@@ -148,6 +146,6 @@ class ItemSplitter {
     if (this.#depth !== 2 || !this.#isInItem) return;
     storeWithIt();
     this.#isInItem = false;
-    this.#onItem(this.#item.take());
+    this.onItem(this.#item.take());
   }
 }

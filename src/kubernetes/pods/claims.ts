@@ -22,15 +22,12 @@ type Claim = Pick<ApiPod, 'uid' | 'namespace' | 'name' | 'isMirror'>;
  * ({@link whyForeign}): the registry decides, so the order in which objects appear does not matter.
  */
 export class PodClaims implements PodAudience {
-  readonly #options: ClaimsOptions;
   /** By uid and key. */
   #claims = new Map<string, Map<string, Claim>>();
   /** The keys of the reported objects that are still there. */
   #reported = new Set<string>();
 
-  constructor(options: ClaimsOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: ClaimsOptions) {}
 
   replace(pods: readonly ApiPod[]): void {
     this.#claims = new Map();
@@ -55,7 +52,7 @@ export class PodClaims implements PodAudience {
 
   /** Compares the objects that have a uid with the pods of this node. Also called when a pod is added to this node. */
   look(uid: string): void {
-    const pods = this.#options.podsOf(uid);
+    const pods = this.options.podsOf(uid);
     let isFirst = true;
     for (const [key, claim] of this.#claims.get(uid) ?? []) {
       const reason = pods.length === 0 ? duplicate(claim, isFirst) : foreign(claim, pods);
@@ -66,8 +63,8 @@ export class PodClaims implements PodAudience {
 
   #report(key: string, { uid, namespace, name }: Claim, reason: IgnoredPodReason): void {
     this.#reported.add(key);
-    this.#options.counters.ignoredPod(reason);
-    this.#options.log.warn(
+    this.options.counters.ignoredPod(reason);
+    this.options.log.warn(
       { namespace, pod: name, uid, reason },
       'pod object ignored: it claims the uid of another pod',
     );

@@ -105,19 +105,17 @@ const isStopped = (signal: AbortSignal): boolean => signal.aborted;
  * and one when it is back.
  */
 export class Reach {
-  readonly #log: Log;
-  readonly #nodeName: string;
   #trouble: { readonly kind: string; readonly says: string } | undefined;
   #isWatching = false;
 
-  constructor(log: Log, nodeName: string) {
-    this.#log = log;
-    this.#nodeName = nodeName;
-  }
+  constructor(
+    private readonly log: Log,
+    private readonly nodeName: string,
+  ) {}
 
   reached(): void {
     if (this.#trouble !== undefined || !this.#isWatching)
-      this.#log.info({ node: this.#nodeName }, 'watch of pod annotations started');
+      this.log.info({ node: this.nodeName }, 'watch of pod annotations started');
     this.#trouble = undefined;
     this.#isWatching = true;
   }
@@ -125,7 +123,7 @@ export class Reach {
   failed(error: unknown): void {
     const trouble = { kind: kindOf(error), says: wordsOf(error) };
     if (trouble.kind !== this.#trouble?.kind)
-      this.#log.warn({ node: this.#nodeName, error: trouble.says }, 'watch of pod annotations failed; retrying');
+      this.log.warn({ node: this.nodeName, error: trouble.says }, 'watch of pod annotations failed; retrying');
     this.#trouble = trouble;
   }
 
@@ -133,7 +131,7 @@ export class Reach {
     const name = 'kubernetes';
     if (this.#trouble !== undefined) return { name, ready: false, says: `pods are not watched: ${this.#trouble.says}` };
     if (!this.#isWatching) return { name, ready: false, says: 'pods are not watched yet' };
-    return { name, ready: true, says: `pod annotations of node ${this.#nodeName} are watched` };
+    return { name, ready: true, says: `pod annotations of node ${this.nodeName} are watched` };
   }
 }
 

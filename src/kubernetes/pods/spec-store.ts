@@ -4,13 +4,10 @@ import { type ApiPod, type ApiPodIdentity, keyOf } from './pod.ts';
 
 /** The specs of the pods of this node. */
 export class SpecStore implements PodAudience, PodSpecs {
-  readonly #isStatic: (sandboxId: string) => boolean;
   #specs = new Map<string, { readonly spec: PodSpec; readonly isMirror: boolean }>();
 
   /** @param isStatic whether a pod of this node is a static pod, for which a mirror pod may speak */
-  constructor(isStatic: (sandboxId: string) => boolean) {
-    this.#isStatic = isStatic;
-  }
+  constructor(private readonly isStatic: (sandboxId: string) => boolean) {}
 
   replace(pods: readonly ApiPod[]): void {
     this.#specs = new Map();
@@ -29,6 +26,6 @@ export class SpecStore implements PodAudience, PodSpecs {
 
   of(pod: PodIdentity): PodSpec | undefined {
     const found = this.#specs.get(keyOf(pod));
-    return found?.isMirror && !this.#isStatic(pod.sandboxId) ? undefined : found?.spec;
+    return found?.isMirror && !this.isStatic(pod.sandboxId) ? undefined : found?.spec;
   }
 }

@@ -50,16 +50,15 @@ const CACHED_ANSWERS = 8;
 
 /** The page of one reading of the node: pods by pressure, the details of one, and resizes. Renders nothing twice. */
 export class NodePage {
-  readonly #options: PageOptions;
-  readonly #rows: readonly PodRow[];
   readonly #sections = new Map<string, Sections>();
   readonly #answers = new Map<string, Answer>();
   readonly #state: string;
   #allPods: string | undefined;
 
-  private constructor(options: PageOptions, rows: readonly PodRow[]) {
-    this.#options = options;
-    this.#rows = rows;
+  private constructor(
+    private readonly options: PageOptions,
+    private readonly rows: readonly PodRow[],
+  ) {
     this.#state = stateOf(options).text;
   }
 
@@ -71,11 +70,11 @@ export class NodePage {
   /** Returns the options of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
   sections(pod: string): Sections {
     return cachedIn(this.#sections, pod, () => {
-      const { overview } = this.#options;
+      const { overview } = this.options;
       return {
         state: this.#state,
         card: pod === '' ? '' : cardOf(overview, pod).text,
-        pods: (this.#allPods ??= podsTable(this.#rows, '').text),
+        pods: (this.#allPods ??= podsTable(this.rows, '').text),
         history: historyOf(overview, pod).text,
         resizes: timelinesOf(overview, pod).text,
       };
@@ -86,8 +85,8 @@ export class NodePage {
   answer(query: PageQuery): Answer {
     return cachedIn(this.#answers, JSON.stringify([query.pod, query.filter]), () => {
       const sections = this.sections(query.pod);
-      const pods = query.filter === '' ? sections.pods : podsTable(this.#rows, query.filter).text;
-      const text = pageOf({ ...sections, pods }, query, this.#rows.length).text;
+      const pods = query.filter === '' ? sections.pods : podsTable(this.rows, query.filter).text;
+      const text = pageOf({ ...sections, pods }, query, this.rows.length).text;
       // As bytes, which all connections share.
       return { status: 200, type: 'text/html; charset=utf-8', body: Buffer.from(text), headers };
     });

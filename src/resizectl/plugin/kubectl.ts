@@ -25,13 +25,12 @@ const EXEC_MS = 60_000;
  */
 export class Kubectl {
   readonly #flags: readonly string[];
-  readonly #waiting: <Result>(what: string, work: Promise<Result>) => Promise<Result>;
   readonly #execMs: number;
 
   /** @param execMs the longest time of {@link exec}, in milliseconds */
   constructor(
     { context, kubeconfig }: KubectlOptions,
-    waiting: <Result>(what: string, work: Promise<Result>) => Promise<Result>,
+    private readonly waiting: <Result>(what: string, work: Promise<Result>) => Promise<Result>,
     execMs = EXEC_MS,
   ) {
     this.#execMs = execMs;
@@ -39,7 +38,6 @@ export class Kubectl {
       ...(context === undefined ? [] : [`--context=${context}`]),
       ...(kubeconfig === undefined ? [] : [`--kubeconfig=${kubeconfig}`]),
     ];
-    this.#waiting = waiting;
   }
 
   /** Returns objects as JSON. Rejects with kubectl's own message; with UsageError if there is no such object. */
@@ -65,7 +63,7 @@ export class Kubectl {
     const all = [...this.#flags, ...args];
     const options = { reject: false, stdin: 'ignore', stripFinalNewline: false, maxBuffer: LONGEST_OUTPUT } as const;
     const running = execa('kubectl', all, { ...options, ...(timeout !== undefined && { timeout }) });
-    const result = await this.#waiting(`kubectl ${args.slice(0, 3).join(' ')}`, running);
+    const result = await this.waiting(`kubectl ${args.slice(0, 3).join(' ')}`, running);
     if (result.timedOut) return { code: 1, out: '', err: `no answer within ${Math.ceil((timeout ?? 0) / 1000)} s\n` };
     if (result.exitCode === undefined)
       throw new Error(`kubectl cannot be run: ${result.shortMessage ?? 'no exit code'}`);

@@ -34,10 +34,7 @@ export interface BackendCall {
  * {@link keepConnected}.
  */
 export class Channel {
-  readonly #path: string;
-  readonly #longestMessage: number;
   readonly #memory = new ResponseMemory(MAX_RESPONSE_BYTES);
-  readonly #connected: () => void;
   /** Calls that wait for a connection, or for their turn on it. */
   readonly #queue = new Set<Call>();
   readonly #deadlines = new Deadlines<Call>((call) => this.#expired(call));
@@ -65,11 +62,11 @@ export class Channel {
    * @param longestMessage in bytes, of requests and responses
    * @param connected called at every new connection
    */
-  constructor(path: string, longestMessage: number, connected: () => void) {
-    this.#path = path;
-    this.#longestMessage = longestMessage;
-    this.#connected = connected;
-  }
+  constructor(
+    private readonly path: string,
+    private readonly longestMessage: number,
+    private readonly connected: () => void,
+  ) {}
 
   /** Whether there is a connection now. */
   get isConnected(): boolean {
@@ -126,8 +123,8 @@ export class Channel {
     if (this.#isClosed) return STOPPING;
     if (signal?.aborted === true) return CANCELLED;
     if (deadline <= now) return { code: Code.DEADLINE_EXCEEDED, details: 'Deadline exceeded after 0.000s' };
-    if (message.length > this.#longestMessage) {
-      const details = `Attempted to send message with a size larger than ${this.#longestMessage}`;
+    if (message.length > this.longestMessage) {
+      const details = `Attempted to send message with a size larger than ${this.longestMessage}`;
       return { code: Code.RESOURCE_EXHAUSTED, details };
     }
     if (this.calls < MAX_CALLS && this.#requestBytes + message.length <= MAX_REQUEST_BYTES) return undefined;
@@ -190,8 +187,8 @@ export class Channel {
 
   #attempt(): void {
     this.#attemptedAt = steadyNow();
-    const limits = { memory: this.#memory, longestMessage: this.#longestMessage };
-    this.#current = new Connection(this.#path, limits, this.#events);
+    const limits = { memory: this.#memory, longestMessage: this.longestMessage };
+    this.#current = new Connection(this.path, limits, this.#events);
   }
 
   #ready(): void {
@@ -200,7 +197,7 @@ export class Channel {
     this.#isReady = true;
     // Those that the server does not take yet wait for their turn, until their deadlines.
     for (const call of this.#queue) call.connectBy = Infinity;
-    this.#connected();
+    this.connected();
     this.#startCalls();
   }
 
@@ -252,15 +249,12 @@ const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
  */
 export class Deadlines<Item extends { readonly due: number }> {
   readonly #items = new Set<Item>();
-  readonly #expired: (item: Item) => void;
   #timer: NodeJS.Timeout | undefined;
   /** When the timer fires, by steadyNow. */
   #at = Infinity;
 
   /** @param expired called with an item that is due, which has been removed */
-  constructor(expired: (item: Item) => void) {
-    this.#expired = expired;
-  }
+  constructor(private readonly expired: (item: Item) => void) {}
 
   get size(): number {
     return this.#items.size;
@@ -298,7 +292,7 @@ export class Deadlines<Item extends { readonly due: number }> {
     for (const item of this.#items) {
       if (item.due <= now) {
         this.#items.delete(item);
-        this.#expired(item);
+        this.expired(item);
       } else {
         next = Math.min(next, item.due);
       }

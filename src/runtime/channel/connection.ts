@@ -59,8 +59,6 @@ export interface ConnectionLimits {
 
 /** One HTTP/2 connection to a gRPC server, as its client (RFC 9113). */
 export class Connection implements Runner {
-  readonly #events: ConnectionEvents;
-  readonly #limits: ConnectionLimits;
   readonly #socket: ServerSocket;
   readonly #writer: Writer;
   readonly #sender: Sender;
@@ -80,9 +78,11 @@ export class Connection implements Runner {
   #lastId = LARGEST_STREAM;
 
   /** Connects to a unix socket. */
-  constructor(path: string, limits: ConnectionLimits, events: ConnectionEvents) {
-    this.#events = events;
-    this.#limits = limits;
+  constructor(
+    path: string,
+    private readonly limits: ConnectionLimits,
+    private readonly events: ConnectionEvents,
+  ) {
     this.#socket = new ServerSocket(path, {
       data: (bytes) => this.#data(bytes),
       drained: (pausedMs) => this.#drained(pausedMs),
@@ -102,7 +102,7 @@ export class Connection implements Runner {
 
   /** Begins a call. Only while {@link isAvailable}. */
   start(call: Call): void {
-    const { memory, longestMessage, lastStream = LARGEST_STREAM } = this.#limits;
+    const { memory, longestMessage, lastStream = LARGEST_STREAM } = this.limits;
     const stream = new Stream(this.#nextId, call, this.#sender.initialWindow, memory, longestMessage);
     this.#nextId += 2;
     this.#streams.set(stream.id, stream);
@@ -125,7 +125,7 @@ export class Connection implements Runner {
     if (this.#state === 'greeting') this.#close(LOST, 'closed by the client');
     if (this.#state !== 'open') return;
     this.#state = 'leaving';
-    this.#events.leaving(this);
+    this.events.leaving(this);
     this.#ended();
   }
 
@@ -155,9 +155,9 @@ export class Connection implements Runner {
   #drained(pausedMs: number): void {
     this.#meter.credit(pausedMs);
     this.#isTurnOfNew = !this.#isTurnOfNew;
-    if (this.#isTurnOfNew) this.#events.available();
+    if (this.#isTurnOfNew) this.events.available();
     this.#sender.pump();
-    if (!this.#isTurnOfNew) this.#events.available();
+    if (!this.#isTurnOfNew) this.events.available();
   }
 
   #lost(error: Error | undefined): void {
@@ -174,7 +174,7 @@ export class Connection implements Runner {
       this.#remove(stream);
       stream.call.ended(outcome, undefined);
     }
-    this.#events.closed(this, reason);
+    this.events.closed(this, reason);
   }
 
   #frame(frame: Frame): void {
@@ -256,12 +256,12 @@ export class Connection implements Runner {
     this.#writer.write(settingsAck());
     this.#sender.apply(initialWindow, maxFrameSize, this.#streams.values());
     if (this.#state !== 'greeting') {
-      this.#events.available();
+      this.events.available();
       return;
     }
     this.#state = 'open';
     clearTimeout(this.#handshake);
-    this.#events.ready(this);
+    this.events.ready(this);
   }
 
   #reset(streamId: number, errorCode: number): void {
@@ -279,7 +279,7 @@ export class Connection implements Runner {
     this.#lastId = Math.min(this.#lastId, lastId);
     if (this.#state === 'open') {
       this.#state = 'leaving';
-      this.#events.leaving(this);
+      this.events.leaving(this);
     }
     for (const stream of this.#streams.values()) {
       if (stream.id <= this.#lastId) continue;
@@ -320,7 +320,7 @@ export class Connection implements Runner {
       call.ended(REFUSED, undefined);
     } else {
       call.isRetried = true;
-      this.#events.unprocessed(call);
+      this.events.unprocessed(call);
     }
   }
 
@@ -333,7 +333,7 @@ export class Connection implements Runner {
 
   /** A call has ended, or none begins any more. */
   #ended(): void {
-    if (this.#state === 'open') this.#events.available();
+    if (this.#state === 'open') this.events.available();
     if (this.#state === 'leaving' && this.#streams.size === 0)
       this.#close(LOST, 'the server has closed the connection with GOAWAY');
   }

@@ -15,11 +15,8 @@ const MORE: Outcome = {
 /** The memory of all responses that are being read, in bytes. */
 export class ResponseMemory {
   #used = 0;
-  readonly #limit: number;
 
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   get used(): number {
     return this.#used;
@@ -27,7 +24,7 @@ export class ResponseMemory {
 
   /** Returns whether the bytes are within the limit. Only then they are counted, until {@link free}. */
   take(bytes: number): boolean {
-    if (this.#used + bytes > this.#limit) return false;
+    if (this.#used + bytes > this.limit) return false;
     this.#used += bytes;
     return true;
   }
@@ -44,14 +41,12 @@ export class MessageReader {
   #length = 0;
   #bytes = NOTHING;
   #filled = 0;
-  readonly #memory: ResponseMemory;
-  readonly #limit: number;
 
   /** @param limit the longest message, in bytes */
-  constructor(memory: ResponseMemory, limit: number) {
-    this.#memory = memory;
-    this.#limit = limit;
-  }
+  constructor(
+    private readonly memory: ResponseMemory,
+    private readonly limit: number,
+  ) {}
 
   /** Whether any byte has arrived. */
   get hasBegun(): boolean {
@@ -83,7 +78,7 @@ export class MessageReader {
 
   /** Frees the memory for other responses. The message stays valid. */
   close(): void {
-    this.#memory.free(this.#bytes.length);
+    this.memory.free(this.#bytes.length);
     this.#bytes = NOTHING;
   }
 
@@ -91,10 +86,10 @@ export class MessageReader {
     this.#prefix += 1;
     if (this.#prefix === 1) return octet === 0 ? undefined : compressed(octet);
     this.#length = this.#length * 256 + octet;
-    if (this.#prefix < MESSAGE_PREFIX_SIZE || this.#length <= this.#limit) return undefined;
+    if (this.#prefix < MESSAGE_PREFIX_SIZE || this.#length <= this.limit) return undefined;
     return {
       code: Code.RESOURCE_EXHAUSTED,
-      details: `Received message larger than max (${this.#length} vs ${this.#limit})`,
+      details: `Received message larger than max (${this.#length} vs ${this.limit})`,
     };
   }
 
@@ -102,7 +97,7 @@ export class MessageReader {
     const before = this.#bytes;
     if (needed <= before.length) return true;
     const size = Math.min(this.#length, Math.max(needed, 2 * before.length, FIRST_SIZE));
-    if (!this.#memory.take(size - before.length)) return false;
+    if (!this.memory.take(size - before.length)) return false;
     this.#bytes = Buffer.allocUnsafe(size);
     before.copy(this.#bytes, 0, 0, this.#filled);
     return true;

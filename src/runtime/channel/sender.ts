@@ -26,7 +26,6 @@ const NOTHING = Buffer.alloc(0);
 
 /** Sends requests, as far as the server's windows and limits allow (RFC 9113 5.2). */
 export class Sender {
-  readonly #writer: Writer;
   #window = DEFAULT_WINDOW;
   #initialWindow = DEFAULT_WINDOW;
   #maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
@@ -34,9 +33,7 @@ export class Sender {
   /** Streams whose request is not sent completely. */
   readonly #unsent = new Set<Stream>();
 
-  constructor(writer: Writer) {
-    this.#writer = writer;
-  }
+  constructor(private readonly writer: Writer) {}
 
   /** The window of a new stream. */
   get initialWindow(): number {
@@ -53,7 +50,7 @@ export class Sender {
       this.#sendWhole(stream, block);
       return;
     }
-    this.#writer.write(headersFrames(id, block, false, this.#maxFrameSize));
+    this.writer.write(headersFrames(id, block, false, this.#maxFrameSize));
     this.#unsent.add(stream);
     this.pump();
   }
@@ -123,7 +120,7 @@ export class Sender {
     writeMessagePrefix(bytes, data + FRAME_HEADER_SIZE, message.length);
     bytes.set(message, data + FRAME_HEADER_SIZE + MESSAGE_PREFIX_SIZE);
     this.#took(stream, size);
-    this.#writer.write(bytes);
+    this.writer.write(bytes);
   }
 
   /** Sends one frame of a request without copying the message. Returns whether it could. */
@@ -131,15 +128,15 @@ export class Sender {
     const { id, call, sent } = stream;
     const { message, size } = call;
     const length = Math.min(size - sent, this.#window, stream.sendWindow, this.#maxFrameSize, LONGEST_FRAME);
-    if (length <= 0 || this.#writer.isFull) return false;
+    if (length <= 0 || this.writer.isFull) return false;
     const end = sent + length;
     const prefix = Math.max(0, Math.min(MESSAGE_PREFIX_SIZE, end) - sent);
     const head = Buffer.allocUnsafe(FRAME_HEADER_SIZE + prefix);
     writeFrameHeader(head, 0, length, FrameType.DATA, end === size ? Flag.END_STREAM : 0, id);
     if (prefix > 0) messagePrefix(message.length).copy(head, FRAME_HEADER_SIZE, sent);
-    this.#writer.write(head);
+    this.writer.write(head);
     if (prefix < length)
-      this.#writer.write(message.subarray(Math.max(0, sent - MESSAGE_PREFIX_SIZE), end - MESSAGE_PREFIX_SIZE));
+      this.writer.write(message.subarray(Math.max(0, sent - MESSAGE_PREFIX_SIZE), end - MESSAGE_PREFIX_SIZE));
     this.#took(stream, length);
     return true;
   }

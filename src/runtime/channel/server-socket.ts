@@ -19,14 +19,15 @@ export interface SocketEvents {
 export class ServerSocket {
   readonly writer: Writer;
   readonly #socket: Socket;
-  readonly #events: SocketEvents;
   #isOver = false;
   /** Since when nothing is read, by steadyNow. */
   #pausedAt: number | undefined;
 
   /** Connects to a unix socket. */
-  constructor(path: string, events: SocketEvents) {
-    this.#events = events;
+  constructor(
+    path: string,
+    private readonly events: SocketEvents,
+  ) {
     const read = (size: number): boolean => {
       if (!this.#isOver) this.#read(memory.subarray(0, size));
       return true;
@@ -58,7 +59,7 @@ export class ServerSocket {
   }
 
   #read(bytes: Buffer): void {
-    this.#events.data(bytes);
+    this.events.data(bytes);
     if (!this.writer.isStuck) return;
     this.#pausedAt ??= steadyNow();
     this.#socket.pause();
@@ -70,7 +71,7 @@ export class ServerSocket {
     const pausedMs = now - (this.#pausedAt ?? now);
     this.#pausedAt = undefined;
     this.#socket.resume();
-    this.#events.drained(pausedMs);
+    this.events.drained(pausedMs);
   }
 
   #lost(error: Error | undefined): void {
@@ -78,7 +79,7 @@ export class ServerSocket {
     this.#isOver = true;
     this.writer.close();
     this.#socket.destroy();
-    this.#events.lost(error);
+    this.events.lost(error);
   }
 }
 
@@ -95,7 +96,6 @@ const MAX_DEFERRED = 64;
 
 /** Writes frames to a socket. What is written in one turn of the event loop leaves in one write. */
 export class Writer {
-  readonly #socket: Socket;
   #pending: Buffer[] = [];
   #size = 0;
   #isScheduled = false;
@@ -103,9 +103,7 @@ export class Writer {
   #timer: NodeJS.Timeout | undefined;
   readonly #flush = (): void => this.flush();
 
-  constructor(socket: Socket) {
-    this.#socket = socket;
-  }
+  constructor(private readonly socket: Socket) {}
 
   write(bytes: Buffer): void {
     this.#pending.push(bytes);
@@ -135,7 +133,7 @@ export class Writer {
     this.#deferred = [];
     this.#pending = [];
     this.#size = 0;
-    const socket = this.#socket;
+    const socket = this.socket;
     const [first] = buffers;
     if (first === undefined || !socket.writable) return;
     if (buffers.length === 1) socket.write(first);
@@ -164,7 +162,7 @@ export class Writer {
   }
 
   get #waiting(): number {
-    return this.#size + this.#socket.writableLength;
+    return this.#size + this.socket.writableLength;
   }
 
   #deferredOver(): void {

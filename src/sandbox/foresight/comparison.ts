@@ -32,7 +32,6 @@ interface ComparisonOptions extends Pick<DecreaseReclaimerOptions, 'clock' | 'lo
  * cri_stats_provider.go, PodCPUAndMemoryStats).
  */
 export class Comparison {
-  readonly #options: ComparisonOptions;
   /** Calls that wait until the state changes. */
   readonly #waiting = new Set<() => void>();
   /** All calls that wait, also those for a check. */
@@ -49,9 +48,7 @@ export class Comparison {
   #isFromRuntime = false;
   #stopWatch: () => void = () => undefined;
 
-  constructor(options: ComparisonOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: ComparisonOptions) {}
 
   /** Whether a call waits: kubelet is about to compare. */
   get isAsked(): boolean {
@@ -120,7 +117,7 @@ export class Comparison {
     if (source === 'runtime') this.#isFromRuntime = false;
     if (this.#isOpenForGood || this.#count >= MAX_CALLS) return Promise.resolve();
     return new Promise((resolve) => {
-      const stop = this.#options.clock.after(HOLD_MS, () => call.end());
+      const stop = this.options.clock.after(HOLD_MS, () => call.end());
       const call: WaitingCall = {
         isOver: false,
         end: () => {
@@ -173,7 +170,7 @@ export class Comparison {
 
   /** Opens once cAdvisor has measured the pod. Without a watch, once it must have. */
   async #measured(pod: CgroupPath, isOver: () => boolean): Promise<void> {
-    const { tree, clock, log } = this.#options;
+    const { tree, clock, log } = this.options;
     try {
       const watch: ReadWatch = await tree.watchMeasuring(pod);
       if (isOver()) {

@@ -13,7 +13,6 @@ export const CLOSE_MS = 1000;
  * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and never holds while a request for the pod runs.
  */
 export class DecreaseReclaimer {
-  readonly #options: DecreaseReclaimerOptions;
   /** By pod, with its entries when it was last woken. */
   readonly #jobs = new Map<string, { readonly job: DecreaseJob; readonly entries: readonly unknown[] }>();
   /** All jobs that have not ended, including those of removed pods. */
@@ -24,9 +23,7 @@ export class DecreaseReclaimer {
   #isClosed = false;
   #isOpen = false;
 
-  constructor(options: DecreaseReclaimerOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: DecreaseReclaimerOptions) {}
 
   /**
    * Checks the pods whose entries have changed: kubelet writes the entries of all pods when one changes. To be called when kubelet's
@@ -34,9 +31,9 @@ export class DecreaseReclaimer {
    */
   check(): void {
     if (this.#isClosed) return;
-    for (const uid of this.#options.pods()) if (!this.#jobs.has(uid)) this.#begin(uid);
+    for (const uid of this.options.pods()) if (!this.#jobs.has(uid)) this.#begin(uid);
     for (const { job, entries } of this.#jobs.values()) {
-      const now = this.#options.entries(job.uid);
+      const now = this.options.entries(job.uid);
       if (now.every((entry, at) => entry === entries[at])) continue;
       this.#jobs.set(job.uid, { job, entries: now });
       job.wake();
@@ -108,7 +105,7 @@ export class DecreaseReclaimer {
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const uid of [...this.#jobs.keys()]) this.podRemoved(uid);
-    const { clock, log } = this.#options;
+    const { clock, log } = this.options;
     const left = new Set(this.#running);
     const ended = [...left].map(async (job) => {
       await job.release();
@@ -128,12 +125,12 @@ export class DecreaseReclaimer {
   }
 
   #beginIfPending(uid: string): void {
-    if (!this.#isClosed && !this.#jobs.has(uid) && this.#options.isPending(uid)) this.#begin(uid);
+    if (!this.#isClosed && !this.#jobs.has(uid) && this.options.isPending(uid)) this.#begin(uid);
   }
 
   #begin(uid: string): void {
-    const job = new DecreaseJob(uid, this.#options, this.#listeners);
-    this.#jobs.set(uid, { job, entries: this.#options.entries(uid) });
+    const job = new DecreaseJob(uid, this.options, this.#listeners);
+    this.#jobs.set(uid, { job, entries: this.options.entries(uid) });
     this.#running.add(job);
     void job.run().then(() => {
       if (this.#jobs.get(uid)?.job === job) this.#jobs.delete(uid);

@@ -21,22 +21,20 @@ import { isMemoryTight } from '../plan/pod-limits.ts';
 
 /** The resizes of pods that kubelet has admitted and not actuated, as its state files say. */
 export class PendingResizes {
-  readonly #registry: Registry;
-  readonly #kubelet: KubeletState;
   /** The pending limits of pods in the middle of a resize, by sandbox id. */
   readonly #limits = new Map<string, PendingPodLimits>();
 
-  constructor(registry: Registry, kubelet: KubeletState) {
-    this.#registry = registry;
-    this.#kubelet = kubelet;
-  }
+  constructor(
+    private readonly registry: Registry,
+    private readonly kubelet: KubeletState,
+  ) {}
 
   /** Returns the pending resize of a pod; undefined if none is known. */
   of({ sandboxId, metadata }: PodDescription, state: PodState): PendingResize | undefined {
-    this.#kubelet.refresh();
-    const allocated = this.#kubelet.allocated(metadata.uid);
+    this.kubelet.refresh();
+    const allocated = this.kubelet.allocated(metadata.uid);
     if (allocated === undefined) return undefined;
-    const actuated = this.#kubelet.actuated(metadata.uid);
+    const actuated = this.kubelet.actuated(metadata.uid);
     const names = this.#containerNames(metadata.uid);
     const before = this.#limits.get(sandboxId);
     const pending = derivePendingResize(state, { allocated, actuated, names, before });
@@ -66,8 +64,8 @@ export class PendingResizes {
    * is raised: a container without room in its pod would be worse.
    */
   withoutWritten({ metadata }: PodDescription, state: PodState, raised: Limits): Limits {
-    const allocated = this.#kubelet.allocated(metadata.uid);
-    const actuated = this.#kubelet.actuated(metadata.uid);
+    const allocated = this.kubelet.allocated(metadata.uid);
+    const actuated = this.kubelet.actuated(metadata.uid);
     if (allocated === undefined || actuated === undefined) return raised;
     const entries = { state, names: this.#containerNames(metadata.uid) };
     const [wanted, done] = [writtenLimits(entries, allocated), writtenLimits(entries, actuated)];
@@ -85,8 +83,8 @@ export class PendingResizes {
 
   /** Returns names by id, from all sandboxes of the pod: containers of an ended sandbox may still run. */
   #containerNames(uid: string): ReadonlyMap<string, string> {
-    const sandboxes = this.#registry.pods.filter((other) => other.metadata.uid === uid);
-    const containers = sandboxes.flatMap((other) => this.#registry.containersOf(other.sandboxId));
+    const sandboxes = this.registry.pods.filter((other) => other.metadata.uid === uid);
+    const containers = sandboxes.flatMap((other) => this.registry.containersOf(other.sandboxId));
     return new Map(containers.map(({ containerId, name }) => [containerId, name]));
   }
 }

@@ -63,10 +63,6 @@ interface Level {
 export class UsageHold {
   /** Resolves once memory.high is restored. Never rejects. */
   readonly done: Promise<HoldEnd>;
-  readonly #uid: string;
-  readonly #reclaimer: DecreaseReclaimerOptions;
-  readonly #pending: PendingDecreases;
-  readonly #options: UsageHoldOptions;
   readonly #levels: Level[] = [];
   #lowering: Lowering | undefined;
   /** Whether the journal has this hold. */
@@ -85,11 +81,12 @@ export class UsageHold {
   #heldUntil = Infinity;
   #heldFrom: number | undefined;
 
-  constructor(uid: string, reclaimer: DecreaseReclaimerOptions, pending: PendingDecreases, options: UsageHoldOptions) {
-    this.#uid = uid;
-    this.#reclaimer = reclaimer;
-    this.#pending = pending;
-    this.#options = options;
+  constructor(
+    private readonly uid: string,
+    private readonly reclaimer: DecreaseReclaimerOptions,
+    private readonly pending: PendingDecreases,
+    private readonly options: UsageHoldOptions,
+  ) {
     this.#sleep = new Sleep(reclaimer.clock);
     const { signal } = this.#over;
     this.#whenOver = new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
@@ -138,16 +135,16 @@ export class UsageHold {
     // Otherwise the record is still needed. A hold that did not begin leaves that of an earlier one.
     const isEnded = !this.#hasBegun || (hasRestored && (await this.#endInJournal()));
     // No other hold may follow, which would restore memory.high first.
-    if (!isEnded) this.#reclaimer.holds.left(this.#uid);
+    if (!isEnded) this.reclaimer.holds.left(this.uid);
     return end;
   }
 
   async #holdAll(): Promise<HoldEnd> {
     try {
-      const cgroups = this.#pending.list.map(({ cgroup }) => cgroup);
-      this.#hasBegun = await this.#reclaimer.holds.begin(this.#uid, cgroups);
+      const cgroups = this.pending.list.map(({ cgroup }) => cgroup);
+      this.#hasBegun = await this.reclaimer.holds.begin(this.uid, cgroups);
       if (!this.#hasBegun) return 'unfinished';
-      await this.#lower(this.#pending.list);
+      await this.#lower(this.pending.list);
       return await this.#watching;
     } catch (error) {
       if (error === this.#over.signal.reason) return await this.#watching;
@@ -161,10 +158,10 @@ export class UsageHold {
   /** Returns false if the write fails, which is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
   async #endInJournal(): Promise<boolean> {
     try {
-      await this.#reclaimer.holds.end(this.#uid);
+      await this.reclaimer.holds.end(this.uid);
       return true;
     } catch (error) {
-      this.#reclaimer.log.warn({ uid: this.#uid, error: messageOf(error) }, 'end of a hold not journalled');
+      this.reclaimer.log.warn({ uid: this.uid, error: messageOf(error) }, 'end of a hold not journalled');
       return false;
     }
   }
@@ -172,32 +169,32 @@ export class UsageHold {
   /** Lowers the usage of each cgroup and holds it, until the watch ends. */
   async #lower([first, ...rest]: readonly Decrease[]): Promise<void> {
     if (first === undefined) {
-      this.#heldFrom = this.#reclaimer.clock.now();
-      this.#heldUntil = Math.min(this.#heldFrom + HOLD_MS, this.#options.until);
-      this.#options.onHeld();
+      this.#heldFrom = this.reclaimer.clock.now();
+      this.#heldUntil = Math.min(this.#heldFrom + HOLD_MS, this.options.until);
+      this.options.onHeld();
       await this.#watching;
       return;
     }
-    const { tree, clock, holds, log } = this.#reclaimer;
+    const { tree, clock, holds, log } = this.reclaimer;
     const { cgroup, to } = first;
     const work = new WorkTime(clock);
     this.#lowering = { decrease: first, lowest: Infinity, fellAt: 0, work };
     let reclaimed = 0;
     const lowered = lowerUsage(tree, cgroup, {
       target: to,
-      swapAfter: this.#pending.swapAfter,
-      deadline: Math.min(clock.now() + REACH_MS, this.#options.until),
+      swapAfter: this.pending.swapAfter,
+      deadline: Math.min(clock.now() + REACH_MS, this.options.until),
       clock,
       signal: this.#over.signal,
-      onHigh: (memoryHigh) => holds.lowers(this.#uid, { cgroup, memoryHigh }),
+      onHigh: (memoryHigh) => holds.lowers(this.uid, { cgroup, memoryHigh }),
       onWaiting: (isWaiting) => work.setWaiting(isWaiting),
       onReclaimed: (freed) => {
         reclaimed += freed;
-        this.#options.onReclaimed(freed);
+        this.options.onReclaimed(freed);
       },
       lower: async (held) => {
         if (reclaimed > 0)
-          log.info({ uid: this.#uid, cgroup, target: to, reclaimed: bytes(reclaimed) }, 'memory reclaimed for kubelet');
+          log.info({ uid: this.uid, cgroup, target: to, reclaimed: bytes(reclaimed) }, 'memory reclaimed for kubelet');
         this.#lowering = undefined;
         this.#levels.push({ decrease: first, held, belowAt: clock.now() });
         try {
@@ -222,7 +219,7 @@ export class UsageHold {
   }
 
   #useOf({ cgroup }: Decrease): Promise<MemoryUse> {
-    return this.#reclaimer.tree.readMemoryUse(cgroup, this.#pending.swapAfter);
+    return this.reclaimer.tree.readMemoryUse(cgroup, this.pending.swapAfter);
   }
 
   /** Checks every second, and when kubelet's state may have changed, until the hold has to end. Never rejects. */
@@ -245,16 +242,16 @@ export class UsageHold {
   async #check(): Promise<HoldEnd | undefined> {
     if (this.#over.signal.aborted) return 'released';
     // This may ask the backend: a request that ends the hold does not wait for the answer.
-    const pending = await Promise.race([this.#reclaimer.decreases(this.#uid), this.#whenOver]);
+    const pending = await Promise.race([this.reclaimer.decreases(this.uid), this.#whenOver]);
     if (this.#isOver()) return 'released';
-    if (pending === undefined || !isSame(pending, this.#pending)) return 'changed';
+    if (pending === undefined || !isSame(pending, this.pending)) return 'changed';
     for (const level of this.#levels) {
       const end = await this.#checkLevel(level);
       if (end !== undefined) return end;
       if (this.#isOver()) return 'released';
     }
     if (this.#lowering !== undefined && !this.#hasStalled) await this.#checkLowering(this.#lowering);
-    if (this.#reclaimer.clock.now() < this.#heldUntil) return undefined;
+    if (this.reclaimer.clock.now() < this.#heldUntil) return undefined;
     const [level] = this.#levels;
     if (level?.use !== undefined) this.#blocked = { ...level.decrease, use: level.use };
     return 'expired';
@@ -268,7 +265,7 @@ export class UsageHold {
       this.#blocked = { ...level.decrease, use };
       return 'lost';
     }
-    const now = this.#reclaimer.clock.now();
+    const now = this.reclaimer.clock.now();
     if (use.current < to) level.belowAt = now;
     const isStuck = use.unreclaimable >= stuckFrom(to);
     if (!isStuck && now - level.belowAt < CLIMB_MS) return undefined;
@@ -291,7 +288,7 @@ export class UsageHold {
     )
       return;
     this.#hasStalled = true;
-    this.#options.onStalled({ ...decrease, use });
+    this.options.onStalled({ ...decrease, use });
   }
 
   /** Whether the hold is over, possibly since an await. */
@@ -313,13 +310,10 @@ export const hasVanished = (end: HoldEnd): boolean => typeof end === 'object' &&
 
 /** Waits that can be ended early. For one caller at a time. */
 export class Sleep {
-  readonly #clock: Clock;
   #isAwake = false;
   #end: () => void = () => undefined;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
+  constructor(private readonly clock: Clock) {}
 
   /** Whether {@link wake} has been called since the last {@link reset}. */
   get isAwake(): boolean {
@@ -342,7 +336,7 @@ export class Sleep {
     let stop = (): void => undefined;
     await new Promise<void>((resolve) => {
       this.#end = resolve;
-      if (Number.isFinite(ms)) stop = this.#clock.after(ms, resolve);
+      if (Number.isFinite(ms)) stop = this.clock.after(ms, resolve);
     });
     stop();
     this.#end = () => undefined;
@@ -351,22 +345,20 @@ export class Sleep {
 
 /** Measures the time of an activity without the time that it waits. Begins when created. */
 class WorkTime {
-  readonly #clock: Clock;
   #since: number | undefined;
   #done = 0;
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
+  constructor(private readonly clock: Clock) {
     this.#since = clock.now();
   }
 
   /** The time so far, in milliseconds. */
   get ms(): number {
-    return this.#done + (this.#since === undefined ? 0 : this.#clock.now() - this.#since);
+    return this.#done + (this.#since === undefined ? 0 : this.clock.now() - this.#since);
   }
 
   setWaiting(isWaiting: boolean): void {
     this.#done = this.ms;
-    this.#since = isWaiting ? undefined : this.#clock.now();
+    this.#since = isWaiting ? undefined : this.clock.now();
   }
 }

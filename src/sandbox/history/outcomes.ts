@@ -61,7 +61,6 @@ const nothing: PodOutcome = {
  */
 export class PodOutcomes implements TransactionListener {
   readonly #pods = new Map<string, PodOutcome>();
-  readonly #counters: Pick<Counters, 'resize'>;
   /** The directions of the requests in progress, by sandbox id. */
   readonly #directions = new Map<string, ResizeDirection>();
   /** The volumes that the requests in progress name, by sandbox id. */
@@ -70,9 +69,7 @@ export class PodOutcomes implements TransactionListener {
   /** What the requests in progress report to, by sandbox id. */
   readonly #reports = new Map<string, Partial<RequestReport>>();
 
-  constructor(counters: Pick<Counters, 'resize'> = noCounters) {
-    this.#counters = counters;
-  }
+  constructor(private readonly counters: Pick<Counters, 'resize'> = noCounters) {}
 
   of(sandboxId: string): PodOutcome {
     return this.#pods.get(sandboxId) ?? nothing;
@@ -114,13 +111,13 @@ export class PodOutcomes implements TransactionListener {
     try {
       const result = await request();
       this.#set(sandboxId, { state: 'Completed', lastError: undefined, ...this.#withoutDerivedErrors(sandboxId) });
-      this.#counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
+      this.counters.resize('Completed', this.#directions.get(sandboxId) ?? 'unknown');
       report.completed?.();
       return result;
     } catch (error) {
       if (!isSuperseded(error)) {
         this.#failed(sandboxId, error);
-        this.#counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
+        this.counters.resize(endOf(error), this.#directions.get(sandboxId) ?? 'unknown');
       }
       report.failed?.(error);
       throw error;
@@ -140,7 +137,7 @@ export class PodOutcomes implements TransactionListener {
       check();
     } catch (error) {
       if (this.of(sandboxId).state !== 'InProgress') this.#failed(sandboxId, error);
-      this.#counters.resize(endOf(error), 'unknown');
+      this.counters.resize(endOf(error), 'unknown');
       report.failed?.(error);
       throw error;
     }

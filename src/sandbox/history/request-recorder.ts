@@ -22,9 +22,6 @@ export type ChangeListener = Pick<ResizeOptions, 'onChanges' | 'onStep' | 'onLef
 
 /** Collects what one request changes: what it asks for, and then the steps of its transactions. */
 export class ChangeRecorder {
-  readonly #nameOf: ContainerName;
-  readonly #max: number;
-  readonly #listener: ChangeListener;
   #requested: readonly ValueChange[] = [];
   #memoryRequests: readonly ValueChange[] = [];
   #steps: readonly ValueChange[] | undefined;
@@ -32,11 +29,11 @@ export class ChangeRecorder {
   #transactions = 0;
 
   /** @param max changes to store; later ones are dropped */
-  constructor(nameOf: ContainerName, max: number, listener: ChangeListener = {}) {
-    this.#nameOf = nameOf;
-    this.#max = max;
-    this.#listener = listener;
-  }
+  constructor(
+    private readonly nameOf: ContainerName,
+    private readonly max: number,
+    private readonly listener: ChangeListener = {},
+  ) {}
 
   /** What the steps change; what is asked for, as long as no transaction has begun. With the memory requests, which have no step. */
   get changes(): readonly ValueChange[] {
@@ -44,29 +41,29 @@ export class ChangeRecorder {
   }
 
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
-    this.#requested = this.#bounded(requestedChanges(desired, now, this.#nameOf));
-    this.#memoryRequests = this.#bounded(memoryRequestChanges(desired, now, this.#nameOf));
-    this.#listener.onChanges?.(this.changes);
+    this.#requested = this.#bounded(requestedChanges(desired, now, this.nameOf));
+    this.#memoryRequests = this.#bounded(memoryRequestChanges(desired, now, this.nameOf));
+    this.listener.onChanges?.(this.changes);
   }
 
   /** A transaction begins. A request may have several. */
   begins(steps: readonly Step[]): void {
     this.#transactions += 1;
-    this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.#nameOf)));
-    this.#listener.onChanges?.(this.changes);
+    this.#steps = this.#bounded(joinedChanges(this.#steps ?? [], stepChanges(steps, this.nameOf)));
+    this.listener.onChanges?.(this.changes);
   }
 
   /** A step was applied. Those of later transactions are not passed on: they correct what plugins of the runtime have chosen. */
   stepped(record: StepRecord): void {
-    if (this.#transactions === 1) this.#listener.onStep?.(record);
+    if (this.#transactions === 1) this.listener.onStep?.(record);
   }
 
   leftUnfinished(): void {
-    this.#listener.onLeftUnfinished?.();
+    this.listener.onLeftUnfinished?.();
   }
 
   #bounded(changes: readonly ValueChange[]): readonly ValueChange[] {
-    return boundedChanges(changes, this.#max);
+    return boundedChanges(changes, this.max);
   }
 }
 
@@ -101,31 +98,28 @@ interface Sink {
 
 /** Records a request of a CRI client. Requests that change nothing, of which kubelet makes many, are not stored. */
 export class RequestRecorder implements RequestReport {
-  readonly #changes: ChangeRecorder;
-  readonly #requester: Requester;
-  readonly #sink: Sink;
   #applied = 0;
   #isStored = false;
   #isUnfinished = false;
 
-  constructor(changes: ChangeRecorder, requester: Requester, sink: Sink) {
-    this.#changes = changes;
-    this.#requester = requester;
-    this.#sink = sink;
-  }
+  constructor(
+    private readonly changes: ChangeRecorder,
+    private readonly requester: Requester,
+    private readonly sink: Sink,
+  ) {}
 
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void {
-    this.#changes.asks(desired, now);
+    this.changes.asks(desired, now);
   }
 
   begins(steps: readonly Step[]): void {
-    this.#changes.begins(steps);
-    if (this.#changes.changes.length > 0) this.#put({ state: 'InProgress', reason: undefined, message: undefined });
+    this.changes.begins(steps);
+    if (this.changes.changes.length > 0) this.#put({ state: 'InProgress', reason: undefined, message: undefined });
   }
 
   stepped(record: StepRecord): void {
     this.#applied += 1;
-    this.#sink.step(record);
+    this.sink.step(record);
   }
 
   leftUnfinished(): void {
@@ -133,12 +127,12 @@ export class RequestRecorder implements RequestReport {
   }
 
   completed(): void {
-    if (!this.#isStored && this.#changes.changes.length === 0) return;
+    if (!this.#isStored && this.changes.changes.length === 0) return;
     this.#put({ state: 'Completed', reason: undefined, message: undefined });
   }
 
   failed(error: unknown): void {
-    const state = fitsLater(error) && this.#requester.kind === 'kubelet' ? 'Deferred' : 'Infeasible';
+    const state = fitsLater(error) && this.requester.kind === 'kubelet' ? 'Deferred' : 'Infeasible';
     this.#put(
       { state, ...explained(failureOf(error)) },
       this.#applied > 0 && !this.#isUnfinished && !isRollbackFailure(error),
@@ -152,6 +146,6 @@ export class RequestRecorder implements RequestReport {
 
   #put(state: Pick<State, 'state' | 'reason' | 'message'>, isRolledBack = false): void {
     this.#isStored = true;
-    this.#sink.put({ ...state, changes: this.#changes.changes, isRolledBack });
+    this.sink.put({ ...state, changes: this.changes.changes, isRolledBack });
   }
 }

@@ -41,11 +41,8 @@ export interface TransactionListener {
 /** Passes what happens to transactions on to all listeners. An error of a listener is logged, and changes nothing for the transaction. */
 export class TransactionEvents implements Required<TransactionListener> {
   readonly #listeners: TransactionListener[] = [];
-  readonly #log: Log;
 
-  constructor(log: Log) {
-    this.#log = log;
-  }
+  constructor(private readonly log: Log) {}
 
   listen(listener: TransactionListener): void {
     this.#listeners.push(listener);
@@ -84,7 +81,7 @@ export class TransactionEvents implements Required<TransactionListener> {
       try {
         pass(listener);
       } catch (error) {
-        this.#log.error({ error: messageOf(error) }, 'listener of transactions failed');
+        this.log.error({ error: messageOf(error) }, 'listener of transactions failed');
       }
     }
   }

@@ -35,16 +35,13 @@ export interface AvailabilityOptions {
  * resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
  */
 export class Availability {
-  readonly #options: AvailabilityOptions;
   #fault: ShimError | undefined;
   /** Time of the last successful write. */
   #writtenAt = -Infinity;
   #checking: Promise<Readiness> | undefined;
   #stopRecheck: (() => void) | undefined;
 
-  constructor(options: AvailabilityOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: AvailabilityOptions) {}
 
   /** Readiness as of the last write or check: not ready from a failure until a write or a check succeeds. */
   get readiness(): Readiness {
@@ -71,13 +68,13 @@ export class Availability {
     try {
       await atMost(ANSWER_MS, this.#check(), this.#clock);
     } catch (error) {
-      this.setUnavailable(error, this.#options.folder);
+      this.setUnavailable(error, this.options.folder);
     }
   }
 
   /** A write has reached the disk. */
   setAvailable(): void {
-    const { folder, hasLeft, log } = this.#options;
+    const { folder, hasLeft, log } = this.options;
     this.#writtenAt = this.#clock.now();
     if (this.#fault !== undefined) log.info({ folder }, 'journal writable again');
     this.#fault = undefined;
@@ -87,15 +84,15 @@ export class Availability {
   /** A file could not be read or written. Returns the error for the caller. */
   setUnavailable(cause: unknown, file: string, pod?: string): ShimError {
     const error = unavailable(cause, file, pod);
-    this.#options.counters.journalFault('unavailable');
-    if (this.#fault === undefined) this.#options.log.error({ file, error: messageOf(cause) }, 'journal unavailable');
+    this.options.counters.journalFault('unavailable');
+    if (this.#fault === undefined) this.options.log.error({ file, error: messageOf(cause) }, 'journal unavailable');
     this.#fault = error;
     this.recheckLater();
     return error;
   }
 
   recheckLater(): void {
-    this.#stopRecheck ??= this.#options.clock?.after(RECHECK_MS, () => {
+    this.#stopRecheck ??= this.options.clock?.after(RECHECK_MS, () => {
       this.#stopRecheck = undefined;
       void this.#check();
     });
@@ -103,7 +100,7 @@ export class Availability {
 
   /** All callers share one check: on a disk that hangs it does not return, and the next one would wait behind it. */
   #check(): Promise<Readiness> {
-    return (this.#checking ??= this.#options.check().finally(() => (this.#checking = undefined)));
+    return (this.#checking ??= this.options.check().finally(() => (this.#checking = undefined)));
   }
 
   cancelRecheck(): void {
@@ -112,11 +109,11 @@ export class Availability {
   }
 
   get #clock(): Clock {
-    return this.#options.clock ?? systemClock;
+    return this.options.clock ?? systemClock;
   }
 
   #timeoutError(): ShimError {
-    const { folder } = this.#options;
+    const { folder } = this.options;
     const message = `the journal is unavailable: writing a file to ${folder} takes longer than ${ANSWER_MS} ms`;
     return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { file: folder });
   }

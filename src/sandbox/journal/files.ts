@@ -15,15 +15,16 @@ const FILE_MODE = 0o600;
 
 /** An open folder, and what identifies it. One that is replaced closes when no action uses it any more. */
 class OpenFolder {
-  readonly #handle: FileHandle;
   readonly #ino: number;
   readonly #dev: number;
   /** The number of actions that use it. */
   #users = 0;
   #isLeft = false;
 
-  constructor(handle: FileHandle, { ino, dev }: Stats) {
-    this.#handle = handle;
+  constructor(
+    private readonly handle: FileHandle,
+    { ino, dev }: Stats,
+  ) {
     this.#ino = ino;
     this.#dev = dev;
   }
@@ -37,7 +38,7 @@ class OpenFolder {
   async use<Result>(action: (handle: FileHandle) => Promise<Result>): Promise<Result> {
     this.#users += 1;
     try {
-      return await action(this.#handle);
+      return await action(this.handle);
     } finally {
       this.#users -= 1;
       this.#closeUnused();
@@ -52,12 +53,12 @@ class OpenFolder {
 
   /** Closes the folder at once, also while actions use it. */
   close(): Promise<void> {
-    return this.#handle.close();
+    return this.handle.close();
   }
 
   #closeUnused(): void {
     // Nothing is left to sync: a close that fails loses nothing.
-    if (this.#isLeft && this.#users === 0) this.#handle.close().catch(() => undefined);
+    if (this.#isLeft && this.#users === 0) this.handle.close().catch(() => undefined);
   }
 }
 
@@ -67,14 +68,11 @@ class OpenFolder {
  * a file system behind a network, may take seconds.
  */
 export class StateFolder {
-  readonly #path: string;
   #open: OpenFolder | undefined;
   /** The opening that runs. */
   #opening: Promise<OpenFolder> | undefined;
 
-  constructor(path: string) {
-    this.#path = path;
-  }
+  constructor(private readonly path: string) {}
 
   /**
    * Runs an action with the open folder, and creates the folder when it is missing. Rejects when the path is not a folder, or when
@@ -99,7 +97,7 @@ export class StateFolder {
 
   /** Whether the path still names this folder. Rejects when it is not private. */
   async #isNamed(folder: OpenFolder): Promise<boolean> {
-    const named = await statOf(this.#path);
+    const named = await statOf(this.path);
     if (named === undefined || !folder.is(named)) return false;
     assertPrivate(named);
     return true;
@@ -113,7 +111,7 @@ export class StateFolder {
   }
 
   async #openAgain(): Promise<OpenFolder> {
-    const handle = await openOrMake(this.#path);
+    const handle = await openOrMake(this.path);
     const folder = new OpenFolder(handle, await privateStats(handle));
     const before = this.#open;
     this.#open = folder;

@@ -41,12 +41,9 @@ const REMEDY = {
 
 /** The records that are withheld, by file name (KEP-1287, restart tolerance, also after a downgrade). */
 export class WithheldRecords {
-  readonly #folder: string;
   readonly #records = new Map<string, Withheld>();
 
-  constructor(folder: string) {
-    this.#folder = folder;
-  }
+  constructor(private readonly folder: string) {}
 
   /** Sets why a record is withheld; undefined when it no longer is. */
   set(name: string, withheld: Withheld | undefined): void {
@@ -69,7 +66,7 @@ export class WithheldRecords {
     const name = recordFile(podUid);
     const withheld = this.#records.get(name);
     if (withheld === undefined) return undefined;
-    const file = join(this.#folder, name);
+    const file = join(this.folder, name);
     const message = `the journal's record of pod ${podUid} is read-only: ${file} ${withheld.why}: ${REMEDY[withheld.kind]}`;
     return new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, message, { pod: podUid, file });
   }
@@ -98,27 +95,23 @@ const MESSAGES = {
 
 /** Reads records with arbitrary content. A bad record is moved aside for inspection. */
 export class RecordReader {
-  readonly #folder: string;
-  readonly #log: Log;
-  readonly #counters: Counters;
-  readonly #readFile: ReadFile;
   readonly #first = oncePerKey();
 
-  constructor(folder: string, log: Log, counters: Counters, readFile: ReadFile = readBounded) {
-    this.#folder = folder;
-    this.#log = log;
-    this.#counters = counters;
-    this.#readFile = readFile;
-  }
+  constructor(
+    private readonly folder: string,
+    private readonly log: Log,
+    private readonly counters: Counters,
+    private readonly readFile: ReadFile = readBounded,
+  ) {}
 
   /**
    * Returns a record, or why it is withheld; undefined when there is none, or none that any shim can read: that one is moved aside.
    * Counts and logs each record that it does not return. Never rejects.
    */
   async read(name: string): Promise<ReadRecord | undefined> {
-    const file = join(this.#folder, name);
+    const file = join(this.folder, name);
     try {
-      const record = decodeRecord(await this.#readFile(file, MAX_RECORD_BYTES));
+      const record = decodeRecord(await this.readFile(file, MAX_RECORD_BYTES));
       if (recordFile(record.podUid) !== name)
         throw new Error('is the record of a pod that its file name does not match');
       return { record };
@@ -135,20 +128,20 @@ export class RecordReader {
   #withheld(file: string, kind: Withheld['kind'], why: string): ReadRecord {
     const isFirst = this.#first(`${file} ${why}`);
     // A newer record stays until the next upgrade: it is one fault, however often it is read.
-    if (isFirst || kind === 'unread') this.#counters.journalFault(`${kind}_record`);
-    if (isFirst) this.#log.error({ file, error: why }, MESSAGES[kind]);
+    if (isFirst || kind === 'unread') this.counters.journalFault(`${kind}_record`);
+    if (isFirst) this.log.error({ file, error: why }, MESSAGES[kind]);
     return { withheld: { kind, why: kind === 'newer' ? why : `cannot be read: ${why}` } };
   }
 
   /** Counts a bad record, logs it once, and moves it aside. */
   async #setAside(file: string, name: string, error: unknown): Promise<void> {
-    this.#counters.journalFault('bad_record');
+    this.counters.journalFault('bad_record');
     const fields: { file: string; error: string; movedTo?: string; notMoved?: string } = {
       file,
       error: messageOf(error),
     };
     try {
-      const place = join(this.#folder, badFile(name));
+      const place = join(this.folder, badFile(name));
       // Recursive, because a folder at this path would make the rename fail.
       await rm(place, { recursive: true, force: true });
       await rename(file, place);
@@ -156,12 +149,12 @@ export class RecordReader {
     } catch (failure) {
       fields.notMoved = messageOf(failure);
     }
-    if (this.#first(`${file} ${fields.error}`)) this.#log.error(fields, 'journal record unreadable');
+    if (this.#first(`${file} ${fields.error}`)) this.log.error(fields, 'journal record unreadable');
   }
 
   /** Removes a leftover file. Never rejects: a leftover that cannot be removed does no harm. */
   async removeLeftover(name: string): Promise<void> {
-    const file = join(this.#folder, name);
+    const file = join(this.folder, name);
     try {
       await rm(file, { force: true, recursive: true });
     } catch (error) {
@@ -172,21 +165,21 @@ export class RecordReader {
   /** Removes all but the newest {@link MAX_BAD_FILES} unreadable records. Never rejects. */
   async removeOldestBad(): Promise<void> {
     try {
-      const bad = (await readdir(this.#folder)).filter((name) => knownFile(name)?.kind === 'bad');
+      const bad = (await readdir(this.folder)).filter((name) => knownFile(name)?.kind === 'bad');
       // Sorted by the time of the move (ctime): the content may be much older.
       const aged = await Promise.all(
-        bad.map(async (name) => ({ name, at: (await lstat(join(this.#folder, name))).ctimeMs })),
+        bad.map(async (name) => ({ name, at: (await lstat(join(this.folder, name))).ctimeMs })),
       );
       aged.sort((a, b) => b.at - a.at);
       for (const { name } of aged.slice(MAX_BAD_FILES)) await this.removeLeftover(name);
     } catch (error) {
-      this.#leftoverStays(this.#folder, error);
+      this.#leftoverStays(this.folder, error);
     }
   }
 
   #leftoverStays(file: string, error: unknown): void {
     if (!this.#first(`leftover ${file}`)) return;
-    this.#log.warn({ file, error: messageOf(error) }, 'journal leftover not removed');
+    this.log.warn({ file, error: messageOf(error) }, 'journal leftover not removed');
   }
 }
 
@@ -212,15 +205,11 @@ export interface RecordLoaderOptions {
 
 /** Loads the records of the state folder, and removes what a crash or a reboot has left behind. */
 export class RecordLoader {
-  readonly #options: RecordLoaderOptions;
-
-  constructor(options: RecordLoaderOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: RecordLoaderOptions) {}
 
   /** Returns all records that can be read. Rejects when the folder cannot be read. */
   async all(bootId: string): Promise<LoadedRecord[]> {
-    const { folder, reader } = this.#options;
+    const { folder, reader } = this.options;
     const names = await readdir(folder);
     const loaded: LoadedRecord[] = [];
     for (const name of names.sort()) {
@@ -236,7 +225,7 @@ export class RecordLoader {
    * it may be changed. Returns how many these were. Never rejects.
    */
   async withheld(bootId: string, onRead: (record: LoadedRecord) => void): Promise<number> {
-    const { lock, withheld } = this.#options;
+    const { lock, withheld } = this.options;
     let count = 0;
     for (const name of withheld.names()) {
       await lock.run(name, async () => {
@@ -255,19 +244,19 @@ export class RecordLoader {
     const known = knownFile(name);
     if (known === undefined || known.kind === 'bad') return undefined;
     // Under the lock: a temporary file that is being written is not a leftover.
-    return this.#options.lock.run(known.record, async () => {
+    return this.options.lock.run(known.record, async () => {
       if (known.kind === 'record') {
         const read = await this.#record(name, bootId);
-        this.#options.withheld.set(name, read.withheld);
+        this.options.withheld.set(name, read.withheld);
         return read.record;
       }
-      await this.#options.reader.removeLeftover(name);
+      await this.options.reader.removeLeftover(name);
       return undefined;
     });
   }
 
   async #record(name: string, thisBoot: string): Promise<FoundRecord> {
-    const { reader } = this.#options;
+    const { reader } = this.options;
     const read = await reader.read(name);
     if (read?.record === undefined) return { withheld: read?.withheld };
     const { bootId, podUid, sandboxId, transaction, holds, volumes, resizes } = read.record;

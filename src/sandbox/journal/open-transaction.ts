@@ -11,16 +11,14 @@ export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappene
 
 /** A transaction in the journal that has not ended. */
 export class OpenTransaction {
-  readonly #change: ChangeRecord;
-  readonly #earlier: JournalledTransaction | undefined;
   /** The cgroup whose memory.high could not be restored, and why. */
   #highLeft: { readonly cgroup: CgroupPath; readonly why: string } | undefined;
 
   /** @param earlier a transaction whose rollback failed, which stays in the record when this one is rolled back */
-  constructor(change: ChangeRecord, earlier?: JournalledTransaction) {
-    this.#change = change;
-    this.#earlier = earlier;
-  }
+  constructor(
+    private readonly change: ChangeRecord,
+    private readonly earlier?: JournalledTransaction,
+  ) {}
 
   /** Records that the applied steps are about to be rolled back. */
   undoing(): Promise<void> {
@@ -56,12 +54,12 @@ export class OpenTransaction {
    * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not answered
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
-    return this.#change(
+    return this.change(
       ({ podUid, sandboxId, transaction, holds, resizes }) => ({
         podUid,
         sandboxId,
         ...(holds && { holds }),
-        ...(how === 'undone' && this.#earlier && { transaction: this.#earlier }),
+        ...(how === 'undone' && this.earlier && { transaction: this.earlier }),
         ...(transaction && how === 'done' && this.#leftOf(transaction, left)),
         volumes,
         ...(resizes && { resizes }),
@@ -72,7 +70,7 @@ export class OpenTransaction {
 
   /** Returns what is left of a transaction that is done: these steps, and the memory.high that could not be restored. */
   #leftOf(transaction: JournalledTransaction, steps: readonly Step[]): { transaction?: JournalledTransaction } {
-    const before = this.#earlier ?? transaction;
+    const before = this.earlier ?? transaction;
     // Nothing else was left of the earlier one.
     const highLeft = before.steps.length === 0 && before.failed !== undefined ? before.highs : [];
     const cgroups = new Set([...highLeft.map(({ cgroup }) => cgroup), this.#highLeft?.cgroup]);
@@ -94,6 +92,6 @@ export class OpenTransaction {
       const changes = changesOf(transaction);
       return changes === undefined ? record : { ...record, transaction: { ...transaction, ...changes } };
     };
-    return this.#change(change, ...hasHappened);
+    return this.change(change, ...hasHappened);
   }
 }

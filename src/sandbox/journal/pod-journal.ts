@@ -31,7 +31,6 @@ export interface BeginOptions {
 export class PodJournal {
   /** Updates that the runtime has not answered. */
   readonly unanswered = new UnansweredUpdates();
-  readonly #journal: Promise<Journal>;
   /** Resolves once the records of the previous process are read. */
   readonly #restored: Promise<void>;
   readonly #records = new Map<string, PodRecord>();
@@ -42,8 +41,7 @@ export class PodJournal {
   #onUnfinished: () => void = () => undefined;
 
   /** @param journal a promise, because a starting shim already serves the calls that need no journal */
-  constructor(journal: Promise<Journal>) {
-    this.#journal = journal;
+  constructor(private readonly journal: Promise<Journal>) {
     this.#restored = this.#restore();
   }
 
@@ -54,12 +52,12 @@ export class PodJournal {
 
   /** Returns whether a resize can be journalled now, and the error if not. */
   async readiness(): Promise<Readiness> {
-    return (await this.#journal).readinessNow();
+    return (await this.journal).readinessNow();
   }
 
   /** Returns how many records are left alone because their content is not known. */
   async withheld(): Promise<WithheldCounts> {
-    return (await this.#journal).withheld;
+    return (await this.journal).withheld;
   }
 
   /** Whether the record of a pod cannot be changed at present, because its content is not known. */
@@ -81,7 +79,7 @@ export class PodJournal {
   }
 
   async #restore(): Promise<void> {
-    const journal = await this.#journal;
+    const journal = await this.journal;
     this.#opened = journal;
     journal.onLate((records) => {
       for (const record of records) this.#inherit(record);
@@ -217,7 +215,7 @@ export class PodJournal {
     await this.#changes.run(podUid, async () => {
       if (this.#records.get(podUid)?.sandboxId !== sandboxId) return;
       this.#records.delete(podUid);
-      await (await this.#journal).remove(podUid);
+      await (await this.journal).remove(podUid);
     });
   }
 
@@ -230,7 +228,7 @@ export class PodJournal {
     ...change: Parameters<ChangeRecord>
   ): Promise<void> {
     await this.#restored;
-    const journal = await this.#journal;
+    const journal = await this.journal;
     await this.#changes.run(identity.podUid, () => this.#apply(journal, identity, ...change));
   }
 

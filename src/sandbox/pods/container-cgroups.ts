@@ -41,22 +41,19 @@ export function idsInCgroup(tree: Pick<CgroupTree, 'children'>, pod: PodDescript
 
 /** The cgroups of containers. One that was found is stored: it does not change while the container runs. */
 export class ContainerCgroups {
-  readonly #registry: Registry;
-  readonly #tree: Pick<CgroupTree, 'exists'>;
-  readonly #procRoot: string | undefined;
   /** By container id. */
   readonly #stored = new Map<string, CgroupPath>();
 
   /** @param procRoot the proc file system: /proc, except in tests */
-  constructor(registry: Registry, tree: Pick<CgroupTree, 'exists'>, procRoot?: string) {
-    this.#registry = registry;
-    this.#tree = tree;
-    this.#procRoot = procRoot;
-  }
+  constructor(
+    private readonly registry: Registry,
+    private readonly tree: Pick<CgroupTree, 'exists'>,
+    private readonly procRoot?: string,
+  ) {}
 
   /** Returns the cgroup of a container as {@link containerCgroup} does. */
   of(container: ContainerDescription, pod: PodDescription): Promise<CgroupPath | undefined> {
-    return containerCgroup(container, pod, this.#procRoot);
+    return containerCgroup(container, pod, this.procRoot);
   }
 
   /** Returns the cgroup of a container, and stores it. */
@@ -79,10 +76,10 @@ export class ContainerCgroups {
   known(containerId: string): CgroupPath | undefined {
     const stored = this.#stored.get(containerId);
     if (stored !== undefined) return stored;
-    const container = this.#registry.container(containerId);
-    const pod = container && this.#registry.knownPod(container.sandboxId);
+    const container = this.registry.container(containerId);
+    const pod = container && this.registry.knownPod(container.sandboxId);
     const named = pod && driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, containerId);
-    if (named === undefined || !this.#tree.exists(named)) return undefined;
+    if (named === undefined || !this.tree.exists(named)) return undefined;
     this.#stored.set(containerId, named);
     return named;
   }
@@ -92,8 +89,8 @@ export class ContainerCgroups {
    * the backend cannot be asked.
    */
   async find(containerId: string): Promise<CgroupPath | undefined> {
-    const container = await this.#registry.describeContainer(containerId);
-    const pod = container === undefined ? undefined : await this.#registry.pod(container.sandboxId);
+    const container = await this.registry.describeContainer(containerId);
+    const pod = container === undefined ? undefined : await this.registry.pod(container.sandboxId);
     return container === undefined || pod === undefined ? undefined : this.locate(container, pod);
   }
 
@@ -101,8 +98,8 @@ export class ContainerCgroups {
   async running(pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
     const stored = this.#stored.get(id);
     // The cgroup goes when its container ends, and a restart is another container.
-    if (stored !== undefined && this.#tree.exists(stored)) return stored;
-    const container = await this.#registry.describeContainer(id);
+    if (stored !== undefined && this.tree.exists(stored)) return stored;
+    const container = await this.registry.describeContainer(id);
     return container?.state === ContainerState.CONTAINER_RUNNING ? this.locate(container, pod) : undefined;
   }
 

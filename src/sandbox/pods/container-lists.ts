@@ -41,13 +41,10 @@ interface ContainerListsOptions {
  * containers are asked for one by one, and no other list is made until that one has ended.
  */
 export class ContainerLists {
-  readonly #options: ContainerListsOptions;
   /** How many lists are not answered in time. */
   #late = 0;
 
-  constructor(options: ContainerListsOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: ContainerListsOptions) {}
 
   /** Returns the containers of a pod's sandbox, in any order. Rejects when the backend cannot be asked. */
   async of(pod: PodDescription, options: CallOptions = {}): Promise<ListedContainers> {
@@ -57,25 +54,25 @@ export class ContainerLists {
   /** Returns undefined if the backend does not answer in time, or has not answered an earlier list. */
   async #list({ sandboxId }: PodDescription, options: CallOptions): Promise<ListedContainers | undefined> {
     if (this.#late > 0) return undefined;
-    const list = this.#options.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } }, options);
+    const list = this.options.backend.runtime('ListContainers', { filter: { pod_sandbox_id: sandboxId } }, options);
     const listed = await within(LIST_MS, list);
     if (listed !== undefined) return listed.containers;
     this.#late += 1;
     const ended = (): void => void (this.#late -= 1);
     list.then(ended, ended);
-    this.#options.log.warn({ pod: sandboxId, ms: LIST_MS }, 'containers not listed in time: asked for one by one');
+    this.options.log.warn({ pod: sandboxId, ms: LIST_MS }, 'containers not listed in time: asked for one by one');
     return undefined;
   }
 
   async #oneByOne(pod: PodDescription, options: CallOptions): Promise<ListedContainers> {
-    const inCgroup = new Set(this.#options.inCgroup(pod));
-    const known = new Map(this.#options.known(pod.sandboxId).map((one) => [one.containerId, one]));
+    const inCgroup = new Set(this.options.inCgroup(pod));
+    const known = new Map(this.options.known(pod.sandboxId).map((one) => [one.containerId, one]));
     const deadline = Math.min(steadyNow() + LIST_MS, options.deadline ?? Infinity);
     const ask = async (id: string): Promise<ListedContainer | undefined> => {
       // One that has a cgroup runs, also while its status is not answered because an update of it hangs.
       const one = inCgroup.has(id) ? known.get(id) : undefined;
       try {
-        return await this.#options.ask(id, one === undefined ? options : { ...options, deadline });
+        return await this.options.ask(id, one === undefined ? options : { ...options, deadline });
       } catch (error) {
         if (one !== undefined && isLate(error)) return running(one);
         throw error;

@@ -24,16 +24,16 @@ export class Registry {
   readonly #containersByPod = new Map<string, Set<string>>();
   /** How many calls that start a container have not ended, by its id. */
   readonly #starts = new Map<string, number>();
-  readonly #backend: Backend;
-  readonly #log: Log;
   readonly #watchers: Partial<RegistryWatcher>[] = [];
   readonly #lists: ContainerLists;
   #recovery: Promise<boolean> = Promise.resolve(true);
 
   /** @param inCgroup returns the ids of the containers that have a cgroup in that of a pod */
-  constructor(backend: Backend, log: Log = noLog, inCgroup: (pod: PodDescription) => readonly string[] = () => []) {
-    this.#backend = backend;
-    this.#log = log;
+  constructor(
+    private readonly backend: Backend,
+    private readonly log: Log = noLog,
+    inCgroup: (pod: PodDescription) => readonly string[] = () => [],
+  ) {
     const ask = async (id: string, options: CallOptions): Promise<ListedContainers[number] | undefined> => {
       const { status, container } = (await this.#statusOf(id, options)) ?? {};
       return status && container ? { ...status, pod_sandbox_id: container.sandboxId } : undefined;
@@ -162,7 +162,7 @@ export class Registry {
     if (known !== undefined) return known;
     try {
       const request = { pod_sandbox_id: id, verbose: true };
-      const pod = describePod(await this.#backend.runtime('PodSandboxStatus', request, options));
+      const pod = describePod(await this.backend.runtime('PodSandboxStatus', request, options));
       if (pod !== undefined) this.learnPod(pod);
       return pod;
     } catch (error) {
@@ -181,7 +181,7 @@ export class Registry {
 
   async #statusOf(id: string, options: CallOptions | undefined): Promise<StatusOfContainer | undefined> {
     try {
-      const answer = await this.#backend.runtime('ContainerStatus', { container_id: id, verbose: true }, options);
+      const answer = await this.backend.runtime('ContainerStatus', { container_id: id, verbose: true }, options);
       const container = describeContainer(answer);
       if (container !== undefined) this.learnContainer(container);
       return { status: answer.status, container };
@@ -218,11 +218,11 @@ export class Registry {
       try {
         await this.refresh();
         const ms = Math.round(performance.now() - start);
-        this.#log.info({ ...this.size, ms }, 'registry compared with the backend');
+        this.log.info({ ...this.size, ms }, 'registry compared with the backend');
         return true;
       } catch (error) {
-        if (!this.#backend.isClosed)
-          this.#log.warn({ error: messageOf(error) }, 'registry could not be compared with the backend');
+        if (!this.backend.isClosed)
+          this.log.warn({ error: messageOf(error) }, 'registry could not be compared with the backend');
         return false;
       }
     });
@@ -242,7 +242,7 @@ export class Registry {
   async refreshPods(options?: CallOptions): Promise<void> {
     // Only pods known before the call may be removed: others are created while it runs.
     const before = [...this.#pods.keys()];
-    const { items } = await this.#backend.runtime('ListPodSandbox', {}, options);
+    const { items } = await this.backend.runtime('ListPodSandbox', {}, options);
     const present = new Set(items.map((item) => item.id));
     const unknown = items.filter((item) => !this.#pods.has(item.id));
     // A few at a time: containerd answers in parallel, and the node is busy after a start.
@@ -260,7 +260,7 @@ export class Registry {
   /** Compares the containers alone with the backend, and returns those that it has listed. Rejects when the backend cannot be asked. */
   async refreshContainers(options?: CallOptions): Promise<ContainersByPod> {
     const before = [...this.#containers.keys()];
-    const { containers } = await this.#backend.runtime('ListContainers', {}, options);
+    const { containers } = await this.backend.runtime('ListContainers', {}, options);
     const present = new Set(containers.map((container) => container.id));
     for (const id of before) if (!present.has(id)) this.#removeContainer(id);
     for (const { id, pod_sandbox_id, metadata, created_at: createdAt } of containers) {

@@ -54,7 +54,6 @@ export interface ResizeRunnerOptions {
 
 /** Takes resizes through their states: it runs, defers, retries, supersedes and ends them, and counts and publishes each state. */
 export class ResizeRunner {
-  readonly #options: ResizeRunnerOptions;
   readonly #table: ResizeTable;
   readonly #stored: StoredPodRecords;
   readonly #writer: RecordWriter;
@@ -64,8 +63,7 @@ export class ResizeRunner {
   #resumed = 0;
   #isStopping = false;
 
-  constructor(options: ResizeRunnerOptions) {
-    this.#options = options;
+  constructor(private readonly options: ResizeRunnerOptions) {
     this.#table = options.table;
     this.#stored = options.stored;
     this.#writer = options.writer;
@@ -98,7 +96,7 @@ export class ResizeRunner {
   /** Adds a resize in state Proposed. */
   add(
     given: Pick<Resize, 'id' | 'pod' | 'requester' | 'asked' | 'defer' | 'timeoutMs' | 'createdAt'>,
-    order = this.#options.newest.arrival(),
+    order = this.options.newest.arrival(),
   ): ActiveResize {
     const active: ActiveResize = {
       resize: {
@@ -112,7 +110,7 @@ export class ResizeRunner {
         before: undefined,
         after: undefined,
         memoryRequests: undefined,
-        changedAt: this.#options.clock.wallTime(),
+        changedAt: this.options.clock.wallTime(),
         tries: 0,
         nextTryAt: undefined,
       },
@@ -212,7 +210,7 @@ export class ResizeRunner {
     try {
       const callbacks = { ...this.#callbacks(active, steps, read), ...(onAdmitted && { onAdmitted }) };
       const options = { dryRun: false, deadline, writer: writerOf(active), waits, ...callbacks };
-      const outcome = await this.#options.resizePod(pod.sandboxId, read().desired, options);
+      const outcome = await this.options.resizePod(pod.sandboxId, read().desired, options);
       await this.#complete(active, outcome, read().memoryRequests);
       return undefined;
     } catch (error) {
@@ -233,7 +231,7 @@ export class ResizeRunner {
     return {
       onStep: (record) => {
         steps.push(record);
-        const at = this.#options.clock.wallTime();
+        const at = this.options.clock.wallTime();
         this.#watchers.publish({ resize: id, pod, requester, at, what: { kind: 'step', record } });
       },
       onChanges: (changes) => {
@@ -243,7 +241,7 @@ export class ResizeRunner {
         active.isUnfinished = true;
       },
       stillDesired: () => {
-        const newer = removeSuperseded(this.#options, active);
+        const newer = removeSuperseded(this.options, active);
         if (newer === undefined) return read().desired;
         throw new ShimError(Code.ABORTED, Reason.SUPERSEDED, superseded(newer).message);
       },
@@ -258,7 +256,7 @@ export class ResizeRunner {
       after: this.#stored.requests.with(pod.sandboxId, asked),
     };
     const isStored = !active.podGone && this.#stored.requests.add(pod, asked);
-    await this.#options.newest.applied(pod.sandboxId, writerOf(active), fieldsOf(active.resize.asked));
+    await this.options.newest.applied(pod.sandboxId, writerOf(active), fieldsOf(active.resize.asked));
     this.#enter(active, 'Completed', { steps, before, after, memoryRequests });
     if (isStored || defer) await this.#writer.store(pod.uid);
     if (freesRoom({ steps, before, after }, memoryRequests)) this.roomFreed();
@@ -279,7 +277,7 @@ export class ResizeRunner {
   /** Defers a resize, unless it was cancelled or superseded during its attempt. */
   async #deferOrCancel(active: ActiveResize, failure: unknown): Promise<void> {
     if (active.cancelled) return this.#end(active, 'Canceled', cancelled);
-    const newer = removeSuperseded(this.#options, active);
+    const newer = removeSuperseded(this.options, active);
     if (newer !== undefined) return this.#end(active, 'Canceled', superseded(newer));
     this.#defer(active, explained(failure));
     await this.#dropOlder(active);
@@ -310,7 +308,7 @@ export class ResizeRunner {
     const deferred = this.#table.activeOfPod(sandboxId).filter(({ resize }) => resize.state === 'Deferred');
     const narrowed = deferred.filter((active) => {
       const { asked } = active.resize;
-      const newer = removeSuperseded(this.#options, active);
+      const newer = removeSuperseded(this.options, active);
       if (newer !== undefined) this.#enter(active, 'Canceled', superseded(newer));
       return newer !== undefined || active.resize.asked !== asked;
     });
@@ -324,7 +322,7 @@ export class ResizeRunner {
 
   #defer(active: ActiveResize, why: Explanation): void {
     active.wasDeferred = true;
-    const { clock, random } = this.#options;
+    const { clock, random } = this.options;
     // The attempt may have read the containers before the start of the one that it waits for.
     const isMissed = active.hasStarted && isOfContainer(why.reason);
     const delay = isMissed ? 0 : retryDelay(active.resize.tries, random(), why.reason);
@@ -341,12 +339,12 @@ export class ResizeRunner {
       this.#defer(active, { reason, message });
       return Promise.resolve();
     }
-    active.attempt = this.#attempt(active, this.#options.clock.now() + timeoutMs, onAdmitted).then((failure) => {
+    active.attempt = this.#attempt(active, this.options.clock.now() + timeoutMs, onAdmitted).then((failure) => {
       const { state, reason, tries } = active.resize;
       const fields = { resize: id, pod: pod.sandboxId, state, reason, tries };
-      this.#options.log.info(fields, 'deferred resize retried');
+      this.options.log.info(fields, 'deferred resize retried');
       if (reason === Reason.INTERNAL) {
-        this.#options.log.error({ ...fields, ...loggableError(failure) }, 'resize failed because of an internal error');
+        this.options.log.error({ ...fields, ...loggableError(failure) }, 'resize failed because of an internal error');
       }
     });
     return active.attempt;
@@ -363,14 +361,14 @@ export class ResizeRunner {
     active.stopTimer();
     active.dueAt = undefined;
     const next = hasEnded(state) ? { nextTryAt: undefined } : {};
-    active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.#options.clock.wallTime() };
+    active.resize = { ...active.resize, ...changes, ...next, state, changedAt: this.options.clock.wallTime() };
     this.#count(state);
     if (hasEnded(state)) this.#table.end(active.resize);
     this.#publish(active);
   }
 
   #publish({ resize }: ActiveResize): void {
-    this.#watchers.publish(stateEvent(this.#options.history.put(historyEntry(resize))));
+    this.#watchers.publish(stateEvent(this.options.history.put(historyEntry(resize))));
   }
 
   #count(state: ResizeState): void {
@@ -378,7 +376,7 @@ export class ResizeRunner {
     if (state === 'Infeasible') this.#counts.infeasible += 1;
     if (state === 'Completed') this.#counts.completed += 1;
     if (state === 'Canceled') this.#counts.canceled += 1;
-    this.#options.counters?.resizeState(state);
+    this.options.counters?.resizeState(state);
   }
 }
 

@@ -135,11 +135,8 @@ export class ResizeTable {
   readonly #ended = new Map<string, Resize>();
   /** The id of the newest resize of each pod. */
   readonly #newest = new Map<string, string>();
-  readonly #maxEnded: number;
 
-  constructor(maxEnded: number) {
-    this.#maxEnded = maxEnded;
-  }
+  constructor(private readonly maxEnded: number) {}
 
   add(active: ActiveResize): void {
     this.#active.set(active.resize.id, active);
@@ -150,7 +147,7 @@ export class ResizeTable {
   end(resize: Resize): void {
     this.#active.delete(resize.id);
     this.#ended.set(resize.id, resize);
-    if (this.#ended.size <= this.#maxEnded) return;
+    if (this.#ended.size <= this.maxEnded) return;
     const [oldest] = this.#ended.values();
     if (oldest === undefined) return;
     this.#ended.delete(oldest.id);

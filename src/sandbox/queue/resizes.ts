@@ -83,7 +83,6 @@ export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround 
  * or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
  */
 export class Resizes {
-  readonly #options: ResizesOptions;
   readonly #runner: ResizeRunner;
   readonly #bounds: ResizeBounds;
   readonly #table: ResizeTable;
@@ -92,7 +91,7 @@ export class Resizes {
   readonly #stored: StoredPodRecords;
   readonly #history: ResizeHistory;
 
-  constructor(options: ResizesOptions) {
+  constructor(private readonly options: ResizesOptions) {
     const {
       store,
       clock,
@@ -104,7 +103,6 @@ export class Resizes {
       rankOf = equalRanks,
     } = options;
     this.#history = options.history ?? new ResizeHistory({ log });
-    this.#options = options;
     this.#bounds = { ...defaultBounds, ...options.bounds };
     this.#table = new ResizeTable(this.#bounds.ended);
     this.#watchers = new ResizeWatchers(this.#bounds);
@@ -202,7 +200,7 @@ export class Resizes {
     const before = this.#stored.requests.of(sandboxId);
     const { desired, memoryRequests } = readRequested(asked, before);
     try {
-      const outcome = await this.#options.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
+      const outcome = await this.options.resizePod(sandboxId, desired, { dryRun: true, deadline, waits: defer });
       return { ...outcome, memoryRequests: { before, after: this.#stored.requests.with(sandboxId, memoryRequests) } };
     } catch (error) {
       const failure = failureOf(error);
@@ -260,7 +258,7 @@ export class Resizes {
    * since the containers have kubelet's values then.
    */
   sandboxAdded(podUid: string): void {
-    const newest = this.#options.newestSandbox?.(podUid);
+    const newest = this.options.newestSandbox?.(podUid);
     if (newest === undefined) return;
     const moved = [this.#runner.podMoved(newest), this.#stored.annotations.move(newest)];
     if (moved.includes(true)) void this.#writer.store(podUid);
@@ -293,7 +291,7 @@ export class Resizes {
    */
   async restore(
     exists: (sandboxId: string) => Promise<boolean>,
-    store: Pick<ResizeStore, 'restore'> = this.#options.store,
+    store: Pick<ResizeStore, 'restore'> = this.options.store,
   ): Promise<void> {
     const { sandboxes, podUids, deferred } = await this.#stored.restore(store);
     // Across a restart only the system's time says which is older.
@@ -330,7 +328,7 @@ export class Resizes {
       asked,
       defer,
       timeoutMs,
-      createdAt: this.#options.clock.wallTime(),
+      createdAt: this.options.clock.wallTime(),
     });
   }
 

@@ -28,15 +28,12 @@ export interface RetriesOptions {
  * independent, and run concurrently.
  */
 export class Retries {
-  readonly #options: RetriesOptions;
   readonly #waiting = new Set<ActiveResize>();
   #running: Promise<void> | undefined;
   /** Room was freed while an attempt was in progress, which may not have seen it. */
   #wasFreed = false;
 
-  constructor(options: RetriesOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: RetriesOptions) {}
 
   /**
    * Retries what is due by now, in order. With a resize that waits for room, the first that rank above it are retried too, and of
@@ -44,7 +41,7 @@ export class Retries {
    * without a notice, as when a pod ends.
    */
   due(active: ActiveResize): void {
-    const { clock, rankOf, table } = this.#options;
+    const { clock, rankOf, table } = this.options;
     const now = clock.now();
     const isDue = (one: ActiveResize): boolean => one === active || (one.dueAt ?? Infinity) <= now;
     const isSoon = (one: ActiveResize): boolean => (one.dueAt ?? now) <= now + EARLY_MS;
@@ -54,7 +51,7 @@ export class Retries {
     );
     for (const other of deferred.filter((one) => isDue(one) && !waitsForRoom(one))) {
       other.stopTimer();
-      void this.#options.attempt(other);
+      void this.options.attempt(other);
     }
     const waiting = deferred.filter(waitsForRoom);
     const last = waiting.findLast(isDue);
@@ -69,7 +66,7 @@ export class Retries {
   roomFreed(): void {
     this.#wasFreed = true;
     this.#add(
-      this.#options.table.allActive.filter(
+      this.options.table.allActive.filter(
         ({ resize: { state, reason } }) => state === 'Deferred' && reason === Reason.NODE_FULL,
       ),
     );
@@ -89,7 +86,7 @@ export class Retries {
   }
 
   #start(): void {
-    if (this.#waiting.size === 0 || this.#options.isStopping()) return;
+    if (this.#waiting.size === 0 || this.options.isStopping()) return;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
       // Added since the last one was tried: it has no timer any more.
@@ -112,16 +109,16 @@ export class Retries {
     this.#wasFreed = false;
     let stopTimer: () => void = () => undefined;
     await new Promise<void>((resolve) => {
-      stopTimer = this.#options.clock.after(ADMISSION_MS, resolve);
-      void this.#options.attempt(active, resolve).then(resolve);
+      stopTimer = this.options.clock.after(ADMISSION_MS, resolve);
+      void this.options.attempt(active, resolve).then(resolve);
     });
     stopTimer();
   }
 
   /** Returns the first in order. Some may have been cancelled or superseded while they waited. */
   #next(): ActiveResize | undefined {
-    if (this.#options.isStopping()) return undefined;
-    return inRetryOrder([...this.#waiting].filter(waitsForRoom), this.#options.rankOf)[0];
+    if (this.options.isStopping()) return undefined;
+    return inRetryOrder([...this.#waiting].filter(waitsForRoom), this.options.rankOf)[0];
   }
 }
 

@@ -46,11 +46,8 @@ export type KubeletRequests = (podUid: string) => EntryRequests | undefined;
  * know them: a request that kubelet has changed since is newer, and replaces the stored one.
  */
 class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
-  readonly #kubeletRequests: KubeletRequests;
-
-  constructor(kubeletRequests: KubeletRequests) {
+  constructor(private readonly kubeletRequests: KubeletRequests) {
     super();
-    this.#kubeletRequests = kubeletRequests;
   }
 
   of(sandboxId: string): MemoryRequests {
@@ -85,7 +82,7 @@ class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
   }
 
   #kubeletMemory({ uid }: PodIdentity): MemoryRequests | undefined {
-    const entry = this.#kubeletRequests(uid);
+    const entry = this.kubeletRequests(uid);
     if (entry === undefined) return undefined;
     const containers = [...entry.containers].flatMap(([name, { memory }]): [string, Bytes][] =>
       memory === undefined ? [] : [[name, memory]],
@@ -151,11 +148,12 @@ export class StoredPodRecords {
   readonly annotations = new StoredAnnotations();
   /** Unreadable records by pod uid. They stay in the store, because a newer version of the shim may have written them. */
   readonly #unread = new Map<string, readonly ResizeRecord[]>();
-  readonly #log: Log;
 
-  constructor(log: Log, kubeletRequests: KubeletRequests) {
+  constructor(
+    private readonly log: Log,
+    kubeletRequests: KubeletRequests,
+  ) {
     this.requests = new StoredMemoryRequests(kubeletRequests);
-    this.#log = log;
   }
 
   /** Restores everything from a store, and returns the deferred resizes. Rejects when the store cannot be read. */
@@ -185,7 +183,7 @@ export class StoredPodRecords {
   }
 
   #setAside(podUid: string, record: unknown, fault: string): void {
-    this.#log.warn({ uid: podUid, error: fault }, 'stored resize record unreadable; left unchanged');
+    this.log.warn({ uid: podUid, error: fault }, 'stored resize record unreadable; left unchanged');
     this.#unread.set(podUid, [...(this.#unread.get(podUid) ?? []), record as ResizeRecord]);
   }
 

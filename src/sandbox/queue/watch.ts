@@ -24,24 +24,24 @@ export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
   #resolveEnded: () => void = () => undefined;
   /** Resolves when no more events come. */
   readonly ended = new Promise<void>((resolve) => (this.#resolveEnded = resolve));
-  readonly #capacity: number;
   readonly #onEnd: (watch: ResizeWatch) => void;
-  /** The pod to watch; undefined: all pods. */
-  readonly #pod: WatchedPod | undefined;
 
-  constructor(pod: WatchedPod | undefined, capacity: number, ended: (watch: ResizeWatch) => void) {
-    this.#pod = pod;
-    this.#capacity = capacity;
+  constructor(
+    /** The pod to watch; undefined: all pods. */
+    private readonly pod: WatchedPod | undefined,
+    private readonly capacity: number,
+    ended: (watch: ResizeWatch) => void,
+  ) {
     this.#onEnd = ended;
   }
 
   push(event: ResizeEvent): void {
     if (this.#end !== undefined) return;
-    if (!isWatched(this.#pod, event.pod)) return;
+    if (!isWatched(this.pod, event.pod)) return;
     const reader = this.#waiting.shift();
     if (reader !== undefined) reader({ done: false, value: event });
-    else if (this.#events.length < this.#capacity) this.#events.push(event);
-    else this.end(tooSlow(this.#capacity));
+    else if (this.#events.length < this.capacity) this.#events.push(event);
+    else this.end(tooSlow(this.capacity));
   }
 
   /** Ends the watch and drops unread events. Readers get the error, or the end of the iteration. */

@@ -49,10 +49,7 @@ export interface ActionOptions {
 
 /** Applies the steps of one pod to the kernel and the runtime, and rolls them back within the ordering rules. */
 export class PodActions {
-  readonly #node: Node;
-  readonly #pod: PodDescription;
   readonly #cgroup: CgroupPath;
-  readonly #options: ActionOptions;
   readonly #until: number;
   /** Until when an update that lowers no memory limit waits for its turn. */
   readonly #turnUntil: number;
@@ -69,11 +66,12 @@ export class PodActions {
   /** Whether a value of the rollback so far could not be restored. */
   #isIncomplete = false;
 
-  constructor(node: Node, pod: PodDescription, options: ActionOptions) {
-    this.#node = node;
-    this.#pod = pod;
+  constructor(
+    private readonly node: Node,
+    private readonly pod: PodDescription,
+    private readonly options: ActionOptions,
+  ) {
     this.#cgroup = podCgroup(pod);
-    this.#options = options;
     this.#until = options.until ?? reclaimBy(node.reclaimTimeout);
     this.#turnUntil = turnBy(node.reclaimTimeout, options.deadline);
   }
@@ -104,7 +102,7 @@ export class PodActions {
 
   /** Makes the caller's own call, which is this step of the plan. */
   async call<Answer>(step: Step, call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer> {
-    const { asked, onHigh } = this.#options;
+    const { asked, onHigh } = this.options;
     try {
       const answer = await call(onHigh);
       this.#answered(asked);
@@ -136,30 +134,30 @@ export class PodActions {
   #failed(step: Step, error: unknown, update: CallersUpdate | undefined, isSent = true): void {
     if (!isSent || isNotLowered(error) || error instanceof StepSkipped) this.#untouched.add(step);
     if (isSent && update?.changes && isUnanswered(error))
-      this.#node.journal.unanswered.add(this.#pod.sandboxId, [update.changes]);
+      this.node.journal.unanswered.add(this.pod.sandboxId, [update.changes]);
   }
 
   #answered(update: CallersUpdate | undefined): void {
-    if (update) this.#node.journal.unanswered.answered(this.#pod.sandboxId, update.sets);
+    if (update) this.node.journal.unanswered.answered(this.pod.sandboxId, update.sets);
   }
 
   /** Updates of the pod's containers that the runtime has not answered. */
   get #unanswered(): readonly ContainerStep[] {
-    return this.#node.journal.unanswered.of(this.#pod.sandboxId);
+    return this.node.journal.unanswered.of(this.pod.sandboxId);
   }
 
   async #apply(step: Step, until: number, on: OnUpdate = {}): Promise<unknown> {
-    const { tree, volumes, counters } = this.#node;
+    const { tree, volumes, counters } = this.node;
     const cgroup = this.#cgroup;
-    const { onHigh } = this.#options;
+    const { onHigh } = this.options;
     switch (step.kind) {
       case 'volume':
-        return remount(volumes, this.#pod, step, counters);
+        return remount(volumes, this.pod, step, counters);
       case 'pod-memory': {
         const set = async (): Promise<void> => {
           await tree.write(cgroup, { file: 'memory.max', value: step.to });
         };
-        return lowerMemory(this.#node, { ...podSubject(this.#pod), cgroup, memory: step }, until, set, onHigh);
+        return lowerMemory(this.node, { ...podSubject(this.pod), cgroup, memory: step }, until, set, onHigh);
       }
       case 'pod-cpu':
         await fitBurst(tree, cgroup, step.to);
@@ -169,9 +167,9 @@ export class PodActions {
       case 'pod-unified':
         return this.#writeUnified(step);
       case 'burst':
-        return writeBurst(tree, this.#pod, step);
+        return writeBurst(tree, this.pod, step);
       case 'container':
-        return applyContainerStep(this.#node, this.#pod, step, { until, turnUntil: this.#turnUntil, onHigh, ...on });
+        return applyContainerStep(this.node, this.pod, step, { until, turnUntil: this.#turnUntil, onHigh, ...on });
       case 'runtime':
         return undefined;
     }
@@ -179,26 +177,26 @@ export class PodActions {
 
   /** Throws CGROUP_WRITE_FAILED when the kernel has accepted the value, and still has another one. */
   async #writeUnified(step: Extract<Step, { kind: 'pod-unified' }>): Promise<void> {
-    const { tree } = this.#node;
+    const { tree } = this.node;
     const { key, to } = step;
     const { found } = await tree.write(this.#cgroup, { file: 'unified', key, value: to });
     this.#printed.set(step, found);
     if (tree.holdsSetting(key, to, found) !== false) return;
     const file = `${this.#cgroup}/${key}`;
     const message = `${file}: the file contains ${JSON.stringify(found)} after ${JSON.stringify(to)} was written`;
-    const context = { pod: this.#pod.sandboxId, file, asked: to, found };
+    const context = { pod: this.pod.sandboxId, file, asked: to, found };
     throw new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, message, context);
   }
 
   /** Returns false for a pod limit that stays raised. A value that another process has written meanwhile stays. */
   async #rollBack(step: Step): Promise<boolean> {
-    const { tree, log } = this.#node;
-    const fields = { pod: this.#pod.sandboxId, step: describeStep(step) };
+    const { tree, log } = this.node;
+    const fields = { pod: this.pod.sandboxId, step: describeStep(step) };
     if (step.kind === 'runtime') return true;
     if (step.kind === 'container') {
       if (!(await this.#rollBackContainer(step)))
         log.warn(fields, 'step not rolled back: its values are no longer there');
-    } else if (await isForeign(this.#node, this.#pod, step, this.#printed.get(step))) {
+    } else if (await isForeign(this.node, this.pod, step, this.#printed.get(step))) {
       log.warn(fields, 'step not rolled back: another process has written the value');
     } else if (step.kind === 'pod-memory' && (await this.#isInKernel(step.from))) {
       // Written again for a unit of systemd that has the new limit. Usage is below it, so nothing is reclaimed.
@@ -221,20 +219,20 @@ export class PodActions {
     if (this.#unanswered.some(({ id }) => id === step.id))
       throw new Error('the runtime has not answered an update of this container, which may still arrive');
     const until = steadyNow() + ROLLBACK_MS;
-    const options = { until, verified: this.#applied.has(step), onHigh: this.#options.onHigh };
-    const rollBack = (): Promise<boolean> => rollBackContainerStep(this.#node, this.#pod, step, options);
-    return this.#node.calls.runBy(step.id, rollBack, until, () => new Error(BUSY));
+    const options = { until, verified: this.#applied.has(step), onHigh: this.options.onHigh };
+    const rollBack = (): Promise<boolean> => rollBackContainerStep(this.node, this.pod, step, options);
+    return this.node.calls.runBy(step.id, rollBack, until, () => new Error(BUSY));
   }
 
   /** Whether this is the pod's present memory limit. */
   async #isInKernel(limit: Limit<Bytes>): Promise<boolean> {
-    const { tree } = this.#node;
+    const { tree } = this.node;
     return tree.holds(limit, (await tree.readLimits(this.#cgroup)).memoryMax);
   }
 
   /** Reads the pod as it is, or as it will be at most. */
   async #readNow(): Promise<PodState> {
-    return ifTheyArrive(await readPod(this.#node.tree, this.#pod, [], this.#options.declared), this.#unanswered);
+    return ifTheyArrive(await readPod(this.node.tree, this.pod, [], this.options.declared), this.#unanswered);
   }
 
   /**
@@ -251,7 +249,7 @@ export class PodActions {
    * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
    */
   async #canRestorePodLimit(step: Step): Promise<boolean> {
-    const { updates } = this.#options;
+    const { updates } = this.options;
     const cgroup = this.#cgroup;
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return true;
     const now = await this.#readNow();
@@ -262,7 +260,7 @@ export class PodActions {
     // A failed rollback is worse than a limit that stays raised: swap may fill up meanwhile.
     const swapAfter: SwapLimits = new Map([[cgroup, bytes(0)]]);
     const change = { cgroup, now: step.to, wanted: step.from, swapAfter };
-    return (await blockingUse(this.#node.tree, change)) === undefined;
+    return (await blockingUse(this.node.tree, change)) === undefined;
   }
 
   /**
@@ -274,7 +272,7 @@ export class PodActions {
     const now = await this.#readNow();
     if (step.kind === 'container' && fitsNow(now) && !fitsRolledBack(now, reversedContainer(step))) {
       const message = `container ${step.id}: the pod limit has no room for its limits: a plugin of the runtime has chosen others for another container`;
-      const where = { pod: this.#pod.sandboxId, container: step.id };
+      const where = { pod: this.pod.sandboxId, container: step.id };
       throw new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_WRITE_FAILED, message, where);
     }
     if (step.kind !== 'pod-memory' && step.kind !== 'pod-cpu') return;

@@ -9,8 +9,6 @@ const LONGEST_MS = 5000;
  * connections before it can list its pods ("server is not initialized yet", 1.6 and 1.7).
  */
 export class Recovery {
-  readonly #recover: () => Promise<boolean>;
-  readonly #clock: Clock;
   /** The number of connections: each one has a recovery of its own, which ends the attempts for earlier ones. */
   #connection = 0;
   #stopTimer: () => void = () => undefined;
@@ -21,10 +19,10 @@ export class Recovery {
   #isClosed = false;
 
   /** @param recover returns whether it succeeded; never rejects */
-  constructor(recover: () => Promise<boolean>, clock: Clock) {
-    this.#recover = recover;
-    this.#clock = clock;
-  }
+  constructor(
+    private readonly recover: () => Promise<boolean>,
+    private readonly clock: Clock,
+  ) {}
 
   /** Starts the recovery for a new connection. Resolves after the first attempt. */
   begin(): Promise<void> {
@@ -53,7 +51,7 @@ export class Recovery {
   async #try(connection: number, delay: number): Promise<void> {
     this.#isPending = true;
     const asked = this.#asked;
-    const isDone = await this.#recover();
+    const isDone = await this.recover();
     if (connection !== this.#connection) return;
     if (!isDone) this.#schedule(connection, delay);
     // The attempt may have passed the pod for which another one was asked meanwhile.
@@ -64,6 +62,6 @@ export class Recovery {
   #schedule(connection: number, delay: number): void {
     this.#isPending = true;
     const longer = Math.min(delay * 2, LONGEST_MS);
-    this.#stopTimer = this.#clock.after(delay, () => void this.#try(connection, longer));
+    this.#stopTimer = this.clock.after(delay, () => void this.#try(connection, longer));
   }
 }

@@ -32,27 +32,17 @@ export interface Journalled {
  * journalled afterwards, to be rolled back later. A requested size that a volume has already is journalled too, so that it holds later.
  */
 export class TransactionJournal {
-  readonly #node: Node;
-  readonly #pod: PodDescription;
-  readonly #all: Journalled;
-  /** A transaction whose rollback has failed: this one replaces it. */
-  readonly #earlier: JournalledTransaction | undefined;
-  /** Undefined without steps. */
-  readonly #open: OpenTransaction | undefined;
-
   private constructor(
-    node: Node,
-    pod: PodDescription,
-    all: Journalled,
-    earlier: JournalledTransaction | undefined,
-    open: OpenTransaction | undefined,
-  ) {
-    this.#node = node;
-    this.#pod = pod;
-    this.#all = all;
-    this.#earlier = earlier;
-    this.#open = open;
-  }
+    private readonly node: Node,
+    private readonly pod: PodDescription,
+    private readonly all: Journalled,
+
+    /** A transaction whose rollback has failed: this one replaces it. */
+    private readonly earlier: JournalledTransaction | undefined,
+
+    /** Undefined without steps. */
+    private readonly open: OpenTransaction | undefined,
+  ) {}
 
   /** Journals the steps before the first one is applied. Throws JOURNAL_UNAVAILABLE, and the errors of reading memory.high. */
   static async begin(node: Node, pod: PodDescription, all: Journalled): Promise<TransactionJournal> {
@@ -69,32 +59,32 @@ export class TransactionJournal {
 
   /** Awaited before memory.high is lowered. Undefined: it must not be, since the journal would not have the value to restore. */
   get onHigh(): OnHigh | undefined {
-    const open = this.#open;
+    const open = this.open;
     return open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
   }
 
   /** A rollback begins. Never rejects. */
   async undoing(): Promise<void> {
-    await tolerateJournalFailure(this.#node.log, this.#pod, this.#open?.undoing());
+    await tolerateJournalFailure(this.node.log, this.pod, this.open?.undoing());
   }
 
   /** A step was skipped. Its failure may have left the pod's memory.high lowered. */
   skipped(error: unknown): void {
-    if (isRollbackFailure(error)) this.#open?.leavesHigh(podCgroup(this.#pod), messageOf(error));
+    if (isRollbackFailure(error)) this.open?.leavesHigh(podCgroup(this.pod), messageOf(error));
   }
 
   /** The transaction is done. Never rejects. */
   async done(): Promise<void> {
-    const { policies, journal, log } = this.#node;
-    const pod = this.#pod;
-    const earlier = this.#earlier;
-    if (this.#open !== undefined) {
-      policies.adopt(pod.sandboxId, this.#all.sizes);
-      recordRemounts(this.#node, pod, this.#both);
-      await tolerateJournalFailure(log, pod, this.#open.end('done', this.#volumes, this.#leftToSettle()));
-    } else if (earlier === undefined) await journalVolumes(this.#node, pod);
+    const { policies, journal, log } = this.node;
+    const pod = this.pod;
+    const earlier = this.earlier;
+    if (this.open !== undefined) {
+      policies.adopt(pod.sandboxId, this.all.sizes);
+      recordRemounts(this.node, pod, this.#both);
+      await tolerateJournalFailure(log, pod, this.open.end('done', this.#volumes, this.#leftToSettle()));
+    } else if (earlier === undefined) await journalVolumes(this.node, pod);
     else {
-      recordRemounts(this.#node, pod, earlier.steps);
+      recordRemounts(this.node, pod, earlier.steps);
       const left = this.#leftToSettle();
       await tolerateJournalFailure(log, pod, journal.reopen(pod).end('done', this.#volumes, left));
     }
@@ -102,30 +92,26 @@ export class TransactionJournal {
 
   /** The transaction has failed, and was rolled back as far as that is possible. Never rejects. */
   async failed(error: unknown): Promise<void> {
-    const { journal, log } = this.#node;
-    const pod = this.#pod;
+    const { journal, log } = this.node;
+    const pod = this.pod;
     const isMarked = isLeft(journal, pod, error);
     const why = messageOf(error);
-    if (this.#open !== undefined) {
-      if (!isMarked) recordRemounts(this.#node, pod, this.#both);
-      await tolerateJournalFailure(
-        log,
-        pod,
-        isMarked ? this.#open.failed(why) : this.#open.end('undone', this.#volumes),
-      );
-    } else if (this.#all.changes !== undefined && isMarked) {
+    if (this.open !== undefined) {
+      if (!isMarked) recordRemounts(this.node, pod, this.#both);
+      await tolerateJournalFailure(log, pod, isMarked ? this.open.failed(why) : this.open.end('undone', this.#volumes));
+    } else if (this.all.changes !== undefined && isMarked) {
       const mark = async (step: ContainerStep): Promise<void> =>
         (await journal.begin(pod, [step], { volumes: this.#volumes })).failed(why);
-      await tolerateJournalFailure(log, pod, mark(this.#all.changes));
+      await tolerateJournalFailure(log, pod, mark(this.all.changes));
     }
   }
 
   get #volumes(): ReadonlyMap<string, VolumeRecord> {
-    return this.#node.policies.records(this.#pod.sandboxId);
+    return this.node.policies.records(this.pod.sandboxId);
   }
 
   get #both(): readonly Step[] {
-    return [...(this.#earlier?.steps ?? []), ...this.#all.steps];
+    return [...(this.earlier?.steps ?? []), ...this.all.steps];
   }
 
   /**
@@ -133,10 +119,10 @@ export class TransactionJournal {
    * runtime has not answered, and the pod limits without the room for them.
    */
   #leftToSettle(): Step[] {
-    const { sandboxId } = this.#pod;
-    const { unanswered } = this.#node.journal;
-    const { state, target, sets } = this.#all;
-    const steps = this.#earlier?.steps ?? [];
+    const { sandboxId } = this.pod;
+    const { unanswered } = this.node.journal;
+    const { state, target, sets } = this.all;
+    const steps = this.earlier?.steps ?? [];
     const left = unanswered.left(sandboxId, steps, sets);
     if (left.length === 0) return [];
     const settled = new Map<string, ContainerLimits>();

@@ -42,23 +42,17 @@ export function planSteps(
 
 /** A resize of one pod that is planned and journalled. */
 export class Transaction {
-  readonly #node: Node;
-  readonly #planned: PlannedTransaction;
-  readonly #journal: TransactionJournal;
   readonly #actions: PodActions;
   readonly #sequence: StepSequence;
 
   private constructor(
-    node: Node,
-    planned: PlannedTransaction,
+    private readonly node: Node,
+    private readonly planned: PlannedTransaction,
     steps: readonly Step[],
-    journal: TransactionJournal,
+    private readonly journal: TransactionJournal,
     { asked, deadline = Infinity, until = reclaimBy(node.reclaimTimeout, deadline) }: TransactionOptions,
   ) {
     const { pod } = planned;
-    this.#node = node;
-    this.#planned = planned;
-    this.#journal = journal;
     const updates = planned.steps.filter((step) => step.kind === 'container');
     const { declared } = planned.before;
     const { onHigh } = journal;
@@ -110,15 +104,15 @@ export class Transaction {
    * throws, and UNDO_FAILED when the rollback fails too.
    */
   async run<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
-    const { transactions } = this.#node;
+    const { transactions } = this.node;
     try {
       const result = await this.#workOrRollBack(work);
-      await this.#journal.done();
-      transactions.ends(this.#planned, this.#sequence.records);
+      await this.journal.done();
+      transactions.ends(this.planned, this.#sequence.records);
       return result;
     } catch (error) {
-      await this.#journal.failed(error);
-      transactions.ends(this.#planned, this.#sequence.records, error);
+      await this.journal.failed(error);
+      transactions.ends(this.planned, this.#sequence.records, error);
       throw error;
     }
   }
@@ -130,22 +124,22 @@ export class Transaction {
   }
 
   async #workOrRollBack<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
-    const { transactions, journal } = this.#node;
+    const { transactions, journal } = this.node;
     try {
       const result = await work(this.#sequence);
-      transactions.applied(this.#planned);
+      transactions.applied(this.planned);
       return result;
     } catch (cause) {
-      await this.#journal.undoing();
+      await this.journal.undoing();
       const error = await this.#sequence.rollBack(cause);
-      transactions.rolledBack(this.#planned, error, isLeft(journal, this.#planned.pod, error));
+      transactions.rolledBack(this.planned, error, isLeft(journal, this.planned.pod, error));
       throw error;
     }
   }
 
   #skipped(step: Step, error: unknown): void {
-    this.#journal.skipped(error);
-    this.#node.transactions.skipped(this.#planned, step, error);
+    this.journal.skipped(error);
+    this.node.transactions.skipped(this.planned, step, error);
   }
 }
 
@@ -173,18 +167,18 @@ export interface StepHooks {
  * all or nothing.
  */
 export class StepSequence {
-  readonly #actions: StepActions;
-  readonly #hooks: StepHooks;
   readonly #left: Step[];
   readonly #records: StepRecord[] = [];
   /** The step that has failed: it may be applied in part. */
   #failed: Step | undefined;
   readonly #start = performance.now();
 
-  constructor(steps: readonly Step[], actions: StepActions, hooks: StepHooks = {}) {
+  constructor(
+    steps: readonly Step[],
+    private readonly actions: StepActions,
+    private readonly hooks: StepHooks = {},
+  ) {
     this.#left = [...steps];
-    this.#actions = actions;
-    this.#hooks = hooks;
   }
 
   /** The applied steps. */
@@ -196,11 +190,11 @@ export class StepSequence {
   async apply(): Promise<void> {
     for (let step = this.#left[0]; step !== undefined && step.kind !== 'runtime'; step = this.#left[0]) {
       try {
-        await this.#run(step, (one) => this.#actions.apply(one));
+        await this.#run(step, (one) => this.actions.apply(one));
       } catch (error) {
         if (!(error instanceof StepSkipped)) throw error;
         this.#failed = undefined;
-        this.#hooks.skipped?.(step, error);
+        this.hooks.skipped?.(step, error);
       }
     }
   }
@@ -209,7 +203,7 @@ export class StepSequence {
   async call<Answer>(call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer> {
     const [step] = this.#left;
     if (step?.kind !== 'runtime') throw new Error('the plan has no call of the caller here');
-    return this.#run(step, (one) => this.#actions.call(one, call));
+    return this.#run(step, (one) => this.actions.call(one, call));
   }
 
   /**
@@ -221,10 +215,10 @@ export class StepSequence {
     for (let step = this.#left[0]; step !== undefined; step = this.#left[0]) {
       try {
         const refusal = refuse(step);
-        await this.#run(step, (one) => (refusal === undefined ? this.#actions.apply(one) : Promise.reject(refusal)));
+        await this.#run(step, (one) => (refusal === undefined ? this.actions.apply(one) : Promise.reject(refusal)));
       } catch (error) {
         this.#failed = undefined;
-        this.#hooks.skipped?.(step, error);
+        this.hooks.skipped?.(step, error);
       }
     }
   }
@@ -238,7 +232,7 @@ export class StepSequence {
     const steps = [...this.#records.map(({ step }) => step), ...(this.#failed === undefined ? [] : [this.#failed])];
     for (const step of steps.reverse()) {
       try {
-        await this.#actions.rollBack(step);
+        await this.actions.rollBack(step);
       } catch (error) {
         // Continue: each step that is rolled back brings the pod closer to its state before.
         failures.push(`${describeStep(step)}: ${messageOf(error)}`);
@@ -251,7 +245,7 @@ export class StepSequence {
 
   async #run<Result>(step: Step, action: (step: Step) => Promise<Result>): Promise<Result> {
     this.#left.shift();
-    const late = this.#hooks.late?.(step);
+    const late = this.hooks.late?.(step);
     // It has not begun, and has nothing to roll back.
     if (late !== undefined) throw late;
     const at = performance.now() - this.#start;
@@ -260,7 +254,7 @@ export class StepSequence {
     this.#failed = undefined;
     const record = { step, at, ms: performance.now() - this.#start - at };
     this.#records.push(record);
-    this.#hooks.applied?.(record);
+    this.hooks.applied?.(record);
     return result;
   }
 }

@@ -5,11 +5,7 @@ import type { SkipReason } from './interception.ts';
 
 /** Copies requests, holds responses until they are complete, has them amended and sends them to the client. */
 export class Amender {
-  readonly #parts: ConnectionParts;
-
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** Copies a part of the request, which is forwarded meanwhile. */
   request(stream: AmendStream, part: Buffer): void {
@@ -17,7 +13,7 @@ export class Amender {
     if (state.kind === 'passing') return;
     const before = request.size;
     const collected = request.add(part);
-    const { held } = this.#parts;
+    const { held } = this.parts;
     if (collected === 'unusable' || held.wouldExceed(request.size)) request.clear();
     held.add(request.size - before);
   }
@@ -33,7 +29,7 @@ export class Amender {
 
   /** Holds a part of the response. */
   response(stream: AmendStream, frame: Frame): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     const { amendment } = stream;
     this.#hold(stream);
     parts.backend.flow.queued(frame.length);
@@ -64,16 +60,16 @@ export class Amender {
   finish(stream: AmendStream): boolean {
     const { amendment } = stream;
     const { holding, charged } = amendment;
-    this.#parts.held.add(-amendment.request.size - amendment.response.size);
+    this.parts.held.add(-amendment.request.size - amendment.response.size);
     amendment.finish();
-    this.#parts.backend.flow.released(stream.down, charged);
+    this.parts.backend.flow.released(stream.down, charged);
     return holding;
   }
 
   #hold(stream: AmendStream): void {
     if (stream.amendment.holding) return;
     stream.amendment.holding = true;
-    this.#parts.flowControl.hold(stream.down);
+    this.parts.flowControl.hold(stream.down);
   }
 
   /** Returns window to the backend, so that it completes a held message however small the client's windows are. */
@@ -81,7 +77,7 @@ export class Amender {
     const { amendment } = stream;
     const { charged } = amendment;
     if (charged === 0) return;
-    const { backend, toBackend } = this.#parts;
+    const { backend, toBackend } = this.parts;
     amendment.charged = 0;
     amendment.allowance += charged;
     backend.flow.credited(charged);
@@ -97,8 +93,8 @@ export class Amender {
       this.#skip(stream, 'request', undefined);
       return;
     }
-    const { interception, amendTimeout, now } = this.#parts.options;
-    const { results } = this.#parts;
+    const { interception, amendTimeout, now } = this.parts.options;
+    const { results } = this.parts;
     const skip = (reason: SkipReason, error: unknown): void => results.add(() => this.#skip(stream, reason, error));
     const exchange = {
       path,
@@ -126,14 +122,14 @@ export class Amender {
   /** Sends the response as received. */
   #skip(stream: AmendStream, reason: SkipReason, error: unknown): void {
     if (stream.amendment.state.kind === 'passing') return;
-    this.#parts.options.observer.amendSkipped(stream.path, reason, error);
+    this.parts.options.observer.amendSkipped(stream.path, reason, error);
     this.#release(stream, undefined);
   }
 
   #release(stream: AmendStream, amended: Uint8Array | undefined): void {
     const { amendment } = stream;
     if (amendment.state.kind === 'passing') return;
-    const { backend, flowControl } = this.#parts;
+    const { backend, flowControl } = this.parts;
     const { charged, head, last, response } = amendment;
     // It waits for the client alone from now on: the backend gets no further window for it.
     const credited = Math.max(0, response.size - charged);

@@ -47,21 +47,20 @@ export class BackendFlow implements LaneSource {
   #reserved = 0;
   /** What counts as waiting here among all connections. */
   #counted = 0;
-  readonly #flowControl: FlowControl;
   readonly #finished: (lane: Lane) => void;
-  readonly #limit: number;
-  readonly #all: QueuedBytes;
 
   /**
    * @param flowControl towards the client
    * @param limit bytes that may wait here; beyond it, the backend gets one default window at a time
    * @param all what waits here of all connections
    */
-  constructor(flowControl: FlowControl, finished: (lane: Lane) => void, limit: number, all: QueuedBytes) {
-    this.#flowControl = flowControl;
+  constructor(
+    private readonly flowControl: FlowControl,
+    finished: (lane: Lane) => void,
+    private readonly limit: number,
+    private readonly all: QueuedBytes,
+  ) {
     this.#finished = finished;
-    this.#limit = limit;
-    this.#all = all;
   }
 
   /** Lets the backend send this much ahead. To be called once the backend has been sent SETTINGS. */
@@ -77,8 +76,8 @@ export class BackendFlow implements LaneSource {
    */
   reserve(had: number, needed: number): number {
     const wanted = Math.min(this.#ahead - had, needed);
-    if (wanted <= 0 || this.#all.isFull) return 0;
-    const bytes = Math.min(wanted, (this.#limit - this.#reserved) >> 1);
+    if (wanted <= 0 || this.all.isFull) return 0;
+    const bytes = Math.min(wanted, (this.limit - this.#reserved) >> 1);
     if (bytes < wanted && bytes < DEFAULT_MAX_FRAME_SIZE) return 0;
     this.#reserved += bytes;
     this.#count();
@@ -103,7 +102,7 @@ export class BackendFlow implements LaneSource {
    * complete it.
    */
   get isOverfull(): boolean {
-    return this.#queued > this.#limit * (this.#all.isFull ? OVERFULL_IF_ALL_FULL : OVERFULL);
+    return this.#queued > this.limit * (this.all.isFull ? OVERFULL_IF_ALL_FULL : OVERFULL);
   }
 
   /**
@@ -111,7 +110,7 @@ export class BackendFlow implements LaneSource {
    * @param backlog bytes that wait in the client's socket
    */
   excess(backlog: number): number {
-    const limit = this.#all.isFull ? DEFAULT_WINDOW : this.#limit;
+    const limit = this.all.isFull ? DEFAULT_WINDOW : this.limit;
     return Math.max(0, this.#queued - limit) + Math.max(0, backlog - SOCKET_LIMIT);
   }
 
@@ -140,9 +139,9 @@ export class BackendFlow implements LaneSource {
    */
   grant(): number {
     const ahead = Math.max(0, this.#ahead + this.#reserved - this.#queued);
-    const wanted = Math.min(this.#flowControl.window + ahead, LARGEST_WINDOW) - this.#allowance;
+    const wanted = Math.min(this.flowControl.window + ahead, LARGEST_WINDOW) - this.#allowance;
     if (wanted <= 0) return 0;
-    const limit = Math.max(DEFAULT_WINDOW, this.#all.isFull ? 0 : this.#limit - this.#queued);
+    const limit = Math.max(DEFAULT_WINDOW, this.all.isFull ? 0 : this.limit - this.#queued);
     const increment = Math.min(wanted, limit - this.#allowance);
     if (increment < wanted && increment < limit * SMALLEST_GRANT) return 0;
     this.#allowance += increment;
@@ -157,7 +156,7 @@ export class BackendFlow implements LaneSource {
   /** Of all connections, what is beyond the limit of this one counts as held ({@link excess}): one client does not use up all. */
   #count(): void {
     const before = this.#counted;
-    this.#counted = Math.max(Math.min(this.#queued, this.#limit), this.#reserved);
-    this.#all.add(this.#counted - before);
+    this.#counted = Math.max(Math.min(this.#queued, this.limit), this.#reserved);
+    this.all.add(this.#counted - before);
   }
 }

@@ -4,15 +4,11 @@ import { errnoOf } from '../../core/index.ts';
 
 /** What a connection does when its backend is gone: calls at the backend end UNAVAILABLE, and the client is asked to connect again. */
 export class BackendLoss {
-  readonly #parts: ConnectionParts;
-
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** The connection to the backend has closed. During calls, clients get the words of grpc-go's client, which some programs match. */
   closedBy(error: Error | undefined): void {
-    const { lifecycle, options } = this.#parts;
+    const { lifecycle, options } = this.parts;
     const errno = errnoOf(error);
     if (errno === 'EMFILE' || errno === 'ENFILE') {
       const message = `cri-resize-shim has no free file descriptor (${errno}): raise its limit (LimitNOFILE=), or end connections`;
@@ -23,8 +19,8 @@ export class BackendLoss {
   }
 
   /** The backend cannot be used any more. */
-  lost(message: string, report = (): void => this.#parts.options.observer.backendLost(message)): void {
-    const parts = this.#parts;
+  lost(message: string, report = (): void => this.parts.options.observer.backendLost(message)): void {
+    const parts = this.parts;
     if (parts.lifecycle.isOver || parts.backend.gone) return;
     parts.backend.gone = true;
     parts.endBackend();
@@ -40,7 +36,7 @@ export class BackendLoss {
 
   /** Acts as the server without a backend, so that the client's first calls are answered UNAVAILABLE. */
   #refuse(message: string): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     const timer = setTimeout(() => parts.run('client', () => parts.close()), parts.options.refuseTimeout);
     parts.lifecycle.refuse(message, timer);
     parts.toClient.push(settingsFrame([]));

@@ -54,13 +54,11 @@ export class BackendSide {
   /** The last stream that the backend serves, by its GOAWAY. */
   #lastStreamId = Infinity;
   #settingsReceived = false;
-  readonly #parts: ConnectionParts;
   readonly #pings: FloodMeter;
   readonly #settingsMeter: FloodMeter;
   readonly #goaways: FloodMeter;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: ConnectionParts) {
     this.reader = frameReader(
       parts.options.headerListLimit,
       {
@@ -101,15 +99,15 @@ export class BackendSide {
     // A surplus acknowledgement is dropped: it would end the backend's connection and with it correct calls.
     if (settings === undefined) return;
     this.maxFrameSize = settings.maxFrameSize ?? this.maxFrameSize;
-    this.#parts.toBackend.pass(frame.buffer, frame.start, frame.end);
+    this.parts.toBackend.pass(frame.buffer, frame.start, frame.end);
     this.settingsAcknowledged = true;
-    this.#parts.gracefulShutdown.proceed();
+    this.parts.gracefulShutdown.proceed();
   }
 
   /** Grants the backend the connection window that the client's allows. */
   grantConnection(): void {
     const increment = this.flow.grant();
-    if (increment > 0) this.#parts.toBackend.push(windowUpdate(0, increment));
+    if (increment > 0) this.parts.toBackend.push(windowUpdate(0, increment));
   }
 
   /** Grants the backend the window of an amended stream that the client's allows. */
@@ -119,18 +117,18 @@ export class BackendSide {
     const increment = limit - down.charged - amendment.charged - amendment.allowance;
     if (stream.serverEnded || increment <= 0) return;
     amendment.allowance += increment;
-    this.#parts.toBackend.push(windowUpdate(stream.id, increment));
+    this.parts.toBackend.push(windowUpdate(stream.id, increment));
   }
 
   #ping(frame: Frame): void {
     this.#pings.count();
-    this.#parts.toBackend.acknowledgePing(frame);
-    this.#parts.options.observer.pingAnswered('backend');
+    this.parts.toBackend.acknowledgePing(frame);
+    this.parts.options.observer.pingAnswered('backend');
   }
 
   #windowUpdate(frame: Frame): void {
     if (frame.streamId === 0) this.#connectionWindow(frame);
-    else if (this.#stream(frame) !== undefined) this.#parts.toClient.pass(frame.buffer, frame.start, frame.end);
+    else if (this.#stream(frame) !== undefined) this.parts.toClient.pass(frame.buffer, frame.start, frame.end);
   }
 
   /**
@@ -138,9 +136,9 @@ export class BackendSide {
    * at once, and a write for them would wake the client in the middle of its call.
    */
   #connectionWindow(frame: Frame): void {
-    const { toClient } = this.#parts;
+    const { toClient } = this.parts;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
-    this.#parts.client.windowGranted(increment);
+    this.parts.client.windowGranted(increment);
     if (increment > SMALL_INCREMENT) toClient.pass(frame.buffer, frame.start, frame.end);
     else toClient.pushDeferred(Buffer.from(frame.buffer.subarray(frame.start, frame.end)));
   }
@@ -150,9 +148,9 @@ export class BackendSide {
    * @throws ConnectionError if the backend never had such a stream
    */
   #stream(frame: { readonly streamId: number }): BackendStream | undefined {
-    const stream = this.#parts.streams.get(frame.streamId);
+    const stream = this.parts.streams.get(frame.streamId);
     if (stream !== undefined && stream.kind !== 'handle' && !stream.serverEnded) return stream;
-    if (stream?.kind === 'handle' || frame.streamId % 2 === 0 || frame.streamId > this.#parts.client.lastStreamId)
+    if (stream?.kind === 'handle' || frame.streamId % 2 === 0 || frame.streamId > this.parts.client.lastStreamId)
       throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, `frame for stream ${frame.streamId}, which is idle`);
     return undefined;
   }
@@ -165,16 +163,16 @@ export class BackendSide {
     if (frame.has(Flag.PADDED)) frame.content();
     if (frame.has(Flag.END_STREAM)) serverEnded(stream);
     this.#charge(stream, size);
-    if (stream.kind === 'amend-each') this.#parts.messageAmender.response(stream, frame);
+    if (stream.kind === 'amend-each') this.parts.messageAmender.response(stream, frame);
     else if (stream.kind === 'amend' && stream.amendment.state.kind !== 'passing')
-      this.#parts.amender.response(stream, frame);
+      this.parts.amender.response(stream, frame);
     else this.#forward(stream, frame);
     if (!stream.serverEnded) this.#readAhead(stream, frame);
   }
 
   /** Sends DATA to the client, or queues it. */
   #forward(stream: BackendStream, frame: Frame): void {
-    const { flowControl, streams } = this.#parts;
+    const { flowControl, streams } = this.parts;
     if (flowControl.pass(stream.down, frame)) {
       if (stream.serverEnded) streams.delivered(stream.down);
       return;
@@ -213,11 +211,11 @@ export class BackendSide {
       return;
     }
     stream.ahead += bytes;
-    this.#parts.toBackend.push(windowUpdate(stream.id, bytes));
+    this.parts.toBackend.push(windowUpdate(stream.id, bytes));
   }
 
   #headers(headers: HeaderBlock): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     const stream = this.#stream(headers);
     if (stream === undefined) return;
     if (headers.endStream) serverEnded(stream);
@@ -235,21 +233,21 @@ export class BackendSide {
     const stream = this.#stream(frame);
     if (stream !== undefined) {
       this.#responseEnds(stream);
-      this.#parts.streams.resetByServer(stream, frame);
+      this.parts.streams.resetByServer(stream, frame);
       return;
     }
     // After its last frame the backend may still ask the client to stop sending (RFC 9113 8.1).
-    const ended = this.#parts.streams.get(frame.streamId);
-    if (ended !== undefined && !ended.reset) this.#parts.streams.resetByServer(ended, frame);
+    const ended = this.parts.streams.get(frame.streamId);
+    if (ended !== undefined && !ended.reset) this.parts.streams.resetByServer(ended, frame);
   }
 
   #responseEnds(stream: BackendStream): void {
-    if (stream.kind === 'amend') this.#parts.amender.responseEnds(stream);
-    if (stream.kind === 'amend-each') this.#parts.messageAmender.responseEnds(stream);
+    if (stream.kind === 'amend') this.parts.amender.responseEnds(stream);
+    if (stream.kind === 'amend-each') this.parts.messageAmender.responseEnds(stream);
   }
 
   #settings(frame: Frame): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     this.#settingsMeter.count();
     const settings = readSettings(frame);
     this.#unacknowledged.push(pendingSettings(settings));
@@ -266,7 +264,7 @@ export class BackendSide {
 
   #goaway(frame: Frame): void {
     this.#goaways.count();
-    const parts = this.#parts;
+    const parts = this.parts;
     const last = frame.buffer.readUInt32BE(frame.payload) & LARGEST_STREAM;
     const code = frame.buffer.readUInt32BE(frame.payload + 4);
     this.#lastStreamId = Math.min(this.#lastStreamId, last);

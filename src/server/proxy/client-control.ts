@@ -28,12 +28,10 @@ export class ClientControl {
   settingsReceived = false;
   /** {@link FlowControl.sentFrames} at the last PING. */
   #sentFramesAtPing = 0;
-  readonly #parts: ConnectionParts;
   readonly #pings: FloodMeter;
   readonly #settings: FloodMeter;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: ConnectionParts) {
     const { now } = parts.options;
     this.#pings = new FloodMeter('PING', FLOOD_LIMIT, now);
     this.#settings = new FloodMeter('SETTINGS', FLOOD_LIMIT, now);
@@ -41,7 +39,7 @@ export class ClientControl {
 
   settings(frame: Frame): void {
     this.#settings.count();
-    const parts = this.#parts;
+    const parts = this.parts;
     const settings = readSettings(frame);
     this.unacknowledged.push(pendingSettings(settings));
     refuseTooMany(this.unacknowledged, parts.options.settingsLimit);
@@ -60,7 +58,7 @@ export class ClientControl {
   acknowledge(): void {
     const settings = this.unacknowledged.shift();
     if (settings === undefined) return;
-    const parts = this.#parts;
+    const parts = this.parts;
     parts.toClient.push(settingsAck());
     parts.flowControl.maxFrameSize = settings.maxFrameSize ?? parts.flowControl.maxFrameSize;
     if (settings.initialWindow === undefined) return;
@@ -78,16 +76,16 @@ export class ClientControl {
 
   ping(frame: Frame): void {
     // A Go client sends a PING for about every burst it receives, to measure bandwidth: those are not a flood.
-    const { sentFrames } = this.#parts.flowControl;
+    const { sentFrames } = this.parts.flowControl;
     if (this.#sentFramesAtPing !== sentFrames) this.#pings.reset();
     this.#sentFramesAtPing = sentFrames;
     this.#pings.count();
-    this.#parts.toClient.acknowledgePing(frame);
-    this.#parts.options.observer.pingAnswered('client');
+    this.parts.toClient.acknowledgePing(frame);
+    this.parts.options.observer.pingAnswered('client');
   }
 
   windowUpdate(frame: Frame): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     const increment = frame.buffer.readUInt32BE(frame.payload) & LARGEST_WINDOW;
     if (frame.streamId === 0) {
       if (increment === 0) throw new ConnectionError(ErrorCode.PROTOCOL_ERROR, 'WINDOW_UPDATE of 0');
@@ -119,7 +117,7 @@ export class ClientControl {
    * Forwards a stream's WINDOW_UPDATE to the backend. Read-ahead shrinks if both together exceed the largest window.
    */
   #widen(stream: PassStream, increment: number, frame: Frame): void {
-    const { toBackend } = this.#parts;
+    const { toBackend } = this.parts;
     const { down } = stream;
     const excess = down.window - down.charged + stream.ahead - LARGEST_WINDOW;
     if (excess <= 0) {

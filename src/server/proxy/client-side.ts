@@ -44,14 +44,12 @@ export class ClientSide {
   /** Bytes of DATA that the client may still send on this connection. */
   #window = DEFAULT_WINDOW;
   #prefaceLeft = PREFACE.length;
-  readonly #parts: ConnectionParts;
   readonly #decoder: HpackDecoder;
   readonly #encoder = new HpackEncoder();
   readonly #fragments: FloodMeter;
   readonly #resets: FloodMeter;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: ConnectionParts) {
     const { control, options } = parts;
     const { clientHeaderListLimit, now } = options;
     this.reader = frameReader(
@@ -100,7 +98,7 @@ export class ClientSide {
   /** Returns connection window to the client. */
   returnWindow(): void {
     if (this.#windowToReturn === 0) return;
-    this.#parts.toClient.push(windowUpdate(0, this.#windowToReturn));
+    this.parts.toClient.push(windowUpdate(0, this.#windowToReturn));
     this.windowGranted(this.#windowToReturn);
     this.#windowToReturn = 0;
   }
@@ -117,7 +115,7 @@ export class ClientSide {
   }
 
   #data(frame: Frame): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     this.#window -= frame.length;
     // Checked here because the backend does not see all of it.
     if (this.#window < 0) throw new ConnectionError(ErrorCode.FLOW_CONTROL_ERROR, 'DATA exceeds the connection window');
@@ -149,7 +147,7 @@ export class ClientSide {
 
   #headers(headers: HeaderBlock): void {
     const fields = this.#decoder.decode(headers.block);
-    const stream = this.#parts.streams.get(headers.streamId);
+    const stream = this.parts.streams.get(headers.streamId);
     if (stream !== undefined) {
       this.#trailers(stream, fields, headers.endStream);
       return;
@@ -167,7 +165,7 @@ export class ClientSide {
   }
 
   #trailers(stream: Stream, fields: readonly HeaderField[], endStream: boolean): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     if (stream.reset) return;
     if (stream.clientEnded) {
       this.resetBoth(stream, ErrorCode.STREAM_CLOSED);
@@ -187,7 +185,7 @@ export class ClientSide {
   }
 
   #open(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const parts = this.#parts;
+    const parts = this.parts;
     const { streamId, endStream } = headers;
     if (!parts.lifecycle.admits(streamId, parts.flowControl.maxFrameSize)) return;
     const { count } = parts.streams;
@@ -219,13 +217,13 @@ export class ClientSide {
       stream.peer.open(stream, fields, stream.clientEnded);
       // The client assumes the backend's initial window, which may be small. The backend never widens a stream it does
       // not know.
-      const missing = DEFAULT_WINDOW - this.#parts.backend.initialWindow;
-      if (missing > 0 && !stream.clientEnded) this.#parts.toClient.push(windowUpdate(stream.id, missing));
+      const missing = DEFAULT_WINDOW - this.parts.backend.initialWindow;
+      if (missing > 0 && !stream.clientEnded) this.parts.toClient.push(windowUpdate(stream.id, missing));
       this.#stopAbove(stream.peer.waiting);
       return;
     }
-    this.#parts.options.observer.refused('handled_calls');
-    this.#parts.streams.refuseCall(stream, TOO_MANY_CALLS);
+    this.parts.options.observer.refused('handled_calls');
+    this.parts.streams.refuseCall(stream, TOO_MANY_CALLS);
   }
 
   /**
@@ -233,16 +231,16 @@ export class ClientSide {
    * which the backend does not have; most clients repeat fields from it.
    */
   #forward(headers: HeaderBlock, fields: readonly HeaderField[]): void {
-    const fits = headers.block.length <= this.#parts.backend.maxFrameSize;
+    const fits = headers.block.length <= this.parts.backend.maxFrameSize;
     if (headers.bare && fits && this.#decoder.plain && this.#encoder.announced)
-      this.#parts.toBackend.pass(headers.buffer, headers.start, headers.end);
+      this.parts.toBackend.pass(headers.buffer, headers.start, headers.end);
     else this.#toBackend(headers.streamId, fields, headers.endStream);
   }
 
   #toBackend(id: number, fields: readonly HeaderField[], endStream: boolean): void {
     const padded = this.#encoder.encode(fields, FRAME_HEADER_SIZE);
-    this.#parts.toBackend.push(headersInPlace(id, padded, endStream, this.#parts.backend.maxFrameSize));
-    this.#stopAbove(this.#parts.toBackend.size);
+    this.parts.toBackend.push(headersInPlace(id, padded, endStream, this.parts.backend.maxFrameSize));
+    this.#stopAbove(this.parts.toBackend.size);
   }
 
   /** Passes a part of a request on. If the call is not plain, its headers follow now, which may be many. */
@@ -261,7 +259,7 @@ export class ClientSide {
 
   #reset(frame: Frame): void {
     this.#resets.count();
-    const parts = this.#parts;
+    const parts = this.parts;
     const stream = parts.streams.get(frame.streamId);
     if (stream === undefined) {
       this.refuseIdle(frame);
@@ -279,7 +277,7 @@ export class ClientSide {
    */
   resetBoth(stream: Stream, code: ErrorCode): void {
     this.#resets.count();
-    this.#parts.streams.resetBoth(stream, code);
+    this.parts.streams.resetBoth(stream, code);
   }
 
   /** Throws for a frame of an idle stream. A frame of a closed stream is not an error (RFC 9113 5.1). */

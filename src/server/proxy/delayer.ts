@@ -8,18 +8,14 @@ import type { RequestDelay } from './held-messages.ts';
  * the call is repeated or lost, and it runs on the client's own connection.
  */
 export class Delayer {
-  readonly #parts: ConnectionParts;
-
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** Takes DATA of a request. Returns false if it is to be forwarded. */
   request(stream: Stream, frame: Frame): boolean {
     const { delay } = stream;
     if (delay === undefined || delay.isOver) return false;
     const bytes = frame.bytes();
-    const { held } = this.#parts;
+    const { held } = this.parts;
     if (!delay.hasRoomFor(frame.length) || held.wouldExceed(bytes.length)) {
       this.release(stream);
       return false;
@@ -36,7 +32,7 @@ export class Delayer {
   release(stream: Stream): void {
     const { delay } = stream;
     if (delay === undefined || delay.isOver) return;
-    const { client, options, toBackend } = this.#parts;
+    const { client, options, toBackend } = this.parts;
     stream.forwardedAt = options.now();
     const { frames, size } = this.#end(delay);
     if (stream.reset) client.refund(size);
@@ -49,18 +45,18 @@ export class Delayer {
     delay?.onEnd?.();
     if (delay === undefined || delay.isOver) return;
     if (stream.outcome === 'answered') this.release(stream);
-    else this.#parts.client.refund(this.#end(delay).size);
+    else this.parts.client.refund(this.#end(delay).size);
   }
 
   #end(delay: RequestDelay): ReturnType<RequestDelay['end']> {
     const ended = delay.end();
-    for (const frame of ended.frames) this.#parts.held.add(-frame.length);
+    for (const frame of ended.frames) this.parts.held.add(-frame.length);
     return ended;
   }
 
   #ask(stream: Stream, delay: RequestDelay): void {
     delay.isAsked = true;
-    const { interception } = this.#parts.options;
+    const { interception } = this.parts.options;
     const onEnd = (action: () => void): void => {
       delay.onEnd = action;
     };
@@ -70,7 +66,7 @@ export class Delayer {
       this.release(stream);
       return;
     }
-    const release = (): void => this.#parts.results.add(() => this.release(stream));
+    const release = (): void => this.parts.results.add(() => this.release(stream));
     waiting.then(release, release);
   }
 }

@@ -26,16 +26,13 @@ export class FlowControl {
   maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   /** Frames of streams that have been sent. */
   sentFrames = 0;
-  readonly #outbox: Outbox;
   /** Lanes with queued items, the longest waiting first. */
   readonly #waiting = new Set<Lane>();
   readonly #pool = new BufferPool();
   /** Windows have become larger since the last {@link pump}. */
   #isDue = false;
 
-  constructor(outbox: Outbox) {
-    this.#outbox = outbox;
-  }
+  constructor(private readonly outbox: Outbox) {}
 
   /** Adds to the connection window. Returns false if it exceeds the protocol's maximum. */
   grow(bytes: number): boolean {
@@ -51,7 +48,7 @@ export class FlowControl {
     this.window -= size;
     lane.window -= size;
     this.sentFrames += 1;
-    this.#outbox.pass(frame.buffer, frame.start, frame.end);
+    this.outbox.pass(frame.buffer, frame.start, frame.end);
     return true;
   }
 
@@ -72,7 +69,7 @@ export class FlowControl {
       return;
     }
     this.sentFrames += 1;
-    this.#outbox.pass(bytes, from, to);
+    this.outbox.pass(bytes, from, to);
     if (last) lane.source.finished(lane);
   }
 
@@ -160,7 +157,7 @@ export class FlowControl {
     const [item] = lane.queue;
     if (item === undefined || item.kind === 'held') return false;
     if (item.kind === 'data' && !this.#sendData(lane, item)) return false;
-    if (item.kind === 'frames') this.#outbox.push(item.bytes);
+    if (item.kind === 'frames') this.outbox.push(item.bytes);
     if (item.kind === 'data' && (item.size > 0 || item.charged > 0)) return true;
     this.sentFrames += 1;
     lane.queue.shift();
@@ -176,7 +173,7 @@ export class FlowControl {
     if (size === 0 && item.size > 0) return false;
     const isRest = size === item.size;
     if (size > 0 || item.last) {
-      this.#outbox.push(frameHeader(size, FrameType.DATA, isRest && item.last ? Flag.END_STREAM : 0, lane.id));
+      this.outbox.push(frameHeader(size, FrameType.DATA, isRest && item.last ? Flag.END_STREAM : 0, lane.id));
       this.#take(item, size);
     }
     this.window -= size;
@@ -197,11 +194,11 @@ export class FlowControl {
     for (const part of item.parts) {
       if (rest === 0) break;
       if (part.length > rest) {
-        this.#outbox.pass(part, 0, rest);
+        this.outbox.pass(part, 0, rest);
         item.parts[used] = part.subarray(rest);
         rest = 0;
       } else {
-        this.#outbox.push(part);
+        this.outbox.push(part);
         rest -= part.length;
         used += 1;
       }

@@ -18,11 +18,8 @@ export class GracefulShutdown {
   #state: 'none' | 'requested' | 'announced' | 'over' = 'none';
   #timer: NodeJS.Timeout | undefined;
   #turn: NodeJS.Immediate | undefined;
-  readonly #parts: ConnectionParts;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** Whether the shim has asked for a shutdown of this connection. */
   get isRequested(): boolean {
@@ -42,7 +39,7 @@ export class GracefulShutdown {
    */
   proceed(): void {
     if (this.#state !== 'requested') return;
-    const { backend, lifecycle, options } = this.#parts;
+    const { backend, lifecycle, options } = this.parts;
     const { kind } = lifecycle.state;
     if (kind === 'draining' || (kind === 'open' && backend.settingsAcknowledged)) this.#announce();
     else if (kind === 'opening') this.#after(options.refuseTimeout, () => this.#giveUp());
@@ -61,7 +58,7 @@ export class GracefulShutdown {
   }
 
   #announce(): void {
-    const { lifecycle, options, toClient } = this.#parts;
+    const { lifecycle, options, toClient } = this.parts;
     // A draining client has received a GOAWAY already.
     if (lifecycle.state.kind === 'draining') {
       this.#announceLast();
@@ -75,13 +72,13 @@ export class GracefulShutdown {
 
   /** The backend does not answer, so no call has begun: the client makes its calls on another connection. */
   #giveUp(): void {
-    if (this.#parts.lifecycle.state.kind === 'opening') this.#parts.end(SHUTTING_DOWN);
+    if (this.parts.lifecycle.state.kind === 'opening') this.parts.end(SHUTTING_DOWN);
   }
 
   #announceLast(): void {
     this.#stopTimer();
     this.#state = 'over';
-    this.#parts.goAway(SHUTTING_DOWN);
+    this.parts.goAway(SHUTTING_DOWN);
   }
 
   /** Runs an action after a time, in place of the one that waits. */
@@ -95,15 +92,15 @@ export class GracefulShutdown {
    * read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to be read: it gets the
    * same time once more.
    */
-  #whenRead(action: () => void, until = this.#now() + this.#parts.options.gracefulShutdownTimeout): void {
+  #whenRead(action: () => void, until = this.#now() + this.parts.options.gracefulShutdownTimeout): void {
     this.#turn = setImmediate(() => {
-      if (this.#parts.client.reader.paused && this.#now() < until) this.#whenRead(action, until);
-      else this.#parts.run('client', action);
+      if (this.parts.client.reader.paused && this.#now() < until) this.#whenRead(action, until);
+      else this.parts.run('client', action);
     });
   }
 
   #now(): number {
-    return this.#parts.options.now();
+    return this.parts.options.now();
   }
 
   #stopTimer(): void {

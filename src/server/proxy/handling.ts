@@ -15,18 +15,16 @@ import { RequestCollector } from './request-collector.ts';
 export class Handling implements LocalPeer, WaitingCalls {
   /** Nothing waits: handlers take requests at once. */
   readonly waiting = 0;
-  readonly #parts: ConnectionParts;
   readonly #collector: RequestCollector;
   /** Calls whose requests are complete and that have not started. A call that ends leaves. */
   readonly #ready = new Set<LocalStream>();
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: ConnectionParts) {
     this.#collector = new RequestCollector(parts);
   }
 
   open(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
-    const { options } = this.#parts;
+    const { options } = this.parts;
     const plain = options.handle === undefined || endStream || stream.compressed ? undefined : plainCall(fields);
     if (plain === undefined) {
       this.#handOver(stream, fields, endStream);
@@ -36,7 +34,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     stream.call = call;
     stream.fields = plain.fields;
     if (plain.timeoutMs < Infinity)
-      call.timer = setTimeout(() => this.#parts.run('local', () => this.#expire(stream, call)), plain.timeoutMs);
+      call.timer = setTimeout(() => this.parts.run('local', () => this.#expire(stream, call)), plain.timeoutMs);
   }
 
   request(stream: LocalStream, frame: Frame): void {
@@ -79,7 +77,7 @@ export class Handling implements LocalPeer, WaitingCalls {
    */
   startReady(): void {
     if (this.#ready.size === 0) return;
-    const { starts } = this.#parts.options.shared;
+    const { starts } = this.parts.options.shared;
     for (let bytes = this.nextBytes; bytes !== undefined && starts.take(bytes); bytes = this.nextBytes)
       this.#startFirst();
     for (const stream of this.#ready) {
@@ -93,13 +91,13 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   get nextBytes(): number | undefined {
-    if (this.#parts.client.reader.paused) return undefined;
+    if (this.parts.client.reader.paused) return undefined;
     for (const stream of this.#ready) return sizeOf(stream);
     return undefined;
   }
 
   startNext(): void {
-    this.#parts.asClient(() => this.#startFirst());
+    this.parts.asClient(() => this.#startFirst());
   }
 
   /** {@link discard} follows, which cancels the call. */
@@ -120,13 +118,13 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   finished(lane: Lane): void {
-    this.#parts.streams.delivered(lane);
+    this.parts.streams.delivered(lane);
   }
 
   #handOver(stream: LocalStream, fields: readonly HeaderField[], endStream: boolean): void {
     clearTimeout(stream.call?.timer);
     stream.call = undefined;
-    const peer = this.#parts.locals.current();
+    const peer = this.parts.locals.current();
     stream.peer = peer;
     stream.down.source = peer;
     peer.open(stream, fields, endStream);
@@ -150,7 +148,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #start(stream: LocalStream): void {
     const { call } = stream;
-    const { handle, shared } = this.#parts.options;
+    const { handle, shared } = this.parts.options;
     if (call === undefined || handle === undefined) return;
     const request = requestOf(
       stream.collected === undefined ? [stream.content ?? NOTHING] : shared.requests.complete(stream.collected),
@@ -160,7 +158,7 @@ export class Handling implements LocalPeer, WaitingCalls {
     bufferUsed(request.length);
     call.request = request;
     // Answers that are known together leave in one write.
-    handle(call, (answer) => this.#parts.results.add(() => this.#answer(stream, call, answer)));
+    handle(call, (answer) => this.parts.results.add(() => this.#answer(stream, call, answer)));
   }
 
   #answer(stream: LocalStream, call: RunningCall, answer: HandledAnswer): void {
@@ -171,7 +169,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #respond(stream: LocalStream, call: RunningCall, message: Buffer): void {
     this.#over(stream, call, 0);
-    const { flowControl } = this.#parts;
+    const { flowControl } = this.parts;
     const { maxFrameSize } = flowControl;
     const { down, id } = stream;
     stream.answered = true;
@@ -184,7 +182,7 @@ export class Handling implements LocalPeer, WaitingCalls {
 
   #fail(stream: LocalStream, call: RunningCall, { code, details, trailers }: Exclude<HandledAnswer, Buffer>): void {
     this.#over(stream, call, code);
-    const { flowControl } = this.#parts;
+    const { flowControl } = this.parts;
     const frames = headersFrames(stream.id, failureBlock(code, details, trailers), true, flowControl.maxFrameSize);
     flowControl.frames(stream.down, frames, 0, frames.length, true);
   }

@@ -47,7 +47,6 @@ export class LocalSide implements LocalPeer {
   /** Bytes of the connection window to return to the server. */
   #windowToReturn = 0;
   #initialWindow = DEFAULT_WINDOW;
-  readonly #parts: ConnectionParts;
   readonly #collector: RequestCollector;
   readonly #encoder = new HpackEncoder();
   /** The lanes of streams towards the server. */
@@ -55,8 +54,10 @@ export class LocalSide implements LocalPeer {
   readonly #requests: LaneSource;
 
   /** @param retire called when no new streams are to be opened on this connection */
-  constructor(parts: ConnectionParts, retire: (side: LocalSide) => void) {
-    this.#parts = parts;
+  constructor(
+    private readonly parts: ConnectionParts,
+    retire: (side: LocalSide) => void,
+  ) {
     this.#collector = new RequestCollector(parts);
     this.reader = frameReader(parts.options.headerListLimit, {
       data: (frame) => this.#data(frame),
@@ -141,34 +142,34 @@ export class LocalSide implements LocalPeer {
 
   released(lane: Lane, bytes: number): void {
     this.#windowToReturn += bytes;
-    const stream = this.#parts.streams.get(lane.id);
+    const stream = this.parts.streams.get(lane.id);
     if (stream !== undefined && !stream.serverEnded) this.outbox.push(windowUpdate(lane.id, bytes));
   }
 
   finished(lane: Lane): void {
-    this.#parts.streams.delivered(lane);
+    this.parts.streams.delivered(lane);
   }
 
   /** Sends a collected request to the local server. */
   #complete(stream: LocalStream, up: Lane): void {
     if (stream.collected === undefined) return;
-    const blocks = this.#parts.options.shared.requests.complete(stream.collected);
+    const blocks = this.parts.options.shared.requests.complete(stream.collected);
     this.flowControl.hold(up);
     this.flowControl.release(up, undefined, blocks, 0, true);
   }
 
   #reset(frame: Frame): void {
     const stream = this.#stream(frame.streamId);
-    if (stream !== undefined && !stream.reset) this.#parts.streams.resetByServer(stream, frame);
+    if (stream !== undefined && !stream.reset) this.parts.streams.resetByServer(stream, frame);
   }
 
   #ping(frame: Frame): void {
     this.outbox.acknowledgePing(frame);
-    this.#parts.options.observer.pingAnswered('local');
+    this.parts.options.observer.pingAnswered('local');
   }
 
   #stream(id: number): LocalStream | undefined {
-    const stream = this.#parts.streams.get(id);
+    const stream = this.parts.streams.get(id);
     return stream?.kind === 'handle' && stream.peer === this ? stream : undefined;
   }
 
@@ -181,20 +182,20 @@ export class LocalSide implements LocalPeer {
     }
     const last = frame.has(Flag.END_STREAM);
     if (last) serverEnded(stream);
-    const { flowControl } = this.#parts;
+    const { flowControl } = this.parts;
     if (!flowControl.pass(stream.down, frame)) {
       flowControl.data(stream.down, frame.content(), size, last);
       return;
     }
     this.#windowToReturn += size;
-    if (last) this.#parts.streams.delivered(stream.down);
+    if (last) this.parts.streams.delivered(stream.down);
     else if (size > 0) this.outbox.push(windowUpdate(stream.id, size));
   }
 
   #headers(headers: HeaderBlock): void {
     const stream = this.#stream(headers.streamId);
     if (stream === undefined || stream.serverEnded) return;
-    const parts = this.#parts;
+    const parts = this.parts;
     if (headers.endStream) {
       serverEnded(stream);
       if (parts.options.observer.wantsStatus) stream.status = statusOf(headers.block);
@@ -234,16 +235,13 @@ export class LocalConnections {
   readonly #transports = new Map<LocalSide, Transport>();
   /** Takes new streams. */
   #current: LocalSide | undefined;
-  readonly #parts: ConnectionParts;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** Returns the connection that takes new streams. Opens it if the first stream needs it. */
   current(): LocalSide {
     if (this.#current !== undefined) return this.#current;
-    const parts = this.#parts;
+    const parts = this.parts;
     const side = new LocalSide(parts, (retired) => this.retire(retired));
     const transport = parts.options.connectLocal({
       data: (chunk) => !this.#transports.has(side) || parts.receive('local', side, chunk),
@@ -263,7 +261,7 @@ export class LocalConnections {
 
   /** Closes a connection whose server broke the protocol. */
   fail(side: LocalSide, error: ConnectionError): void {
-    this.#parts.options.observer.protocolError('local', error.code, error.message);
+    this.parts.options.observer.protocolError('local', error.code, error.message);
     const transport = this.#transports.get(side);
     this.#lost(side);
     transport?.destroy();
@@ -303,6 +301,6 @@ export class LocalConnections {
     this.retire(side);
     this.#transports.delete(side);
     side.outbox.close();
-    this.#parts.streams.localLost(side, 'cri-resize-shim ended the call');
+    this.parts.streams.localLost(side, 'cri-resize-shim ended the call');
   }
 }

@@ -14,16 +14,13 @@ import type { SkipReason } from './interception.ts';
 export class MessageAmender {
   /** Streams whose first message is incomplete and waits until earlier ones have gone to the client. */
   readonly #blocked = new Set<MessageAmendStream>();
-  readonly #parts: ConnectionParts;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
-  }
+  constructor(private readonly parts: ConnectionParts) {}
 
   /** Takes a part of the response. */
   response(stream: MessageAmendStream, frame: Frame): void {
     const { amendment, down } = stream;
-    const { backend, flowControl, held } = this.#parts;
+    const { backend, flowControl, held } = this.parts;
     const content = frame.content();
     amendment.last = stream.serverEnded;
     amendment.ended = amendment.last;
@@ -59,8 +56,8 @@ export class MessageAmender {
     amendment.holding = false;
     amendment.credited = 0;
     this.#blocked.delete(stream);
-    this.#parts.held.add(-held);
-    this.#parts.backend.flow.released(stream.down, charged);
+    this.parts.held.add(-held);
+    this.parts.backend.flow.released(stream.down, charged);
   }
 
   /** Lets streams continue whose earlier messages have gone to the client. To be called at the end of each event. */
@@ -85,7 +82,7 @@ export class MessageAmender {
   #amend(stream: MessageAmendStream, bytes: Buffer): boolean {
     let amended: Uint8Array | undefined;
     try {
-      const answer = this.#parts.options.interception.amendMessage(stream.path, bytes.subarray(MESSAGE_PREFIX_SIZE));
+      const answer = this.parts.options.interception.amendMessage(stream.path, bytes.subarray(MESSAGE_PREFIX_SIZE));
       if (answer instanceof Promise) {
         this.#wait(stream, bytes, answer);
         return false;
@@ -100,7 +97,7 @@ export class MessageAmender {
 
   #wait(stream: MessageAmendStream, bytes: Buffer, answer: Promise<Uint8Array | undefined>): void {
     const { amendment } = stream;
-    const { options, results } = this.#parts;
+    const { options, results } = this.parts;
     const answered = (act: () => Uint8Array | undefined): void =>
       results.add(() => {
         if (amendment.waiting !== waiting) return;
@@ -126,7 +123,7 @@ export class MessageAmender {
   /** Sends bytes that were held, or the amended message in their place. What is behind them stays held. */
   #send(stream: MessageAmendStream, bytes: Buffer, amended: Uint8Array | undefined): void {
     const { amendment, down } = stream;
-    const { backend, flowControl, held } = this.#parts;
+    const { backend, flowControl, held } = this.parts;
     held.add(-bytes.length);
     // Now it waits for the client alone: until it has gone, its window stays with the backend no longer.
     const credited = Math.min(amendment.credited, bytes.length);
@@ -143,7 +140,7 @@ export class MessageAmender {
   #settle(stream: MessageAmendStream): void {
     const { amendment, down } = stream;
     const { buffer } = amendment;
-    const { backend, flowControl, held } = this.#parts;
+    const { backend, flowControl, held } = this.parts;
     if (amendment.ended && buffer.size > 0) {
       this.#skipped(stream, 'response', undefined);
       this.#send(stream, buffer.takeRest(), undefined);
@@ -164,7 +161,7 @@ export class MessageAmender {
   /** Returns window to the backend, so that it completes a message however small the client's windows are. */
   #credit(stream: MessageAmendStream): void {
     const { amendment } = stream;
-    const { backend, toBackend } = this.#parts;
+    const { backend, toBackend } = this.parts;
     this.#blocked.delete(stream);
     const { charged } = amendment;
     if (charged === 0) return;
@@ -176,6 +173,6 @@ export class MessageAmender {
   }
 
   #skipped(stream: MessageAmendStream, reason: SkipReason, error: unknown): void {
-    this.#parts.options.observer.amendSkipped(stream.path, reason, error);
+    this.parts.options.observer.amendSkipped(stream.path, reason, error);
   }
 }

@@ -21,12 +21,9 @@ export class MessageBuffer {
   #to = 0;
   /** Bytes that remain of a message that is forwarded as received. */
   #passing = 0;
-  readonly #limit: number;
 
   /** @param limit the longest message that is amended, in bytes */
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   /** Bytes that were added and not taken. */
   get size(): number {
@@ -79,7 +76,7 @@ export class MessageBuffer {
   }
 
   get #isUnusable(): boolean {
-    return this.#bytes.readUInt8(this.#from) !== 0 || this.#needed > MESSAGE_PREFIX_SIZE + this.#limit;
+    return this.#bytes.readUInt8(this.#from) !== 0 || this.#needed > MESSAGE_PREFIX_SIZE + this.limit;
   }
 
   #remove(length: number): Buffer {

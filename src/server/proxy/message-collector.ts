@@ -20,12 +20,9 @@ export class MessageCollector {
   #size = 0;
   #needed = MESSAGE_PREFIX_SIZE;
   #state: Collected = 'partial';
-  readonly #limit: number;
 
   /** @param limit the longest message that is collected, in bytes */
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   get state(): Collected {
     return this.#state;
@@ -91,6 +88,6 @@ export class MessageCollector {
   #readPrefix(): boolean {
     const length = this.#bytes.readUInt32BE(1);
     this.#needed = MESSAGE_PREFIX_SIZE + length;
-    return this.#bytes.readUInt8(0) === 0 && length <= this.#limit;
+    return this.#bytes.readUInt8(0) === 0 && length <= this.limit;
   }
 }

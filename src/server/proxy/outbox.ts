@@ -19,12 +19,9 @@ export class Outbox {
   #chunk: Buffer | undefined;
   #from = 0;
   #to = 0;
-  readonly #defers: boolean;
 
   /** @param defers whether {@link pushDeferred} waits for the next flush */
-  constructor(defers: boolean) {
-    this.#defers = defers;
-  }
+  constructor(private readonly defers: boolean) {}
 
   /** Sets the transport. Bytes that are pushed before this wait for it. */
   open(transport: Transport): void {
@@ -57,7 +54,7 @@ export class Outbox {
 
   /** Adds bytes that cause no write of their own: they go first in the next one. */
   pushDeferred(bytes: Buffer): void {
-    if (!this.#defers) this.push(bytes);
+    if (!this.defers) this.push(bytes);
     else if (!this.#shut) this.#deferred.push(bytes);
   }
 

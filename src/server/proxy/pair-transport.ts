@@ -10,8 +10,6 @@ import type { Transport, TransportEvents } from './transport.ts';
  * 24) then aborts the process with "Assertion failed: session->is_reading_stopped()".
  */
 export class PairTransport implements Transport {
-  readonly #stream: Duplex;
-  readonly #events: TransportEvents;
   #incoming: Buffer[] = [];
   #outgoing: Buffer[] = [];
   #outgoingSize = 0;
@@ -22,9 +20,10 @@ export class PairTransport implements Transport {
   #closed = false;
   #failure: Error | undefined;
 
-  constructor(stream: Duplex, events: TransportEvents) {
-    this.#stream = stream;
-    this.#events = events;
+  constructor(
+    private readonly stream: Duplex,
+    private readonly events: TransportEvents,
+  ) {
     const ended = (): void => {
       this.#ended = true;
       this.#schedule();
@@ -42,7 +41,7 @@ export class PairTransport implements Transport {
   }
 
   get backlog(): number {
-    return this.#outgoingSize + this.#stream.writableLength;
+    return this.#outgoingSize + this.stream.writableLength;
   }
 
   write(slices: readonly Buffer[], size: number): void {
@@ -53,11 +52,11 @@ export class PairTransport implements Transport {
   }
 
   pause(): void {
-    this.#stream.pause();
+    this.stream.pause();
   }
 
   resume(): void {
-    this.#stream.resume();
+    this.stream.resume();
   }
 
   end(): void {
@@ -80,17 +79,17 @@ export class PairTransport implements Transport {
   #transfer(): void {
     const incoming = this.#incoming;
     this.#incoming = [];
-    for (const chunk of incoming) this.#events.data(chunk);
+    for (const chunk of incoming) this.events.data(chunk);
     if (this.#ended && !this.#closed) {
       this.#closed = true;
-      this.#events.closed(this.#failure);
+      this.events.closed(this.#failure);
     }
     const outgoing = this.#outgoing;
     this.#outgoing = [];
     this.#outgoingSize = 0;
-    if (this.#stream.writable) for (const bytes of outgoing) this.#stream.write(bytes);
-    if (this.#closing) this.#stream.destroy();
-    if (!this.#closed && this.#stream.writableLength === 0) this.#events.drained();
+    if (this.stream.writable) for (const bytes of outgoing) this.stream.write(bytes);
+    if (this.#closing) this.stream.destroy();
+    if (!this.#closed && this.stream.writableLength === 0) this.events.drained();
   }
 }
 

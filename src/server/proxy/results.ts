@@ -6,12 +6,9 @@ export class Results {
   /** Results that wait for the next tick. */
   #waiting: (() => void)[] = [];
   #due = false;
-  readonly #run: (action: () => void) => void;
 
   /** @param run handles an action as one event of the connection */
-  constructor(run: (action: () => void) => void) {
-    this.#run = run;
-  }
+  constructor(private readonly run: (action: () => void) => void) {}
 
   /** Whether results run in this turn of the event loop: output for the client is worth holding back until then. */
   get due(): boolean {
@@ -32,7 +29,7 @@ export class Results {
       process.nextTick(() => {
         this.#due = false;
         const results = this.#waiting.splice(0);
-        this.#run(() => {
+        this.run(() => {
           for (const result of results) result();
         });
       }),

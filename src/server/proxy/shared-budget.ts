@@ -49,18 +49,15 @@ interface HeldLimits {
 class AllHeldBytes {
   #total = 0;
   #shared = 0;
-  readonly #limits: HeldLimits;
 
-  constructor(limits: HeldLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: HeldLimits) {}
 
   get total(): number {
     return this.#total;
   }
 
   get isFull(): boolean {
-    return this.#shared > this.#limits.all;
+    return this.#shared > this.limits.all;
   }
 
   /**
@@ -70,7 +67,7 @@ class AllHeldBytes {
    */
   admits(held: number, bytes: number): boolean {
     const after = this.#beyond(held + bytes);
-    return after === 0 || after <= this.#limits.all - (this.#shared - this.#beyond(held) + after);
+    return after === 0 || after <= this.limits.all - (this.#shared - this.#beyond(held) + after);
   }
 
   /** @param held bytes of a connection, which has held `before` until now */
@@ -80,7 +77,7 @@ class AllHeldBytes {
   }
 
   #beyond(held: number): number {
-    return Math.max(0, held - this.#limits.reserved);
+    return Math.max(0, held - this.limits.reserved);
   }
 }
 
@@ -92,11 +89,8 @@ export class HeldBytes {
   #total = 0;
   /** Of these, bytes that wait for the client. */
   #waiting = 0;
-  readonly #all: AllHeldBytes;
 
-  constructor(all: AllHeldBytes) {
-    this.#all = all;
-  }
+  constructor(private readonly all: AllHeldBytes) {}
 
   get total(): number {
     return this.#total;
@@ -106,7 +100,7 @@ export class HeldBytes {
   add(bytes: number): void {
     const before = this.#total;
     this.#total += bytes;
-    this.#all.changed(this.#total, before);
+    this.all.changed(this.#total, before);
   }
 
   /** @param bytes that wait for the client now, beyond the limits of what may */
@@ -118,7 +112,7 @@ export class HeldBytes {
 
   /** Whether this many further bytes exceed the limits. */
   wouldExceed(bytes: number): boolean {
-    return !this.#all.admits(this.#total, bytes);
+    return !this.all.admits(this.#total, bytes);
   }
 }
 
@@ -142,11 +136,8 @@ export interface OwnCalls {
 export class RunningCalls {
   #all = 0;
   #compressed = 0;
-  readonly #limits: CallLimits;
 
-  constructor(limits: CallLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: CallLimits) {}
 
   /** Calls beyond the reserved ones. */
   get count(): number {
@@ -164,9 +155,9 @@ export class RunningCalls {
    * @param own calls of the connection
    */
   take(own: OwnCalls, compressed: boolean): boolean {
-    const isReserved = own.all < this.#limits.reserved;
-    if (!isReserved && this.#all >= this.#limits.all) return false;
-    if (compressed && own.compressed >= this.#limits.compressed - this.#compressed) return false;
+    const isReserved = own.all < this.limits.reserved;
+    if (!isReserved && this.#all >= this.limits.all) return false;
+    if (compressed && own.compressed >= this.limits.compressed - this.#compressed) return false;
     if (!isReserved) this.#all += 1;
     if (compressed) this.#compressed += 1;
     own.all += 1;
@@ -177,7 +168,7 @@ export class RunningCalls {
   /** @param own calls of the connection, with the one that has ended */
   release(own: OwnCalls, compressed: boolean): void {
     own.all -= 1;
-    if (own.all >= this.#limits.reserved) this.#all -= 1;
+    if (own.all >= this.limits.reserved) this.#all -= 1;
     if (!compressed) return;
     own.compressed -= 1;
     this.#compressed -= 1;
@@ -207,12 +198,9 @@ class CollectedRequests {
   #blocks = 0;
   #free: Buffer[] = [];
   #trim: NodeJS.Timeout | undefined;
-  readonly #limit: number;
 
   /** @param limit bytes of all requests */
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   /** Bytes of memory that the requests occupy. */
   get total(): number {
@@ -232,7 +220,7 @@ class CollectedRequests {
       request.size += copied;
       from += copied;
     }
-    while (this.total > this.#limit) {
+    while (this.total > this.limit) {
       const largest = this.#largest(request);
       largest.refuse();
       this.drop(largest);
@@ -280,11 +268,8 @@ interface StreamLimits {
 /** The number of open streams of all connections. */
 class OpenStreams {
   #shared = 0;
-  readonly #limits: StreamLimits;
 
-  constructor(limits: StreamLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: StreamLimits) {}
 
   /** Streams beyond the reserved ones. */
   get shared(): number {
@@ -293,28 +278,25 @@ class OpenStreams {
 
   /** Whether a connection with this many open streams may open another. */
   admits(open: number): boolean {
-    return open < this.#limits.reserved || this.#shared < this.#limits.shared;
+    return open < this.limits.reserved || this.#shared < this.limits.shared;
   }
 
   /** @param open streams of the connection, with the new one */
   opened(open: number): void {
-    if (open > this.#limits.reserved) this.#shared += 1;
+    if (open > this.limits.reserved) this.#shared += 1;
   }
 
   /** @param open streams of the connection, without the one that has ended */
   closed(open: number): void {
-    if (open >= this.#limits.reserved) this.#shared -= 1;
+    if (open >= this.limits.reserved) this.#shared -= 1;
   }
 }
 
 /** The bytes of all connections that wait for clients. */
 export class QueuedBytes {
   #total = 0;
-  readonly #limit: number;
 
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   get total(): number {
     return this.#total;
@@ -326,7 +308,7 @@ export class QueuedBytes {
   }
 
   get isFull(): boolean {
-    return this.#total > this.#limit;
+    return this.#total > this.limit;
   }
 }
 
@@ -341,11 +323,8 @@ export interface ClosedConnection {
 /** The connections that are closed and wait for their peers to close too. They still hold their buffers, so their number is limited. */
 class Lingering {
   readonly #connections = new Set<ClosedConnection>();
-  readonly #limit: number;
 
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   get count(): number {
     return this.#connections.size;
@@ -357,7 +336,7 @@ class Lingering {
    */
   add(connection: ClosedConnection): boolean {
     this.#connections.add(connection);
-    if (this.#connections.size <= this.#limit) return false;
+    if (this.#connections.size <= this.limit) return false;
     this.#longest()?.destroy();
     return true;
   }

@@ -10,7 +10,6 @@ import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStrea
 
 /** The streams of a connection: how they begin and the ways in which they end. */
 export class Streams {
-  readonly #parts: ConnectionParts;
   readonly #open = new Map<number, Stream>();
   /** Open streams whose response has been sent completely. */
   #delivered = 0;
@@ -21,8 +20,7 @@ export class Streams {
   /** The number of streams that have ended. */
   ended = 0;
 
-  constructor(parts: ConnectionParts) {
-    this.#parts = parts;
+  constructor(private readonly parts: ConnectionParts) {
     this.lastUsed = parts.options.now();
   }
 
@@ -57,7 +55,7 @@ export class Streams {
    * @param timeout its grpc-timeout; empty without one
    */
   open(id: number, path: string, compressed: boolean, timeout: string): Stream {
-    const parts = this.#parts;
+    const parts = this.parts;
     const { interception, now, observer } = parts.options;
     const route = interception.route(path);
     const window = parts.control.initialWindow;
@@ -104,7 +102,7 @@ export class Streams {
   /** Removes a stream and drops everything that waits for it. */
   close(stream: Stream): void {
     if (!this.#open.delete(stream.id)) return;
-    const parts = this.#parts;
+    const parts = this.parts;
     parts.options.shared.streams.closed(this.#open.size);
     if (stream.delivered) this.#delivered -= 1;
     if (stream.reserved > 0) parts.backend.flow.unreserve(stream.reserved);
@@ -127,12 +125,12 @@ export class Streams {
     if (!stream.serverEnded) stream.outcome = 'reset';
     stream.serverEnded = true;
     stream.reset = true;
-    this.#parts.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
+    this.parts.flowControl.frames(stream.down, frame.buffer, frame.start, frame.end, true);
   }
 
   /** Resets a stream that no server will answer. */
   refuse(stream: Stream, code: ErrorCode): void {
-    this.#parts.toClient.push(rstStream(stream.id, code));
+    this.parts.toClient.push(rstStream(stream.id, code));
     stream.outcome = 'unavailable';
     this.close(stream);
   }
@@ -140,9 +138,9 @@ export class Streams {
   /** Resets a stream on both ends, after the client has broken its rules (RFC 9113 5.4.2). */
   resetBoth(stream: Stream, code: ErrorCode): void {
     const frame = rstStream(stream.id, code);
-    this.#parts.toClient.push(frame);
+    this.parts.toClient.push(frame);
     if (stream.kind === 'handle') stream.peer.cancel(stream, code);
-    else this.#parts.toBackend.push(frame);
+    else this.parts.toBackend.push(frame);
     stream.outcome = 'cancelled';
     this.close(stream);
   }
@@ -175,7 +173,7 @@ export class Streams {
    * whose amendment is not known is sent first: that takes until the amendment's timeout at most.
    */
   endWatches(message: string): void {
-    const { flowControl, messageAmender } = this.#parts;
+    const { flowControl, messageAmender } = this.parts;
     for (const stream of this.#open.values()) {
       if (stream.delivered || !this.#isWatch(stream)) continue;
       const isAmending = stream.kind === 'amend-each' && stream.amendment.waiting !== undefined;
@@ -189,7 +187,7 @@ export class Streams {
   }
 
   #isWatch(stream: Stream): boolean {
-    return this.#parts.options.interception.isWatch?.(stream.path) ?? false;
+    return this.parts.options.interception.isWatch?.(stream.path) ?? false;
   }
 
   /**
@@ -224,7 +222,7 @@ export class Streams {
    */
   restoreLocalWindows(bytes: number): void {
     for (const stream of this.#open.values())
-      if (stream.kind === 'handle' && !stream.clientEnded) this.#parts.toClient.push(windowUpdate(stream.id, bytes));
+      if (stream.kind === 'handle' && !stream.clientEnded) this.parts.toClient.push(windowUpdate(stream.id, bytes));
   }
 
   /** Ends a stream with UNAVAILABLE for a server that is gone. */
@@ -241,7 +239,7 @@ export class Streams {
 
   /** Ends a stream with a gRPC status. What the client still sends is dropped. */
   #endWith(stream: Stream, code: number, message: string, behind: readonly Buffer[] = []): void {
-    const { amender, flowControl, messageAmender } = this.#parts;
+    const { amender, flowControl, messageAmender } = this.parts;
     stream.status = code;
     stream.serverEnded = true;
     stream.reset = true;

@@ -69,8 +69,6 @@ const NOTHING = Buffer.alloc(0);
  * objects, and keeps the chunk alive that its bytes lie in. So small bursts are copied into blocks, and a block is one write.
  */
 export class SocketTransport implements Transport {
-  readonly #stream: Socket;
-  readonly #events: TransportEvents;
   /** Memory for bursts while nothing waits. Whenever nothing waits, it is free. */
   #gathered: Buffer | undefined;
   /** The block that is being filled. */
@@ -83,9 +81,11 @@ export class SocketTransport implements Transport {
   #paused = false;
   #over = false;
 
-  constructor(stream: Socket, events: TransportEvents, reads?: ReusedReads) {
-    this.#stream = stream;
-    this.#events = events;
+  constructor(
+    private readonly stream: Socket,
+    private readonly events: TransportEvents,
+    reads?: ReusedReads,
+  ) {
     let failure: Error | undefined;
     const ended = (): void => {
       if (this.#over) return;
@@ -108,11 +108,11 @@ export class SocketTransport implements Transport {
   }
 
   get backlog(): number {
-    return this.#stream.writableLength + this.#to - this.#from;
+    return this.stream.writableLength + this.#to - this.#from;
   }
 
   write(slices: readonly Buffer[], size: number): void {
-    const stream = this.#stream;
+    const stream = this.stream;
     const [first] = slices;
     if (!stream.writable || first === undefined) return;
     if (this.backlog > 0) this.#wait(slices, size);
@@ -124,34 +124,34 @@ export class SocketTransport implements Transport {
   pause(): void {
     if (this.#paused) return;
     this.#paused = true;
-    this.#stream.pause();
+    this.stream.pause();
   }
 
   resume(): void {
     if (!this.#paused) return;
     this.#paused = false;
-    this.#stream.resume();
+    this.stream.resume();
   }
 
   end(): void {
-    if (!this.#stream.writable) return;
+    if (!this.stream.writable) return;
     this.#flushBlock();
-    this.#stream.end();
+    this.stream.end();
   }
 
   destroy(): void {
     this.#from = this.#to;
-    this.#stream.destroy();
+    this.stream.destroy();
   }
 
   #gather(slices: readonly Buffer[], size: number): void {
     this.#gathered ??= Buffer.allocUnsafeSlow(GATHER_LIMIT);
     copyAll(slices, this.#gathered, 0);
-    this.#stream.write(this.#gathered.subarray(0, size));
+    this.stream.write(this.#gathered.subarray(0, size));
   }
 
   #writeAll(slices: readonly Buffer[]): void {
-    const stream = this.#stream;
+    const stream = this.stream;
     stream.cork();
     for (const slice of slices) stream.write(slice);
     stream.uncork();
@@ -181,9 +181,9 @@ export class SocketTransport implements Transport {
     if (this.#from === this.#to) return;
     const bytes = this.#block.subarray(this.#from, this.#to);
     this.#from = this.#to;
-    if (!this.#stream.writable) return;
+    if (!this.stream.writable) return;
     this.#parts += 1;
-    this.#stream.write(bytes, () => {
+    this.stream.write(bytes, () => {
       this.#parts -= 1;
       this.#left();
     });
@@ -195,7 +195,7 @@ export class SocketTransport implements Transport {
     if (this.#over || this.backlog > 0) return;
     this.#from = 0;
     this.#to = 0;
-    this.#events.drained();
+    this.events.drained();
   }
 }
 

@@ -4,24 +4,22 @@ import { Code, MiB, Reason, ShimError } from '../../core/index.ts';
 export class ServerBudget {
   #bytes = 0;
   #calls = 0;
-  readonly #limits: ServerLimits;
-  readonly #refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void;
 
   /** @param refused called for each refusal */
-  constructor(limits: ServerLimits, refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void) {
-    this.#limits = limits;
-    this.#refused = refused;
-  }
+  constructor(
+    private readonly limits: ServerLimits,
+    private readonly refused: (budget: 'handled_calls' | 'requests' | 'decompressed') => void,
+  ) {}
 
   /**
    * Takes bytes of a request. Returns whether they fit; if not, nothing is taken.
    * @param taken bytes that the request has taken before
    */
   take(bytes: number, taken = 0): boolean {
-    const { requestBytes, shortRequestBytes } = this.#limits;
+    const { requestBytes, shortRequestBytes } = this.limits;
     const isShort = taken + bytes <= GRPC_LIMITS.shortRequest;
     if (this.#bytes + bytes > (isShort ? requestBytes : requestBytes - shortRequestBytes)) {
-      this.#refused('requests');
+      this.refused('requests');
       return false;
     }
     this.#bytes += bytes;
@@ -39,15 +37,15 @@ export class ServerBudget {
 
   /** A decompressed request is too long. */
   tooLong(): ShimError {
-    this.#refused('decompressed');
+    this.refused('decompressed');
     return overloaded(`a request has at most ${GRPC_LIMITS.decompressedBytes} bytes after decompression`);
   }
 
   /** Runs a call. Rejects with OVERLOADED if too many run. */
   async run<Result>(action: () => Promise<Result>): Promise<Result> {
-    const { runningCalls } = this.#limits;
+    const { runningCalls } = this.limits;
     if (this.#calls >= runningCalls) {
-      this.#refused('handled_calls');
+      this.refused('handled_calls');
       throw overloaded(`${runningCalls} calls run already, which is the maximum: retry later`);
     }
     this.#calls += 1;

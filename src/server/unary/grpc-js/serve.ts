@@ -94,42 +94,39 @@ export function deadlineOf(call: { getDeadline(): Date | number }): number {
 
 /** A call of a grpc-js server as its handler sees it. */
 export class ServedCall implements ReceivedCall {
-  readonly #call: JsCall;
   #metadata: Metadata | undefined;
   #abort: AbortController | undefined;
 
-  constructor(call: JsCall) {
-    this.#call = call;
-  }
+  constructor(private readonly call: JsCall) {}
 
   get path(): string {
-    return this.#call.getPath();
+    return this.call.getPath();
   }
 
   get request(): Buffer {
-    return this.#call.request;
+    return this.call.request;
   }
 
   get metadata(): Metadata {
-    this.#metadata ??= Metadata.ofHeaders(this.#call.metadata.toHttp2Headers());
+    this.#metadata ??= Metadata.ofHeaders(this.call.metadata.toHttp2Headers());
     return this.#metadata;
   }
 
   get deadline(): number {
-    return deadlineOf(this.#call);
+    return deadlineOf(this.call);
   }
 
   get cancelled(): boolean {
-    return this.#call.cancelled;
+    return this.call.cancelled;
   }
 
   get signal(): AbortSignal {
-    this.#abort ??= abortOf(this.#call);
+    this.#abort ??= abortOf(this.call);
     return this.#abort.signal;
   }
 
   get client(): ClientProcess | undefined {
-    return clientOf(this.#call);
+    return clientOf(this.call);
   }
 }
 
