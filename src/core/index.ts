@@ -46,7 +46,7 @@ export {
 export { type ConnectionLimits, limitConnections, oneRequestEach } from './http-connections.ts';
 export { KeyedLock } from './lock.ts';
 export { bufferUsed, releaseMemory } from './memory-release.ts';
-export { countersFields, createCounters } from './observe/counters.ts';
+export { countersFields, createCounters, noCounters } from './observe/counters.ts';
 export { FailureLog, oncePerKey } from './observe/failure-log.ts';
 export { families } from './observe/families.ts';
 export { type Description, type Family, Histogram, Reading, type Series, bounds } from './observe/family.ts';
@@ -64,7 +64,6 @@ export {
   type ReclaimOutcome,
   type ResizeDirection,
   endpointStates,
-  noCounters,
   noLog,
 } from './observe/interfaces.ts';
 export { errorLines } from './observe/journal-priority.ts';

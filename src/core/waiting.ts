@@ -21,7 +21,8 @@ export async function untilAborted<Result>(work: Promise<Result>, signal: AbortS
 /** Waits for work at most `ms` milliseconds, and returns undefined if it has not ended by then. Rejects as the work does. */
 export function within<Result>(ms: number, work: Promise<Result>): Promise<Result | undefined> {
   const { promise: over, resolve } = Promise.withResolvers<undefined>();
-  const timer = setTimeout(resolve, Math.min(Math.max(ms, 0), LONGEST_TIMER_MS), undefined);
+  const timer = setTimeout(resolve, Math.min(ms, LONGEST_TIMER_MS), undefined);
+  if (ms <= 0) resolve(undefined);
   return Promise.race([work, over]).finally(() => clearTimeout(timer));
 }
 

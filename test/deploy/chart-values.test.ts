@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { type ValueSchema, configurationSchema } from '../../src/core/config/json-schema.ts';
+import { type ValueSchema, configurationSchema } from './config-schema.ts';
 import { configKeys, schema } from '../../src/core/config/schema.ts';
 
 const FILE = 'deploy/helm/cri-resize-shim/values.schema.json';

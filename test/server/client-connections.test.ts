@@ -10,7 +10,8 @@ import {
   type ConnectionOptions,
   createClientConnections,
 } from '../../src/server/client-connections.ts';
-import { type Log, type LogFields, noCounters, noLog } from '../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../src/core/observe/counters.ts';
+import { type Log, type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import {
   type AmendedCall,
   type Amendment,

@@ -1,19 +1,19 @@
 import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
 import { grpcCodeName } from '../grpc.ts';
-import type {
-  Budget,
-  Counters,
-  FailOpenReason,
-  ForesightEvent,
-  IgnoredPodReason,
-  JournalFault,
-  LogDrop,
-  LogFields,
-  ProtocolErrorCode,
-  ReclaimOutcome,
-  RecoveryOutcome,
-  UndoOutcome,
+import {
+  type Counters,
+  type LogFields,
+  budgets,
+  failOpenReasons,
+  foresightEvents,
+  ignoredPodReasons,
+  journalFaults,
+  logDrops,
+  protocolErrorCodes,
+  reclaimOutcomes,
+  recoveryOutcomes,
+  undoOutcomes,
 } from './interfaces.ts';
 
 /** Totals since the start, for the last line of the log. */
@@ -47,65 +47,11 @@ export interface CountersInMemory extends Counters {
 const seconds = (milliseconds: number): number => milliseconds / 1000;
 
 /**
- * The label values whose series start at 0. Prometheus does not see the first event of a series that starts with it
- * (`increase` has no earlier sample), so this covers every counter whose increase alerts use. A record, so that the compiler reports
- * missing values.
+ * Series that start at 0. Prometheus does not see the first event of a series that starts with it (`increase` has no earlier sample), so
+ * this covers every counter whose increase alerts use.
  */
-const fromStart = <Value extends string>(values: Readonly<Record<Value, true>>): readonly (readonly [Value])[] =>
-  (Object.keys(values) as Value[]).map((value) => [value]);
-
-const failOpenReasons = fromStart<FailOpenReason>({
-  unknown_pod: true,
-  unreadable_state: true,
-  undecodable: true,
-  amend_failed: true,
-});
-const protocolErrorCodes = fromStart<ProtocolErrorCode>({
-  PROTOCOL_ERROR: true,
-  INTERNAL_ERROR: true,
-  FLOW_CONTROL_ERROR: true,
-  STREAM_CLOSED: true,
-  FRAME_SIZE_ERROR: true,
-  COMPRESSION_ERROR: true,
-  ENHANCE_YOUR_CALM: true,
-  UNKNOWN: true,
-});
-const reclaimOutcomes = fromStart<ReclaimOutcome>({ done: true, not_reclaimable: true, timeout: true, failed: true });
-const undoOutcomes = fromStart<UndoOutcome>({ undone: true, failed: true });
-const recoveryOutcomes = fromStart<RecoveryOutcome>({ finished: true, undone: true, gone: true, failed: true });
-const journalFaultKinds = fromStart<JournalFault>({
-  bad_record: true,
-  newer_record: true,
-  unread_record: true,
-  unavailable: true,
-});
-const foresightEvents = fromStart<ForesightEvent>({
-  unreadable: true,
-  stuck: true,
-  held: true,
-  unstuck: true,
-  deferred: true,
-  given_up: true,
-});
-
-const logDrops = fromStart<LogDrop>({ slow_reader: true, rate: true });
-const ignoredPodReasons = fromStart<IgnoredPodReason>({
-  other_pod: true,
-  not_static: true,
-  duplicate_uid: true,
-  too_large: true,
-});
-const budgets = fromStart<Budget>({
-  connections: true,
-  handshake: true,
-  streams: true,
-  handled_calls: true,
-  requests: true,
-  decompressed: true,
-  lingering: true,
-  page_streams: true,
-  page_updates: true,
-});
+const fromStart = <Value extends string>(values: readonly Value[]): readonly (readonly [Value])[] =>
+  values.map((value) => [value]);
 
 /** Creates the shim's counters in memory. */
 export function createCounters(): CountersInMemory {
@@ -138,29 +84,32 @@ export function createCounters(): CountersInMemory {
   };
 }
 
+/** Counters that nobody reads. */
+export const noCounters: Counters = createCounters();
+
 /** Counters and histograms, in the order of the exposition. */
 function createFamilies() {
   return {
     callDuration: new Histogram(families.callDuration),
     callAdded: new Histogram(families.callAdded),
     passedCalls: new Counter(families.passedCalls),
-    failOpen: new Counter(families.failOpen, failOpenReasons),
-    protocolErrors: new Counter(families.protocolErrors, protocolErrorCodes),
+    failOpen: new Counter(families.failOpen, fromStart(failOpenReasons)),
+    protocolErrors: new Counter(families.protocolErrors, fromStart(protocolErrorCodes)),
     resizes: new Counter(families.resizes),
     resizeStates: new Counter(families.resizeStates),
     stepDuration: new Histogram(families.stepDuration),
-    undos: new Counter(families.undos, undoOutcomes),
-    recoveries: new Counter(families.recoveries, recoveryOutcomes),
-    reclaimDuration: new Histogram(families.reclaimDuration, reclaimOutcomes),
+    undos: new Counter(families.undos, fromStart(undoOutcomes)),
+    recoveries: new Counter(families.recoveries, fromStart(recoveryOutcomes)),
+    reclaimDuration: new Histogram(families.reclaimDuration, fromStart(reclaimOutcomes)),
     oomKills: new Counter(families.oomKills),
     remounts: new Counter(families.remounts),
-    journalFaults: new Counter(families.journalFaults, journalFaultKinds),
+    journalFaults: new Counter(families.journalFaults, fromStart(journalFaults)),
     notifyFaults: new Counter(families.notifyFaults),
-    foresight: new Counter(families.foresight, foresightEvents),
+    foresight: new Counter(families.foresight, fromStart(foresightEvents)),
     foresightReclaimed: new Counter(families.foresightReclaimed),
-    logDropped: new Counter(families.logDropped, logDrops),
-    ignoredPods: new Counter(families.ignoredPods, ignoredPodReasons),
-    refused: new Counter(families.refused, budgets),
+    logDropped: new Counter(families.logDropped, fromStart(logDrops)),
+    ignoredPods: new Counter(families.ignoredPods, fromStart(ignoredPodReasons)),
+    refused: new Counter(families.refused, fromStart(budgets)),
   };
 }
 

@@ -17,7 +17,7 @@ export interface Log {
 
 /**
  * Events that are counted, timed and exposed to Prometheus. Labels come from small closed sets and never contain a pod name.
- * A new event needs a method here, a no-op below, a family in families.ts and a line in counters.ts.
+ * A new event needs a method here, a family in families.ts and a line in counters.ts.
  */
 export interface Counters {
   /** The shim could not act on a request and forwarded it unchanged. */
@@ -65,64 +65,73 @@ export interface Counters {
 }
 
 /** HTTP/2 error codes that end a connection, by their names (RFC 9113 7). UNKNOWN: any other. */
-export type ProtocolErrorCode =
-  | 'PROTOCOL_ERROR'
-  | 'INTERNAL_ERROR'
-  | 'FLOW_CONTROL_ERROR'
-  | 'STREAM_CLOSED'
-  | 'FRAME_SIZE_ERROR'
-  | 'COMPRESSION_ERROR'
-  | 'ENHANCE_YOUR_CALM'
-  | 'UNKNOWN';
+export const protocolErrorCodes = [
+  'PROTOCOL_ERROR',
+  'INTERNAL_ERROR',
+  'FLOW_CONTROL_ERROR',
+  'STREAM_CLOSED',
+  'FRAME_SIZE_ERROR',
+  'COMPRESSION_ERROR',
+  'ENHANCE_YOUR_CALM',
+  'UNKNOWN',
+] as const;
+export type ProtocolErrorCode = (typeof protocolErrorCodes)[number];
 
 /** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
-export type LogDrop = 'slow_reader' | 'rate';
+export const logDrops = ['slow_reader', 'rate'] as const;
+export type LogDrop = (typeof logDrops)[number];
 
 /** Why an object of the API server is ignored. */
-export type IgnoredPodReason =
+export const ignoredPodReasons = [
   /** The pod of this node that has this uid has another namespace or name. */
-  | 'other_pod'
+  'other_pod',
   /** A mirror pod of a pod that is not static. */
-  | 'not_static'
+  'not_static',
   /** A mirror pod with the uid of an earlier object; no pod of this node has it yet. */
-  | 'duplicate_uid'
+  'duplicate_uid',
   /** Longer than any object that etcd stores: it is skipped. */
-  | 'too_large';
+  'too_large',
+] as const;
+export type IgnoredPodReason = (typeof ignoredPodReasons)[number];
 
 /** A budget whose use is refused when it is used up. */
-export type Budget =
+export const budgets = [
   /** Client connections of the CRI socket or of the resize API. */
-  | 'connections'
+  'connections',
   /** The time in which a client connection has to begin. */
-  | 'handshake'
+  'handshake',
   /** Streams of one client connection. */
-  | 'streams'
+  'streams',
   /** Calls that the shim handles itself, of all clients. */
-  | 'handled_calls'
+  'handled_calls',
   /** Requests that wait for their last byte. */
-  | 'requests'
+  'requests',
   /** Bytes of decompressed requests. */
-  | 'decompressed'
+  'decompressed',
   /** Connections that are closed and whose peer has not closed. */
-  | 'lingering'
+  'lingering',
   /** Status pages that are open. */
-  | 'page_streams'
+  'page_streams',
   /** Updates that wait for a status page that reads slowly. */
-  | 'page_updates';
+  'page_updates',
+] as const;
+export type Budget = (typeof budgets)[number];
 
-export type ForesightEvent =
+export const foresightEvents = [
   /** A kubelet state file, or a part of it, cannot be read. */
-  | 'unreadable'
+  'unreadable',
   /** kubelet has admitted a lower memory limit, but does not apply it because usage is above it. */
-  | 'stuck'
+  'stuck',
   /** Usage is held below a stuck limit until kubelet applies it. */
-  | 'held'
+  'held',
   /** kubelet has applied a stuck limit. */
-  | 'unstuck'
+  'unstuck',
   /** The memory in use cannot be reclaimed, so the decrease waits. */
-  | 'deferred'
+  'deferred',
   /** kubelet had not applied the limit when the time was up. */
-  | 'given_up';
+  'given_up',
+] as const;
+export type ForesightEvent = (typeof foresightEvents)[number];
 
 /** How a call that was forwarded unchanged ended for its client. */
 export type PassedOutcome = 'answered' | 'cancelled' | 'reset' | 'unavailable';
@@ -133,22 +142,27 @@ export type ResizeEnd = 'Completed' | 'Deferred' | 'Infeasible';
 /** Direction of limits and sizes; `unknown` if the request was rejected before the pod was read. */
 export type ResizeDirection = 'up' | 'down' | 'both' | 'same' | 'unknown';
 
-export type UndoOutcome = 'undone' | 'failed';
+export const undoOutcomes = ['undone', 'failed'] as const;
+export type UndoOutcome = (typeof undoOutcomes)[number];
 
 /** `finished`: all steps had been applied. `undone`: the steps were rolled back. `gone`: the pod has ended. */
-export type RecoveryOutcome = 'finished' | 'undone' | 'gone' | 'failed';
+export const recoveryOutcomes = ['finished', 'undone', 'gone', 'failed'] as const;
+export type RecoveryOutcome = (typeof recoveryOutcomes)[number];
 
-export type ReclaimOutcome = 'done' | 'not_reclaimable' | 'timeout' | 'failed';
+export const reclaimOutcomes = ['done', 'not_reclaimable', 'timeout', 'failed'] as const;
+export type ReclaimOutcome = (typeof reclaimOutcomes)[number];
 
-export type FailOpenReason =
+export const failOpenReasons = [
   /** The pod or container is not in the registry, and the backend does not describe it. */
-  | 'unknown_pod'
+  'unknown_pod',
   /** cgroup files could not be read. */
-  | 'unreadable_state'
+  'unreadable_state',
   /** The request could not be decoded. */
-  | 'undecodable'
+  'undecodable',
   /** A response could not be amended. */
-  | 'amend_failed';
+  'amend_failed',
+] as const;
+export type FailOpenReason = (typeof failOpenReasons)[number];
 
 export type RemountDirection = 'grow' | 'shrink';
 
@@ -158,15 +172,17 @@ export type RemountResult =
   | 'refused'
   | 'failed';
 
-export type JournalFault =
+export const journalFaults = [
   /** A file is not a record: incomplete, of a version that is no longer read, or something else. */
-  | 'bad_record'
+  'bad_record',
   /** A newer shim has written the record, which is left alone. */
-  | 'newer_record'
+  'newer_record',
   /** The disk does not return the record (EIO), or the machine lacks descriptors or memory. It is read again. */
-  | 'unread_record'
+  'unread_record',
   /** No record can be written: the disk of the state folder is full, read-only or gone. */
-  | 'unavailable';
+  'unavailable',
+] as const;
+export type JournalFault = (typeof journalFaults)[number];
 
 /** A prerequisite of resizes. `says` explains the result to users: how the shim does it, or what prevents it. */
 export interface ReadinessCheck {
@@ -195,28 +211,6 @@ export const noLog: Log = {
   error: () => undefined,
 };
 
-export const noCounters: Counters = {
-  failOpen: () => undefined,
-  interceptedCall: () => undefined,
-  passedCall: () => undefined,
-  protocolError: () => undefined,
-  journalFault: () => undefined,
-  resize: () => undefined,
-  resizeState: () => undefined,
-  step: () => undefined,
-  undo: () => undefined,
-  recovery: () => undefined,
-  reclaim: () => undefined,
-  oomKills: () => undefined,
-  notifyFault: () => undefined,
-  remount: () => undefined,
-  foresight: () => undefined,
-  foresightReclaimed: () => undefined,
-  logDropped: () => undefined,
-  ignoredPod: () => undefined,
-  refused: () => undefined,
-};
-
 /** When the bypass last served clients without the shim, in milliseconds since the epoch. */
 export interface BypassTimes {
   /** Undefined if it has not served since the boot, as far as systemd remembers. */
@@ -226,20 +220,19 @@ export interface BypassTimes {
 }
 
 /** Which runtime the kubelet of this node uses. */
-export type EndpointState =
+export const endpointStates = [
   /** The shim. */
-  | 'shim'
+  'shim',
   /** The shim, but not after its next start: its configuration has another endpoint by now. */
-  | 'next_start'
+  'next_start',
   /** Another runtime, although it has used the shim before. */
-  | 'past'
+  'past',
   /** Another runtime, and it has never used the shim. */
-  | 'unused'
+  'unused',
   /** No kubelet is visible, or it is starting, or the bypass serves it. */
-  | 'unknown';
-
-/** All of {@link EndpointState}, in the order in which metrics list them. */
-export const endpointStates: readonly EndpointState[] = ['shim', 'next_start', 'past', 'unused', 'unknown'];
+  'unknown',
+] as const;
+export type EndpointState = (typeof endpointStates)[number];
 
 /** Values that are read at each scrape instead of being counted as events happen. */
 export interface NodeReadings {

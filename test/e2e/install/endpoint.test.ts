@@ -88,7 +88,7 @@ describe('on a node of kubeadm', () => {
     expect(plan).toContain(` and ${PATCH} (backup: `);
     await succeeds('install');
     await calledThrough(OURS);
-    expect(readFileSync(PATCH, 'utf8')).toBe(`containerRuntimeEndpoint: ${OURS}\n`);
+    expect(readFileSync(PATCH, 'utf8')).toBe(`containerRuntimeEndpoint: "${OURS}"\n`);
     await upgradeNode();
     await calledThrough(OURS);
     expect(await succeeds('doctor')).toMatch(/^kubelet +ok +uses the shim/m);
@@ -125,7 +125,7 @@ describe('on a node of kubeadm', () => {
       (await execa('systemctl', ['show', '--value', '--property=MainPID', 'kubelet.service'])).stdout;
     const kubelet = await pid();
     await succeeds('install');
-    expect([readFileSync(PATCH, 'utf8'), await pid()]).toEqual([`containerRuntimeEndpoint: ${OURS}\n`, kubelet]);
+    expect([readFileSync(PATCH, 'utf8'), await pid()]).toEqual([`containerRuntimeEndpoint: "${OURS}"\n`, kubelet]);
     await succeeds('uninstall');
     expect(readFileSync(PATCH, 'utf8')).toBe(patch);
   });

@@ -4,7 +4,8 @@ import { isSameEntry, readCheckpoint } from '../../../src/kubelet/checkpoint.ts'
 import { KubeletFiles } from '../../../src/kubelet/checkpoints.ts';
 import { ManagerFiles, readCpuState, readMemoryState } from '../../../src/kubelet/resource-managers.ts';
 import { podOf, podSchema } from '../../../src/kubernetes/pods/pod.ts';
-import { noCounters, noLog } from '../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../src/core/observe/counters.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { mutateBytes } from '../mutations/bytes.ts';
 import { mutateJson } from '../mutations/json.ts';

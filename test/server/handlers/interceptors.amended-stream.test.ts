@@ -16,7 +16,8 @@ import {
   status,
 } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { noCounters, noLog } from '../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../src/core/observe/counters.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { Backend } from '../../../src/runtime/backend.ts';
 import { type Interceptors, interceptionOf } from '../../../src/server/handlers/interceptors.ts';
 import { createLocalServer } from '../../../src/server/handlers/local-server.ts';

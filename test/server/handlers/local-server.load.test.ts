@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect, test, vi } from 'vitest';
-import { noCounters } from '../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../src/core/observe/counters.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
 import { createLocalServer } from '../../../src/server/handlers/local-server.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';

@@ -9,7 +9,7 @@ import { Metadata, Code } from '../../../src/core/grpc.ts';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
 import type { RawUnaryHandler } from '../../../src/server/unary/call.ts';
-import { noCounters } from '../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../src/core/observe/counters.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
 import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
 import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';

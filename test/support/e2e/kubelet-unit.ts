@@ -22,7 +22,7 @@ export const kubeletConfig = `# This node's own.
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 clusterDNS:
-- 10.96.0.10   # the cluster's
+- 10.96.0.10 # the cluster's
 containerRuntimeEndpoint: ${CONTAINERD} # set by the installer
 maxPods: 110
 `;

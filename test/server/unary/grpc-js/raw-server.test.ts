@@ -8,7 +8,8 @@ import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
 import { createRawServer, rawMessage } from '../../../../src/server/unary/grpc-js/raw-server.ts';
 import { serveUnary } from '../../../../src/server/unary/grpc-js/serve.ts';
-import { noCounters, noLog } from '../../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../../src/core/observe/counters.ts';
+import { noLog } from '../../../../src/core/observe/interfaces.ts';
 import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */

@@ -8,7 +8,7 @@ import { afterAll, expect, test } from 'vitest';
 import { API_LIMITS, GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
 import { createRawServer } from '../../../../src/server/unary/grpc-js/raw-server.ts';
 import { keepHandles, keptHandles } from '../../../../src/server/unary/grpc-js/sessions.ts';
-import { noCounters } from '../../../../src/core/observe/interfaces.ts';
+import { noCounters } from '../../../../src/core/observe/counters.ts';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;

@@ -7,9 +7,9 @@ import {
   logLevels,
   settingOf,
   volumesFollow,
-} from './schema.ts';
-import { durationPattern } from './duration.ts';
-import { modePattern, nodeNamePattern } from './values.ts';
+} from '../../src/core/config/schema.ts';
+import { durationPattern } from '../../src/core/config/duration.ts';
+import { modePattern, nodeNamePattern } from '../../src/core/config/values.ts';
 
 /** A JSON schema (draft 7) of one value. */
 export type ValueSchema = Readonly<Record<string, unknown>>;
