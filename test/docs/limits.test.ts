@@ -51,10 +51,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     ['client connections', count(CONNECTION_LIMIT)],
     ['time for a client', time(LIMITS.handshakeTimeout)],
     ['streams of a connection', `${count(LIMITS.streamLimit)}, announced in SETTINGS`],
-    [
-      `streams of all connections, beyond ${SHARED_LIMITS.streams.reserved} of each`,
-      count(SHARED_LIMITS.streams.shared),
-    ],
+    [`streams of all connections, beyond ${SHARED_LIMITS.streams.reserved} of each`, count(SHARED_LIMITS.streams.all)],
     ['SETTINGS that are not acknowledged', count(LIMITS.settingsLimit)],
     ['PING, SETTINGS or RST_STREAM', `${count(FLOOD_LIMIT)} a second`],
     ['header list of a client', size(LIMITS.clientHeaderListLimit)],

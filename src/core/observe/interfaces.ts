@@ -75,7 +75,6 @@ export const protocolErrorCodes = [
   'ENHANCE_YOUR_CALM',
   'UNKNOWN',
 ] as const;
-export type ProtocolErrorCode = (typeof protocolErrorCodes)[number];
 
 /** Why a line is not in the log: its reader is too slow, or there are too many lines of its message. */
 export const logDrops = ['slow_reader', 'rate'] as const;

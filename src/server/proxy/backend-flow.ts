@@ -7,7 +7,7 @@ import {
 } from '../../http2/index.ts';
 import type { FlowControl } from './flow-control.ts';
 import type { Lane, LaneSource } from './lane.ts';
-import type { QueuedBytes } from './shared-budget.ts';
+import type { Shares } from './shared-budget.ts';
 
 /** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
 const SMALLEST_GRANT = 1 / 4;
@@ -58,7 +58,7 @@ export class BackendFlow implements LaneSource {
     private readonly flowControl: FlowControl,
     finished: (lane: Lane) => void,
     private readonly limit: number,
-    private readonly all: QueuedBytes,
+    private readonly all: Shares,
   ) {
     this.#finished = finished;
   }
@@ -157,6 +157,6 @@ export class BackendFlow implements LaneSource {
   #count(): void {
     const before = this.#counted;
     this.#counted = Math.max(Math.min(this.#queued, this.limit), this.#reserved);
-    this.all.add(this.#counted - before);
+    this.all.changed(this.#counted, before);
   }
 }

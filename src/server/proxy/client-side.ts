@@ -189,7 +189,7 @@ export class ClientSide {
     const { streamId, endStream } = headers;
     if (!parts.lifecycle.admits(streamId, parts.flowControl.maxFrameSize)) return;
     const { count } = parts.streams;
-    if (count >= parts.options.streamLimit || !parts.options.shared.streams.admits(count)) {
+    if (count >= parts.options.streamLimit || !parts.options.shared.streams.admits(count, 1)) {
       this.#resets.count();
       // The client may send it again: it has had no effect.
       parts.toClient.push(rstStream(streamId, ErrorCode.REFUSED_STREAM));

@@ -80,7 +80,7 @@ export const SHARED_LIMITS = {
   held: { reserved: MiB / 16, all: 32 * MiB },
   queued: 16 * MiB,
   lingering: 64,
-  streams: { reserved: 64, shared: 16_384 },
+  streams: { reserved: 64, all: 16_384 },
   calls: { all: 1024, reserved: 4, compressed: 16 },
   requests: 18 * MiB,
 } as const satisfies SharedLimits;

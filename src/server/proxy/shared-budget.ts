@@ -4,12 +4,12 @@ import { Turns } from './turns.ts';
 /** Limits of what all connections use together. Sizes in bytes. */
 export interface SharedLimits {
   /** Copied requests and held responses. */
-  readonly held: HeldLimits;
+  readonly held: ShareLimits;
   /** Data that waits for clients. Beyond it, no connection reads ahead. */
   readonly queued: number;
   /** Connections that are closed and whose peers are not. */
   readonly lingering: number;
-  readonly streams: StreamLimits;
+  readonly streams: ShareLimits;
   /** Calls that the local server handles. */
   readonly calls: CallLimits;
   /** Requests for the local server that wait for their last frame. */
@@ -18,66 +18,81 @@ export interface SharedLimits {
 
 /** What all connections of the proxy use together. */
 export class SharedBudget {
-  readonly held: AllHeldBytes;
-  readonly queued: QueuedBytes;
+  readonly held: Shares;
+  readonly queued: Shares;
   readonly lingering: Lingering;
-  readonly streams: OpenStreams;
+  readonly streams: Shares;
   readonly calls: RunningCalls;
   readonly requests: CollectedRequests;
   readonly turns = new Turns();
   readonly starts = new CallStarts();
 
   constructor(limits: SharedLimits) {
-    this.held = new AllHeldBytes(limits.held);
-    this.queued = new QueuedBytes(limits.queued);
+    this.held = new Shares(limits.held);
+    this.queued = new Shares({ reserved: 0, all: limits.queued });
     this.lingering = new Lingering(limits.lingering);
-    this.streams = new OpenStreams(limits.streams);
+    this.streams = new Shares(limits.streams);
     this.calls = new RunningCalls(limits.calls);
     this.requests = new CollectedRequests(limits.requests);
   }
 }
 
-/** Limits of the bytes that are held. */
-interface HeldLimits {
-  /** Bytes that each connection may hold, regardless of the others. */
+/** Limits of what connections share: bytes, streams or calls. */
+interface ShareLimits {
+  /** Units that each connection may use, regardless of the others. */
   readonly reserved: number;
-  /** Bytes of all connections beyond those. */
+  /** Units of all connections beyond those. */
   readonly all: number;
 }
 
-/** The bytes of requests and responses that all connections hold for amendments. */
-class AllHeldBytes {
+/** Counts the bytes, streams or calls of all connections. */
+export class Shares {
   #total = 0;
-  #shared = 0;
+  #beyond = 0;
 
-  constructor(private readonly limits: HeldLimits) {}
+  constructor(private readonly limits: ShareLimits) {}
 
   get total(): number {
     return this.#total;
   }
 
+  /** Units beyond the reserved ones. */
+  get beyond(): number {
+    return this.#beyond;
+  }
+
   get isFull(): boolean {
-    return this.#shared > this.limits.all;
+    return this.#beyond > this.limits.all;
+  }
+
+  /** @param own units of one connection, which has used `before` until now */
+  changed(own: number, before: number): void {
+    this.#total += own - before;
+    this.#beyond += this.#beyondOf(own) - this.#beyondOf(before);
+  }
+
+  /** Whether a connection with `own` units may use `more`. */
+  admits(own: number, more: number): boolean {
+    return this.#leaves(own, more) >= 0;
   }
 
   /**
-   * Whether a connection may hold this many further bytes. Beyond the reserved ones, a connection holds no more than it leaves to the
-   * others: one client gets half of what all may hold, and those that do not read leave room for those that do.
-   * @param held bytes that the connection holds
+   * Whether a connection may use `more` units and leaves as many to the others as it then has: one client gets half of what all may use,
+   * and those that do not read leave room for those that do.
    */
-  admits(held: number, bytes: number): boolean {
-    const after = this.#beyond(held + bytes);
-    return after === 0 || after <= this.limits.all - (this.#shared - this.#beyond(held) + after);
+  admitsFairly(own: number, more: number): boolean {
+    const after = this.#beyondOf(own + more);
+    return after === 0 || after <= this.#leaves(own, more);
   }
 
-  /** @param held bytes of a connection, which has held `before` until now */
-  changed(held: number, before: number): void {
-    this.#total += held - before;
-    this.#shared += this.#beyond(held) - this.#beyond(before);
+  /** Units that are left to all connections when one uses `more`; 0 if it uses reserved ones. */
+  #leaves(own: number, more: number): number {
+    const after = this.#beyondOf(own + more);
+    return after === 0 ? 0 : this.limits.all - (this.#beyond - this.#beyondOf(own) + after);
   }
 
-  #beyond(held: number): number {
-    return Math.max(0, held - this.limits.reserved);
+  #beyondOf(own: number): number {
+    return Math.max(0, own - this.limits.reserved);
   }
 }
 
@@ -90,7 +105,7 @@ export class HeldBytes {
   /** Of these, bytes that wait for the client. */
   #waiting = 0;
 
-  constructor(private readonly all: AllHeldBytes) {}
+  constructor(private readonly all: Shares) {}
 
   get total(): number {
     return this.#total;
@@ -112,16 +127,12 @@ export class HeldBytes {
 
   /** Whether this many further bytes exceed the limits. */
   wouldExceed(bytes: number): boolean {
-    return !this.all.admits(this.#total, bytes);
+    return !this.all.admitsFairly(this.#total, bytes);
   }
 }
 
 /** Limits of the calls that the local server handles, of all connections. */
-interface CallLimits {
-  /** Calls that each connection may have, regardless of the others. */
-  readonly reserved: number;
-  /** Calls of all connections beyond those. */
-  readonly all: number;
+interface CallLimits extends ShareLimits {
   /** Calls whose messages are compressed: each costs far more memory and time than its bytes. */
   readonly compressed: number;
 }
@@ -132,21 +143,15 @@ export interface OwnCalls {
   compressed: number;
 }
 
-/** The number of calls of all connections that the local server handles. */
+/** The calls of all connections that the local server handles. */
 export class RunningCalls {
-  #all = 0;
-  #compressed = 0;
+  readonly all: Shares;
+  readonly compressed: Shares;
 
-  constructor(private readonly limits: CallLimits) {}
-
-  /** Calls beyond the reserved ones. */
-  get count(): number {
-    return this.#all;
-  }
-
-  /** Calls whose messages are compressed. */
-  get compressed(): number {
-    return this.#compressed;
+  constructor(limits: CallLimits) {
+    this.all = new Shares(limits);
+    // The last place may be taken, although it leaves none.
+    this.compressed = new Shares({ reserved: 0, all: limits.compressed + 1 });
   }
 
   /**
@@ -155,23 +160,20 @@ export class RunningCalls {
    * @param own calls of the connection
    */
   take(own: OwnCalls, compressed: boolean): boolean {
-    const isReserved = own.all < this.limits.reserved;
-    if (!isReserved && this.#all >= this.limits.all) return false;
-    if (compressed && own.compressed >= this.limits.compressed - this.#compressed) return false;
-    if (!isReserved) this.#all += 1;
-    if (compressed) this.#compressed += 1;
-    own.all += 1;
-    if (compressed) own.compressed += 1;
+    if (!this.all.admits(own.all, 1)) return false;
+    if (compressed && !this.compressed.admitsFairly(own.compressed, 1)) return false;
+    this.#change(own, compressed, 1);
     return true;
   }
 
   /** @param own calls of the connection, with the one that has ended */
   release(own: OwnCalls, compressed: boolean): void {
-    own.all -= 1;
-    if (own.all >= this.limits.reserved) this.#all -= 1;
-    if (!compressed) return;
-    own.compressed -= 1;
-    this.#compressed -= 1;
+    this.#change(own, compressed, -1);
+  }
+
+  #change(own: OwnCalls, compressed: boolean, by: 1 | -1): void {
+    this.all.changed((own.all += by), own.all - by);
+    if (compressed) this.compressed.changed((own.compressed += by), own.compressed - by);
   }
 }
 
@@ -255,60 +257,6 @@ class CollectedRequests {
     let found = first;
     for (const request of this.#requests) if (request.size > found.size) found = request;
     return found;
-  }
-}
-
-interface StreamLimits {
-  /** Streams that each connection may have open, regardless of the others. */
-  readonly reserved: number;
-  /** Streams of all connections beyond those. */
-  readonly shared: number;
-}
-
-/** The number of open streams of all connections. */
-class OpenStreams {
-  #shared = 0;
-
-  constructor(private readonly limits: StreamLimits) {}
-
-  /** Streams beyond the reserved ones. */
-  get shared(): number {
-    return this.#shared;
-  }
-
-  /** Whether a connection with this many open streams may open another. */
-  admits(open: number): boolean {
-    return open < this.limits.reserved || this.#shared < this.limits.shared;
-  }
-
-  /** @param open streams of the connection, with the new one */
-  opened(open: number): void {
-    if (open > this.limits.reserved) this.#shared += 1;
-  }
-
-  /** @param open streams of the connection, without the one that has ended */
-  closed(open: number): void {
-    if (open >= this.limits.reserved) this.#shared -= 1;
-  }
-}
-
-/** The bytes of all connections that wait for clients. */
-export class QueuedBytes {
-  #total = 0;
-
-  constructor(private readonly limit: number) {}
-
-  get total(): number {
-    return this.#total;
-  }
-
-  /** @param bytes negative for bytes that no longer wait */
-  add(bytes: number): void {
-    this.#total += bytes;
-  }
-
-  get isFull(): boolean {
-    return this.#total > this.limit;
   }
 }
 

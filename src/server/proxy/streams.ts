@@ -81,7 +81,7 @@ export class Streams {
     if (!compressed && stream.kind !== 'handle' && interception.isDelayed?.(path) === true)
       stream.delay = new RequestDelay(parts.options.delayLimit, millisecondsOf(timeout));
     this.#open.set(id, stream);
-    parts.options.shared.streams.opened(this.#open.size);
+    parts.options.shared.streams.changed(this.#open.size, this.#open.size - 1);
     observer.streamOpened(path, stream.kind);
     return stream;
   }
@@ -103,7 +103,7 @@ export class Streams {
   close(stream: Stream): void {
     if (!this.#open.delete(stream.id)) return;
     const parts = this.parts;
-    parts.options.shared.streams.closed(this.#open.size);
+    parts.options.shared.streams.changed(this.#open.size, this.#open.size + 1);
     if (stream.delivered) this.#delivered -= 1;
     if (stream.reserved > 0) parts.backend.flow.unreserve(stream.reserved);
     parts.delayer.finish(stream);

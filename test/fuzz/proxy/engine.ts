@@ -59,9 +59,9 @@ const inUse = () => ({
   heldBytes: shared.held.total,
   queuedBytes: shared.queued.total,
   lingering: shared.lingering.count,
-  streams: shared.streams.shared,
-  calls: shared.calls.count,
-  compressedCalls: shared.calls.compressed,
+  streams: shared.streams.beyond,
+  calls: shared.calls.all.beyond,
+  compressedCalls: shared.calls.compressed.total,
   requestBytes: shared.requests.total,
 });
 

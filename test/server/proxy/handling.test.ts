@@ -163,7 +163,7 @@ describe('a handled call is cancelled', () => {
     respond(Buffer.from('late'));
     await settled();
     expect(proxy.client.takeBytes()).toHaveLength(0);
-    expect(proxy.core.options.shared.calls.count).toBe(0);
+    expect(proxy.core.options.shared.calls.all.beyond).toBe(0);
   });
 
   test('with a signal that is aborted if it is read only then', () => {

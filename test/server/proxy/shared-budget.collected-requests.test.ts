@@ -160,7 +160,7 @@ describe('calls that the local server handles', () => {
     proxy.client.send(headers(11, CALL, true));
     expect(proxy.locals[0]!.take().map(({ id }) => id)).toEqual([11]);
     proxy.core.destroy();
-    expect(proxy.core.options.shared.calls.count).toBe(0);
+    expect(proxy.core.options.shared.calls.all.beyond).toBe(0);
   });
 
   test('have reserved places on each connection, which the calls of others cannot take', () => {
@@ -174,7 +174,7 @@ describe('calls that the local server handles', () => {
     other.client.send(headers(5, CALL, true));
     expect(other.locals[0]!.take().map(({ id }) => id)).toEqual(expect.arrayContaining([1, 5]));
     for (const proxy of [greedy, other]) proxy.core.destroy();
-    expect(shared.calls.count).toBe(0);
+    expect(shared.calls.all.beyond).toBe(0);
   });
 
   test('with compressed messages have a limit of their own', () => {

@@ -14,7 +14,7 @@ describe('streams of all connections', () => {
   const ids = Array.from({ length: 10 }, (_, at) => 2 * at + 1);
 
   test('are limited; each connection may have some regardless of the others', () => {
-    const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, shared: 3 } });
+    const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, all: 3 } });
     const [greedy, other] = [open(shared, ids), open(shared, [1, 3, 5])];
     expect(resetsOf(greedy.client.take())).toEqual([11, 13, 15, 17, 19].map((id) => [id, ErrorCode.REFUSED_STREAM]));
     expect(resetsOf(other.client.take())).toEqual([[5, ErrorCode.REFUSED_STREAM]]);
@@ -22,21 +22,21 @@ describe('streams of all connections', () => {
   });
 
   test('make room when they end, in each way, and with their connection', () => {
-    const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, shared: 3 } });
+    const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, all: 3 } });
     const [greedy, other] = [open(shared, ids.slice(0, 5)), open(shared, [1, 3])];
     greedy.client.send(rst(1, ErrorCode.CANCEL));
     other.client.send(headers(5, request('/pass/A')));
     expect(resetsOf(other.client.take())).toEqual([]);
     greedy.backend.send(headers(3, OK, true), rst(3, ErrorCode.NO_ERROR));
-    expect(shared.streams.shared).toBe(2);
+    expect(shared.streams.beyond).toBe(2);
     greedy.core.destroy();
-    expect(shared.streams.shared).toBe(1);
+    expect(shared.streams.beyond).toBe(1);
     other.backend.events.closed(undefined);
-    expect(shared.streams.shared).toBe(0);
+    expect(shared.streams.beyond).toBe(0);
   });
 
   test('are far fewer than each connection may have alone', () => {
-    const { reserved, shared } = SHARED_LIMITS.streams;
+    const { reserved, all: shared } = SHARED_LIMITS.streams;
     expect(CONNECTION_LIMIT * reserved + shared).toBeLessThanOrEqual(32_768);
   });
 });

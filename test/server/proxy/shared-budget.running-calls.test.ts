@@ -13,7 +13,7 @@ describe('places of handled calls', () => {
     expect([calls.take(other, false), calls.take(other, false), calls.take(other, false)]).toEqual([true, true, false]);
     calls.release(greedy, false);
     expect(calls.take(other, false)).toBe(true);
-    expect(calls.count).toBe(3);
+    expect(calls.all.beyond).toBe(3);
   });
 
   test('with compressed messages are not all taken by one connection', () => {
@@ -27,7 +27,7 @@ describe('places of handled calls', () => {
     expect([takeAll(first), takeAll(connection()), takeAll(connection())]).toEqual([8, 4, 2]);
     // A call without compressed messages needs none of these places.
     expect(calls.take(first, false)).toBe(true);
-    expect(calls.compressed).toBe(14);
+    expect(calls.compressed.total).toBe(14);
   });
 
   test('are free again when their calls have ended', () => {
@@ -38,6 +38,6 @@ describe('places of handled calls', () => {
       calls.release(own, true);
       calls.release(own, true);
     }
-    expect([own, calls.count, calls.compressed]).toEqual([{ all: 0, compressed: 0 }, 0, 0]);
+    expect([own, calls.all.beyond, calls.compressed.total]).toEqual([{ all: 0, compressed: 0 }, 0, 0]);
   });
 });
