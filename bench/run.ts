@@ -25,7 +25,7 @@ export interface RunOptions {
 export interface Results {
   readonly measurements: readonly Measurement[];
   readonly workResults: readonly WorkResult[];
-  /** What took part, with versions: `Node` and `26.10.0`. */
+  /** The programs that took part, with versions: `Node` and `26.10.0`. */
   readonly versions: Readonly<Record<string, string>>;
 }
 

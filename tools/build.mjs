@@ -112,8 +112,8 @@ const nativePartFromAsset = {
   },
 };
 /**
- * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/core/observe), and Node's modules that
- * these load at once (worker_threads, assert) take memory in each process.
+ * pino without its transports, worker threads and own streams: the daemon writes its log itself (src/core/observe), and
+ * Node's modules that these load at once (worker_threads, assert) take memory in each process.
  */
 const withoutTransports = {
   name: 'pino without transports',
@@ -131,8 +131,8 @@ const withoutTransports = {
   },
 };
 /**
- * commander with the global `process`. It imports the module, and an import reads all properties: lazy ones of `process` load what makes
- * its reports.
+ * commander with the global `process`. It imports the module, and an import reads all properties: lazy ones of
+ * `process` load what makes its reports.
  */
 const globalProcess = {
   name: 'commander with the global process',
@@ -145,7 +145,7 @@ const globalProcess = {
 };
 await Promise.all([
   build({ ...common, entryPoints: clients, external, define }),
-  // What the tools share is bundled once.
+  // Code that the tools share is bundled once.
   build({ ...common, entryPoints: tools, external, define, splitting: true, chunkNames: 'tools/chunk-[hash]' }),
   build({
     ...common,

@@ -34,6 +34,11 @@ const words = [
   [/\bas (?:it|they) c[ao]mes?\b/i, 'unchanged, as received'],
   [/\bwhose turn\b/i, 'that is next, that is being changed'],
   [/\bh[eo]lds? up\b/i, 'delay, block'],
+  [/\b(?:do|does) not tell\b|\bnothing tells\b|\bno source tells\b/i, 'does not report, is unknown'],
+  [/\b(?:go|goes|going|went|gone) past\b/i, 'bypass'],
+  [/\blets? go\b/i, 'release'],
+  [/\bleft alone\b|\bleaves? (?:\w+ )?alone\b/i, 'ignore, do not change'],
+  [/(?<=\/\*\*\s+(?:\* )?|\/\/ )(?:What|Of) (?![^\n]*\?)/, 'what the thing is, in place of "What ..." or "Of ..."'],
   // "something else" is allowed, also across two lines of a comment, and so is `else` in a script or as a file name.
   [
     /(?!(?<=^[ \t]*)else[ \t]*$|else \{)(?<![/'"])(?<!\b(?:(?:any|some|every|no)(?:thing|body|one|where)|no one|who|what|where|how|much|little|all)[\s*/]+)\belse\b(?! \w+=)/im,
@@ -93,7 +98,7 @@ function findLongComments(file, text) {
     );
 }
 
-const LONGEST_COMMENT = 140;
+const LONGEST_COMMENT = 120;
 
 /** Files that name the words themselves. */
 const own = ['tools/check-language.mjs', 'test/tools/check-language.test.ts'];

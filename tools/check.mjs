@@ -1,5 +1,5 @@
-// npm run check: types and lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs all of
-// them, the slowest first, so that one run shows every failure.
+// npm run check: types and lint, format, language, systemd units, Helm chart, import directions, unused exports. Runs
+// all of them, the slowest first, so that one run shows every failure.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';

@@ -26,7 +26,7 @@ export interface Connected {
 export interface LoadOptions {
   readonly call: Call;
   readonly inFlight: number;
-  /** Of all sides together, without the warm-up. */
+  /** The time of all sides together, without the warm-up. */
   readonly seconds: number;
 }
 

@@ -6,11 +6,11 @@ import type { GoPrograms } from '../go/programs.ts';
 import { rounded } from '../statistics.ts';
 import type { Call } from './client.ts';
 
-/** What the Go program does. Its type `plan` in bench/go/load.go says more. */
+/** The plan of the Go program. Its type `plan` in bench/go/load.go says more. */
 export interface GoLoad {
   readonly call: Call;
   readonly inFlight: number;
-  /** Of all sides together, without the warm-up. */
+  /** The time of all sides together, without the warm-up. */
   readonly seconds: number;
   /** Opens a new connection for each call. */
   readonly connects?: boolean;

@@ -2,7 +2,7 @@ import { mkdir, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { containers, kernelFiles, pods, running, storedResources } from './stored-node.ts';
 
-/** What containerd stores of pods and containers in files. */
+/** containerd's files about pods and containers. */
 
 const CREATED_AT = '1767225600000000000';
 const FINISHED_AT = '1767225700000000000';

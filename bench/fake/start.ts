@@ -24,7 +24,7 @@ export interface FakePods {
 
 export interface FakeNode {
   readonly pods: number;
-  /** Of each pod. */
+  /** Containers of each pod. */
   readonly containers: number;
   /** How long the runtime takes for an update of a container, and how many run at the same time. */
   readonly updates?: { readonly milliseconds: number; readonly atOnce: number };

@@ -5,13 +5,13 @@ import { runInNewContext } from 'node:vm';
 /** How often the monitor looks, in milliseconds. */
 const INTERVAL_MS = 1;
 
-/** What a measured shim says about itself. */
+/** The report of a measured shim about itself. */
 export interface LoopReport {
   /** The longest turn of the event loop since the previous report, in milliseconds. */
   readonly longestTurnMs: number;
   /**
-   * The most CPU time of the main thread in one turn, in milliseconds. Other work on the machine does not add to it. The
-   * kernel counts it with each of its ticks (getrusage(2), RUSAGE_THREAD): every 4 ms with CONFIG_HZ=250.
+   * The most CPU time of the main thread in one turn, in milliseconds. Other work on the machine does not add to it.
+   * The kernel counts it with each of its ticks (getrusage(2), RUSAGE_THREAD): every 4 ms with CONFIG_HZ=250.
    */
   readonly longestCpuMs: number;
   /** Bytes in use on V8's heap and outside of it, after a collection. */

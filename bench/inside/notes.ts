@@ -1,7 +1,7 @@
 /** The start and end of an activity, in microseconds of the machine's clock. */
 export type Span = readonly [begin: number, end: number];
 
-/** What a measured shim has recorded about itself. */
+/** The notes of a measured shim about itself. */
 export interface Notes {
   readonly fsyncs: readonly Span[];
   /** Requests to the backend, from the request to the end of the answer. */

@@ -4,7 +4,7 @@ import { median, percentile } from '../statistics.ts';
 export type Durations = ArrayLike<number>;
 
 export interface Comparison {
-  /** What the shim adds to a call, in microseconds: percentiles of all calls. */
+  /** The time that the shim adds to a call, in microseconds: percentiles of all calls. */
   readonly addedP50: number;
   readonly addedP99: number;
   readonly addedMost: number;
@@ -14,7 +14,7 @@ export interface Comparison {
   readonly shim: Latency;
 }
 
-/** Of all calls of all replays, in microseconds. */
+/** Figures of all calls of all replays, in microseconds. */
 export interface Latency {
   readonly p50: number;
   readonly p99: number;

@@ -48,8 +48,9 @@ export class Recorder {
   }
 
   /**
-   * Returns the calls that have started since {@link begin} and have ended, by their start, and how many the recording leaves
-   * out, because the client cancelled them or the response is a stream. Throws if a connection could not be read.
+   * Returns the calls that have started since {@link begin} and have ended, by their start, and how many the recording
+   * leaves out, because the client cancelled them or the response is a stream. Throws if a connection could not be
+   * read.
    */
   end(): { readonly calls: readonly RecordedCall[]; readonly left: number } {
     if (this.#failure !== undefined) throw this.#failure;

@@ -4,9 +4,9 @@ import * as z from 'zod';
 import { messageOf } from '../../src/core/errors.ts';
 
 /**
- * A recording of the CRI calls that a kubelet has made, with the bytes of requests and responses. The file is compressed
- * with brotli: four bytes with the length of a JSON text, the JSON text, and the contents that it refers to by number.
- * Each content is stored once.
+ * A recording of the CRI calls that a kubelet has made, with the bytes of requests and responses. The file is
+ * compressed with brotli: four bytes with the length of a JSON text, the JSON text, and the contents that it refers to
+ * by number. Each content is stored once.
  */
 
 /** Where a recording comes from, and what its calls cost containerd. */
@@ -19,7 +19,7 @@ const aboutSchema = z.strictObject({
   /** `User Mode Linux 6.1, 1 processor` */
   kernel: z.string(),
   pods: z.int().positive(),
-  /** Of each pod. */
+  /** Containers of each pod. */
   containers: z.int().positive(),
   /** How many containers have a probe that runs a command, and the seconds between two of them. */
   probes: z.int().nonnegative(),
@@ -53,7 +53,7 @@ export interface RecordedCall {
   readonly durationMs: number;
 }
 
-/** What containerd answers to a call that the recording may lack, because only the shim makes it. */
+/** containerd's answer to a call that the recording may lack, because only the shim makes it. */
 export interface StoredAnswer {
   readonly path: string;
   readonly request: Buffer;
@@ -84,7 +84,7 @@ const documentSchema = z.strictObject({
   about: aboutSchema,
   /** Lengths of the contents in bytes, in their order. */
   contents: z.array(index),
-  /** What calls and cgroups refer to by number: paths, status messages, names of cgroups and files. */
+  /** Texts that calls and cgroups refer to by number: paths, status messages, names of cgroups and files. */
   texts: z.array(z.string()),
   /** Connection, start in units of 0.1 ms, path, request, responses, status, message, duration in units of 0.1 ms. */
   calls: z.array(z.tuple([index, index, index, index, z.array(index), index, index, index])),

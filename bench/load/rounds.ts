@@ -29,7 +29,7 @@ export interface Rounds {
   /** Durations of the calls of each replay, in microseconds. */
   readonly direct: readonly Float64Array[];
   readonly shim: readonly Float64Array[];
-  /** Of the shim, for one replay. */
+  /** CPU time of the shim, for one replay. */
   readonly cpu: CpuTime;
 }
 

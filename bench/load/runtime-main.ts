@@ -3,8 +3,8 @@ import { readRecording } from './recording.ts';
 import { RecordedAnswers, serveRecorded } from './runtime.ts';
 
 /**
- * A runtime that answers with the bytes of a recording. Arguments: its socket, and the file of the recording. A connection to
- * `<socket>.unknown` receives the calls that the recording has no answer to, one per line.
+ * A runtime that answers with the bytes of a recording. Arguments: its socket, and the file of the recording. A
+ * connection to `<socket>.unknown` receives the calls that the recording has no answer to, one per line.
  */
 const [, , socket = '', file = ''] = process.argv;
 const answers = new RecordedAnswers(readRecording(file));

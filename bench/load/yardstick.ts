@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /**
- * CPU times of two runs are comparable only if the processors are: the machines may differ, and in a virtual machine or User
- * Mode Linux, time that others take from the processor counts as ours. So each run also measures what a fixed piece of
- * work takes, and CPU times are divided by that.
+ * CPU times of two runs are comparable only if the processors are: the machines may differ, and in a virtual machine or
+ * User Mode Linux, time that others take from the processor counts as ours. So each run also measures what a fixed
+ * piece of work takes, and CPU times are divided by that.
  */
 export class Yardstick {
   readonly #bytes = Buffer.alloc(16 * MiB);
@@ -21,8 +21,8 @@ export class Yardstick {
   }
 
   /**
-   * Returns the CPU time of the piece of work, in milliseconds: the mean, because the unit of CPU time may be as long as
-   * the work. Throws RangeError if it was never measured.
+   * Returns the CPU time of the piece of work, in milliseconds: the mean, because the unit of CPU time may be as long
+   * as the work. Throws RangeError if it was never measured.
    */
   result(): number {
     if (!(this.#sum > 0)) throw new RangeError('the yardstick was not measured');

@@ -11,7 +11,7 @@ import { growthTable, latencyTable, limitTable, memoryTable, throughputTable, wo
 const COMMAND = 'npm run bench';
 export const PERFORMANCE = 'docs/performance.md';
 
-/** What docs/performance.md says between its marks as long as no run was written. */
+/** The text between the marks of docs/performance.md until a run is written. */
 export const NO_RUN = 'No run is recorded here yet: `npm run bench -- --write` on a quiet machine does it.';
 
 /** Replaces what the page says of the last run. */

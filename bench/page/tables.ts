@@ -103,7 +103,7 @@ export function workTable(results: readonly WorkResult[]): string {
   return markdownTable([['work', 'median', '99th percentile', 'samples'], ...rows]);
 }
 
-/** What depends on the number of pods: a row for each figure, and a column for each number. */
+/** Figures that depend on the number of pods: a row for each figure, and a column for each number. */
 export function growthTable(results: readonly WorkResult[]): string {
   const growth = results.filter(isGrowth);
   const sizes = [...new Set(growth.flatMap(({ on }) => on ?? []))];

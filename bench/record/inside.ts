@@ -11,8 +11,8 @@ import { nodeState } from './node-state.ts';
 import { FILE, type RecordOptions } from './options.ts';
 
 /**
- * Runs in the test node as `record-load-inside OPTIONS`. Starts a real kubelet whose calls pass the recorder, makes its pods,
- * and records their calls once all pods are ready. Writes the recording and progress to $NODE_OUT.
+ * Runs in the test node as `record-load-inside OPTIONS`. Starts a real kubelet whose calls pass the recorder, makes its
+ * pods, and records their calls once all pods are ready. Writes the recording and progress to $NODE_OUT.
  */
 
 const options = JSON.parse(process.argv[2] ?? '{}') as RecordOptions;

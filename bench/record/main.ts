@@ -11,16 +11,13 @@ import { NodeError, prepareNode, runInNode } from '../../test/support/node/index
 import { RECORDING } from '../load/file.ts';
 import { FILE, type RecordOptions } from './options.ts';
 
-/**
- * The suite `record-load`: records the calls of a real kubelet with many pods in a test node, for `npm run bench -- --only
- * "real load"`.
- */
+/** The suite `record-load`: records the calls of a real kubelet with many pods in a test node, for `npm run bench -- --only "real load"`. */
 
 const say = progressOf('record-load');
 const NODE = { containerd: '2.1', runtime: 'runc' } as const;
 /** The API server, kubelet, and a runtime's shim for each pod. */
 const MEMORY_BYTES = 6 * 2 ** 30;
-/** Of the node, in addition to the time that is recorded: it makes the pods, too. */
+/** The time of the node in addition to the recording: it makes the pods, too. */
 const OTHER_MS = 40 * 60_000;
 /** As shells report a program that SIGINT has ended. */
 const INTERRUPTED = 130;

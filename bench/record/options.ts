@@ -1,4 +1,4 @@
-/** What the program in the test node records. Its first argument has it as JSON. */
+/** Options of the recording program in the test node. Its first argument has them as JSON. */
 export interface RecordOptions {
   readonly pods: number;
   /** How long to record. */

@@ -39,7 +39,7 @@ interface Growth {
   readonly activities: readonly Activity[];
 }
 
-/** What a shim does on request. */
+/** An activity that a shim runs on request. */
 interface Activity {
   readonly name: string;
   /** Undefined if nothing says when it is over. */

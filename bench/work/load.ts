@@ -20,8 +20,8 @@ const ROUNDS_IN_NODE = 2;
 const LIMIT_MS = 10 * 60_000;
 
 /**
- * Plays the recorded calls of a real kubelet 20 times as fast, directly and through the shim: what the shim adds to each
- * call. Plays them in the test node, too: the CPU time of the shim in comparison with what containerd took there.
+ * Plays the recorded calls of a real kubelet 20 times as fast, directly and through the shim: what the shim adds to
+ * each call. Plays them in the test node, too: the CPU time of the shim in comparison with what containerd took there.
  */
 export async function measureLoad({ children, profile, progress }: WorkOptions): Promise<WorkResult[]> {
   const file = repositoryFile(RECORDING, 'npm run nightly -- --only record-load');

@@ -2,7 +2,7 @@ import { percentile, rounded } from '../statistics.ts';
 
 /** Work of the shim itself. It has no direct equivalent for comparison, so the result is a time. */
 export interface WorkResult {
-  /** What was measured: the work itself, or a part of it for information. */
+  /** The measured work: the whole, or a part of it for information. */
   readonly work: string;
   /** `times`: a multiple of another value. */
   readonly unit: 'us' | 'ms' | 'KiB' | 'MB' | 'times';
@@ -10,7 +10,7 @@ export interface WorkResult {
   /** Absent for few samples. */
   readonly p99?: number;
   readonly samples: number;
-  /** What the work ran on, if the result depends on it. */
+  /** The platform of the work, if the result depends on it. */
   readonly on?: string;
 }
 

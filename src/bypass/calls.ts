@@ -18,8 +18,8 @@ export interface ProcessCalls {
   /** Returns how many bytes can be read from a socket or a pipe. */
   pending(descriptor: number): number;
   /**
-   * Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before; in place of 0, which a
-   * drain that was killed has left, the hard limit.
+   * Sets how many descriptors a process may have open. Those that are open stay open. Returns the limit from before; in
+   * place of 0, which a drain that was killed has left, the hard limit.
    */
   limitDescriptors(pid: number, limit: bigint): bigint;
 }

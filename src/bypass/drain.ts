@@ -37,24 +37,24 @@ export type DrainResult = 'drained' | 'timed out' | 'not replaced' | 'interrupte
 const GOAWAY = Buffer.from('0000080700000000007fffffff00000000', 'hex');
 
 /**
- * With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. There is no event for
- * it: where a frame ends is only known to those who have read the connection from its beginning.
+ * With no byte from the backend for this long, the last one was the end of a frame: a frame is written at once. There
+ * is no event for it: where a frame ends is only known to those who have read the connection from its beginning.
  */
 const SILENCE_MS = 25;
 /**
- * How long the backend has had every connection before its client gets a GOAWAY. The first frame of a connection has to be the SETTINGS of
- * the backend (RFC 9113 3.4), which it sends when it accepts; a client that gets a GOAWAY first fails its calls. The descriptors do not
- * show which frames have passed.
+ * How long the backend has had every connection before its client gets a GOAWAY. The first frame of a connection has to
+ * be the SETTINGS of the backend (RFC 9113 3.4), which it sends when it accepts; a client that gets a GOAWAY first
+ * fails its calls. The descriptors do not show which frames have passed.
  */
 const SETTINGS_MS = 250;
 /** The proxy runs for this long between two attempts, so that calls proceed. */
 const RETRY_MS = 100;
 /**
- * How often the connections and the other process are looked at. There is no event for a connection that the proxy closes: /proc sends
- * none, and a duplicate of its descriptor to wait on would keep the connection open for the client.
+ * How often the connections and the other process are looked at. There is no event for a connection that the proxy
+ * closes: /proc sends none, and a duplicate of its descriptor to wait on would keep the connection open for the client.
  */
 const WATCH_MS = 200;
-/** The kernel tells only the parent of a process that it has stopped. */
+/** The kernel notifies only the parent of a process that it has stopped. */
 const STOP_MS = 1;
 
 /**

@@ -1,7 +1,7 @@
 /**
- * Calls systemd over D-Bus through busctl(1) instead of a D-Bus library: busctl comes with every systemd and matches its version. A
- * separate process costs the shim neither memory nor a connection that may break, and resizes are rare enough for the 10 to 20 ms
- * that it takes.
+ * Calls systemd over D-Bus through busctl(1) instead of a D-Bus library: busctl comes with every systemd and matches
+ * its version. A separate process costs the shim neither memory nor a connection that may break, and resizes are rare
+ * enough for the 10 to 20 ms that it takes.
  */
 import { Code, Reason, ShimError, errnoOf } from '../core/index.ts';
 import { type UnitProperty, dbusInterfaceOf, dbusObjectOf, isSetProperty } from './systemd-units.ts';
@@ -15,13 +15,14 @@ export interface UnitState {
 
 export interface Systemd {
   /**
-   * Reads properties of a unit. systemd handles calls in order, so all earlier changes have been written to the kernel. Throws
-   * SYSTEMD_UNAVAILABLE; {@link isUnknownProperty} where this systemd does not have one of the properties.
+   * Reads properties of a unit. systemd handles calls in order, so all earlier changes have been written to the kernel.
+   * Throws SYSTEMD_UNAVAILABLE; {@link isUnknownProperty} where this systemd does not have one of the properties.
    */
   read(unit: string, names: readonly string[]): Promise<UnitState>;
   /**
-   * Sets all or none of the properties of a unit until the next reboot (`runtime`). For a unit that does not exist, systemd would store
-   * them for later, so callers must read the unit first. Throws SYSTEMD_UNAVAILABLE and UNIT_UNAVAILABLE.
+   * Sets all or none of the properties of a unit until the next reboot (`runtime`). For a unit that does not exist,
+   * systemd would store them for later, so callers must read the unit first. Throws SYSTEMD_UNAVAILABLE and
+   * UNIT_UNAVAILABLE.
    */
   set(unit: string, properties: readonly UnitProperty[]): Promise<void>;
 }

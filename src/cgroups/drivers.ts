@@ -1,6 +1,6 @@
 /**
- * Paths of the cgroups of pods and containers, for the two cgroup drivers, as containerd creates them. Pure: computes paths
- * relative to the cgroup root from names. For a running container, /proc/<pid>/cgroup is more reliable (proc.ts).
+ * Paths of the cgroups of pods and containers, for the two cgroup drivers, as containerd creates them. Pure: computes
+ * paths relative to the cgroup root from names. For a running container, /proc/<pid>/cgroup is more reliable (proc.ts).
  */
 import { posix } from 'node:path';
 import { Code, Reason, ShimError } from '../core/index.ts';
@@ -11,8 +11,8 @@ export type CgroupDriverName = 'cgroupfs' | 'systemd';
 export interface CgroupDriver {
   readonly name: CgroupDriverName;
   /**
-   * Returns the pod's cgroup for CRI's cgroup_parent. Undefined if the name is empty or relative: runc resolves it from its own
-   * cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
+   * Returns the pod's cgroup for CRI's cgroup_parent. Undefined if the name is empty or relative: runc resolves it from
+   * its own cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
    */
   podCgroup(cgroupParent: string): CgroupPath | undefined;
   /**
@@ -55,8 +55,8 @@ export function driverOf(cgroupParent: string): CgroupDriver {
 }
 
 /**
- * Returns the path of a systemd slice. Dashes separate levels (systemd.slice(5)): `a-b.slice` is at `/a.slice/a-b.slice`, and
- * `-.slice` is the root. Throws CGROUP_UNAVAILABLE if the name is not a slice.
+ * Returns the path of a systemd slice. Dashes separate levels (systemd.slice(5)): `a-b.slice` is at
+ * `/a.slice/a-b.slice`, and `-.slice` is the root. Throws CGROUP_UNAVAILABLE if the name is not a slice.
  */
 export function expandSlice(slice: string): CgroupPath {
   if (slice === '-.slice') return '/';
@@ -74,8 +74,8 @@ export function qosClassOf(podCgroup: CgroupPath): 'Guaranteed' | 'Burstable' | 
 }
 
 /**
- * Whether a cgroup above a pod's is kubelet's own: kubepods (kubelet pkg/kubelet/cm/node_container_manager_linux.go), or that of a QoS
- * class (pkg/kubelet/cm/qos_container_manager_linux.go).
+ * Whether a cgroup above a pod's is kubelet's own: kubepods (kubelet pkg/kubelet/cm/node_container_manager_linux.go),
+ * or that of a QoS class (pkg/kubelet/cm/qos_container_manager_linux.go).
  */
 export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
   /(?:^|\/)(?:kubepods(?:\/(?:burstable|besteffort))?|(?:[^/]+-)?kubepods(?:-(?:burstable|besteffort))?\.slice)$/.test(
@@ -85,9 +85,9 @@ export const isKubeletCgroup = (cgroup: CgroupPath): boolean =>
 const QOS_CLASSES = ['', 'burstable', 'besteffort'] as const;
 
 /**
- * Returns the cgroups that kubelet may give a pod, one for each QoS class, where it has given another pod the cgroup `other` (kubelet
- * pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). Undefined if that one is not kubelet's, and for a uid that no
- * cgroup can have.
+ * Returns the cgroups that kubelet may give a pod, one for each QoS class, where it has given another pod the cgroup
+ * `other` (kubelet pkg/kubelet/cm/pod_container_manager_linux.go, GetPodContainerName). Undefined if that one is not
+ * kubelet's, and for a uid that no cgroup can have.
  */
 export function kubeletPodCgroups(other: CgroupPath, uid: string): readonly CgroupPath[] | undefined {
   const parent = posix.dirname(other);
@@ -105,8 +105,8 @@ export function kubeletPodCgroups(other: CgroupPath, uid: string): readonly Cgro
 export const isBestEffort = (podCgroup: CgroupPath): boolean => qosClassOf(podCgroup) === 'BestEffort';
 
 /**
- * Returns the container's own cgroup from a path at or below it: a container with an init system moves its processes to nested
- * cgroups. Undefined if no part of the path belongs to the container.
+ * Returns the container's own cgroup from a path at or below it: a container with an init system moves its processes to
+ * nested cgroups. Undefined if no part of the path belongs to the container.
  */
 export function containerCgroupIn(path: CgroupPath, containerId: string): CgroupPath | undefined {
   const parts = path.split('/');

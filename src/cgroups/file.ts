@@ -1,6 +1,6 @@
 /**
- * The only module that opens cgroup files. Paths stay inside the root, no file is ever created, and errors name the file, the value
- * and the kernel's error.
+ * The only module that opens cgroup files. Paths stay inside the root, no file is ever created, and errors name the
+ * file, the value and the kernel's error.
  */
 import {
   closeSync,
@@ -80,7 +80,7 @@ const scratch = Buffer.alloc(4096);
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */
 const CGROUP2 = 0x63677270;
-/** What {@link CgroupFiles.readNow} has read: the process has one limit on its descriptors. */
+/** Buffer of {@link CgroupFiles.readNow}: the process has one limit on its descriptors. */
 const openFiles = new OpenFiles();
 
 /** Opens a file. If the process has no free descriptor, closes those that stay open. */
@@ -96,8 +96,8 @@ function openCgroupFile(path: string, access: number): number {
 }
 
 /**
- * Whether a write that lowers a memory limit reclaims before it returns, although its file is open with O_NONBLOCK: kernels before 6.16
- * ignore the flag.
+ * Whether a write that lowers a memory limit reclaims before it returns, although its file is open with O_NONBLOCK:
+ * kernels before 6.16 ignore the flag.
  * @param release of the kernel, as uname(2) returns it: `6.18.5-cloud`
  */
 export function reclaimsOnWrite(release: string): boolean {
@@ -122,7 +122,7 @@ export class CgroupFiles {
   /** The page size of this machine, to which the kernel rounds limits. */
   readonly pageSize: Bytes = PAGE_SIZE;
 
-  /** The last CPU or memory node that this machine may have. Undefined if the kernel does not tell. */
+  /** The last CPU or memory node that this machine may have. Undefined if the kernel does not report. */
   readonly lastPossible = (kind: 'cpu' | 'node'): number | undefined => {
     if (!this.#lastPossible.has(kind)) this.#lastPossible.set(kind, readLastPossible(kind));
     return this.#lastPossible.get(kind);
@@ -147,9 +147,9 @@ export class CgroupFiles {
   }
 
   /**
-   * Reads a file synchronously and returns its content without the last newline. For files that the kernel answers from a variable
-   * in microseconds (memory.max, cpu.max, cpu.weight): a reader never waits behind blocked writers in the thread pool. Throws
-   * CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
+   * Reads a file synchronously and returns its content without the last newline. For files that the kernel answers from
+   * a variable in microseconds (memory.max, cpu.max, cpu.weight): a reader never waits behind blocked writers in the
+   * thread pool. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists.
    */
   readNow(cgroup: CgroupPath, file: string): string {
     // A file that is open has a valid path, which need not be verified again.
@@ -179,15 +179,15 @@ export class CgroupFiles {
     try {
       if (!this.#isRemoved(descriptor)) return readText(descriptor);
     } catch {
-      // Opening it again tells what is wrong.
+      // Opening it again shows what is wrong.
     }
     openFiles.drop(path);
     return undefined;
   }
 
   /**
-   * Whether an open file was removed or replaced. cgroup2 reports that at the read: ENODEV if the cgroup no longer exists (kernel
-   * fs/kernfs/file.c, kernfs_get_active). Other file systems, which take its place in tests, do not.
+   * Whether an open file was removed or replaced. cgroup2 reports that at the read: ENODEV if the cgroup no longer
+   * exists (kernel fs/kernfs/file.c, kernfs_get_active). Other file systems, which take its place in tests, do not.
    */
   #isRemoved(descriptor: number): boolean {
     this.#isCgroup2 ??= statfsSync(this.root).type === CGROUP2;
@@ -195,8 +195,9 @@ export class CgroupFiles {
   }
 
   /**
-   * Reads a file in the thread pool. For files that cost the kernel some work, such as memory.stat, which it sums up. Opens and closes
-   * the file synchronously, which is faster than a round trip through the pool. Throws like {@link readNow}.
+   * Reads a file in the thread pool. For files that cost the kernel some work, such as memory.stat, which it sums up.
+   * Opens and closes the file synchronously, which is faster than a round trip through the pool. Throws like {@link
+   * readNow}.
    */
   async read(cgroup: CgroupPath, file: string): Promise<string> {
     const path = cgroupFilePath(this.root, cgroup, file);
@@ -213,14 +214,16 @@ export class CgroupFiles {
   }
 
   /**
-   * Writes a value with one write(2). Does not create files, so that a missing file is ENOENT (creating one in cgroupfs would be
-   * EACCES).
+   * Writes a value with one write(2). Does not create files, so that a missing file is ENOENT (creating one in cgroupfs
+   * would be EACCES).
    *
-   * Opens the file with O_NONBLOCK. Since Linux 6.16, a write to memory.max or memory.high then neither reclaims nor kills before it
-   * returns: the limit is set immediately and enforced at the next charge (kernel Documentation/admin-guide/cgroup-v2.rst).
-   * Older kernels ignore the flag, and the write occupies a thread of the pool during reclaim.
+   * Opens the file with O_NONBLOCK. Since Linux 6.16, a write to memory.max or memory.high then neither reclaims nor
+   * kills before it returns: the limit is set immediately and enforced at the next charge (kernel
+   * Documentation/admin-guide/cgroup-v2.rst). Older kernels ignore the flag, and the write occupies a thread of the
+   * pool during reclaim.
    *
-   * Throws CGROUP_WRITE_FAILED (INVALID_ARGUMENT if the kernel rejects the value with EINVAL or ERANGE) or {@link CgroupVanished}.
+   * Throws CGROUP_WRITE_FAILED (INVALID_ARGUMENT if the kernel rejects the value with EINVAL or ERANGE) or {@link
+   * CgroupVanished}.
    */
   async write(cgroup: CgroupPath, file: string, value: string): Promise<void> {
     const path = cgroupFilePath(this.root, cgroup, file);

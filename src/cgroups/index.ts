@@ -1,6 +1,6 @@
 /**
- * cgroup v2: reads limits and usage, writes limits, finds the cgroups of pods and containers, and converts CRI's numbers. No other
- * folder opens a file under /sys/fs/cgroup.
+ * cgroup v2: reads limits and usage, writes limits, finds the cgroups of pods and containers, and converts CRI's
+ * numbers. No other folder opens a file under /sys/fs/cgroup.
  */
 export { Busctl } from './busctl.ts';
 export {

@@ -25,13 +25,13 @@ export interface LowerUsageOptions<Lowered = void> {
   readonly deadline: number;
   readonly signal?: AbortSignal;
   /**
-   * Awaited before memory.high is changed, with the value to restore: for the journal. Called again only if another process has
-   * written another value in between.
+   * Awaited before memory.high is changed, with the value to restore: for the journal. Called again only if another
+   * process has written another value in between.
    */
   readonly onHigh?: (previous: Limit<Bytes>) => Promise<void>;
   /**
-   * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process that
-   * allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
+   * Sets the limit. Called when usage is below the target, while memory.high still keeps it there: otherwise a process
+   * that allocates fast exceeds the limit again before the runtime has written it. Its rejection is passed on.
    */
   readonly lower: (held: HeldUsage) => Promise<Lowered>;
   /** The memory.high that `lower` sets. Without it, memory.high gets its value from before. */
@@ -49,8 +49,8 @@ export interface LowerUsageOptions<Lowered = void> {
 /** Usage that memory.high holds below the target while {@link LowerUsageOptions.lower} runs. */
 export interface HeldUsage {
   /**
-   * Reads the usage. Raises memory.high when unreclaimable memory has grown: below that it would only delay the processes. Throws
-   * the errors of reading and writing.
+   * Reads the usage. Raises memory.high when unreclaimable memory has grown: below that it would only delay the
+   * processes. Throws the errors of reading and writing.
    */
   look(): Promise<HeldLook>;
   /** Lowers usage below the target again: it may have grown while `lower` waited. Rejects as {@link lowerUsage} does. */
@@ -72,7 +72,7 @@ export interface LowerUsageResult<Lowered> {
   readonly reclaims: number;
   /** Processes killed by the OOM killer in the cgroup meanwhile. Expected to be 0. */
   readonly oomKills: number;
-  /** What `lower` has returned. */
+  /** The result of `lower`. */
   readonly lowered: Lowered;
 }
 
@@ -93,13 +93,15 @@ export type LowerUsageTree = Pick<
 const STALLED_CHECKS = 4;
 
 /**
- * KEP-1287, lowering memory: brings memory.current of a cgroup below `target` through memory.high and memory.reclaim (kernel
- * cgroup-v2), and holds it there while `lower` sets the limit. Does not change memory.max. memory.high follows usage down in steps, so
- * that processes do not allocate reclaimed memory again and are not delayed for being far above it. It is restored before this settles.
+ * KEP-1287, lowering memory: brings memory.current of a cgroup below `target` through memory.high and memory.reclaim
+ * (kernel cgroup-v2), and holds it there while `lower` sets the limit. Does not change memory.max. memory.high follows
+ * usage down in steps, so that processes do not allocate reclaimed memory again and are not delayed for being far above
+ * it. It is restored before this settles.
  *
- * Rejects with MEMORY_NOT_RECLAIMABLE (FAILED_PRECONDITION, both values) as soon as unreclaimable memory is at or above the target;
- * RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's reason; CGROUP_UNAVAILABLE,
- * CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if memory.high cannot be restored.
+ * Rejects with MEMORY_NOT_RECLAIMABLE (FAILED_PRECONDITION, both values) as soon as unreclaimable memory is at or above
+ * the target; RECLAIM_TIMEOUT (DEADLINE_EXCEEDED, both values) if usage is not below the target in time; the signal's
+ * reason; CGROUP_UNAVAILABLE, CGROUP_WRITE_FAILED and CgroupVanished from reading and writing; UNDO_FAILED if
+ * memory.high cannot be restored.
  */
 export async function lowerUsage<Lowered>(
   tree: LowerUsageTree,
@@ -184,8 +186,9 @@ class Reclaim {
       if (this.#isReached(current, goal) && this.#isHeld() && (await this.#isSafe(current))) return { current };
       this.#note(current);
       const got = await this.#step(current, goal);
-      // The kernel does not notify when usage falls (memory.events, the only file that can be watched, counts failures). So this
-      // polls: immediately after progress, otherwise at most 100 times per second, and soon only 5 times.
+      // The kernel does not notify when usage falls (memory.events, the only file that can be watched, counts
+      // failures). So this polls: immediately after progress, otherwise at most 100 times per second, and soon only 5
+      // times.
       if (got === 'less' || this.#idle > 0) await this.time.pause(pauseAfter(this.#idle));
     }
   }
@@ -219,9 +222,9 @@ class Reclaim {
   }
 
   /**
-   * Whether usage stays below the target until the limit is set. Page cache that is not reclaimed yet is harmless: the kernel waits
-   * for it at the limit. With a small margin above the other memory, that must not grow: the kernel would kill. Memory that could go
-   * to swap counts until it is there: the kernel swaps more slowly than processes allocate.
+   * Whether usage stays below the target until the limit is set. Page cache that is not reclaimed yet is harmless: the
+   * kernel waits for it at the limit. With a small margin above the other memory, that must not grow: the kernel would
+   * kill. Memory that could go to swap counts until it is there: the kernel swaps more slowly than processes allocate.
    */
   async #isSafe(current: Bytes): Promise<boolean> {
     if (hasEnoughMargin(this.target, current) && this.#isOutOfSwap()) return true;
@@ -340,11 +343,11 @@ function timeout(cgroup: CgroupPath, target: Bytes, use: MemoryUse): ShimError {
 }
 
 /**
- * Limits writes that reclaim before they return, in the whole process. Each occupies one of the four threads of libuv's pool, which
- * cannot cancel a write. Two at most keep the other two threads free for all other files. With only one, a cgroup whose pages are
- * slow to reclaim (NFS) would block all others. A separate thread or process would cost megabytes and could not cancel a write
- * either; instead each write is short (see nextChunk). On the test node, reclaiming 64 MiB of page cache takes 7 ms and delays
- * the event loop by 3 to 5 ms.
+ * Limits writes that reclaim before they return, in the whole process. Each occupies one of the four threads of libuv's
+ * pool, which cannot cancel a write. Two at most keep the other two threads free for all other files. With only one, a
+ * cgroup whose pages are slow to reclaim (NFS) would block all others. A separate thread or process would cost
+ * megabytes and could not cancel a write either; instead each write is short (see nextChunk). On the test node,
+ * reclaiming 64 MiB of page cache takes 7 ms and delays the event loop by 3 to 5 ms.
  */
 const reclaiming = new Slots(2);
 

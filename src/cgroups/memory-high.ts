@@ -5,9 +5,9 @@ import { type CgroupPath, isCgroupVanished, isOverwritten } from './file.ts';
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 
 /**
- * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, this tells it from a value of others,
- * who write whole MiB or computed sizes: of the latter, 1 in 64 has the mark. Both numbers are multiples of the largest page size, so
- * the kernel does not round the value.
+ * Every temporary value is {@link MARK} above a multiple of {@link MARK_EVERY}. After a crash, this distinguishes it
+ * from a value of others, who write whole MiB or computed sizes: of the latter, 1 in 64 has the mark. Both numbers are
+ * multiples of the largest page size, so the kernel does not round the value.
  */
 const MARK_EVERY = 256 * 1024;
 const MARK = 192 * 1024;
@@ -28,9 +28,9 @@ export interface PreviousHigh {
 }
 
 /**
- * Restores the memory.high that an earlier process has lowered temporarily. A value that the shim has not written stays: the runtime,
- * kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer exists. Throws the other errors of
- * reading and writing.
+ * Restores the memory.high that an earlier process has lowered temporarily. A value that the shim has not written
+ * stays: the runtime, kubelet (memory QoS) or another program has set it since. Does nothing if the cgroup no longer
+ * exists. Throws the other errors of reading and writing.
  */
 export async function restoreMarkedHigh(
   tree: Pick<MemoryHighTree, 'readHigh' | 'write'>,
@@ -48,8 +48,8 @@ export async function restoreMarkedHigh(
 }
 
 /**
- * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own value whenever a
- * property of the unit changes or systemd reloads.
+ * Writes memory.high. A value that another process writes at the same time is not an error: systemd writes its own
+ * value whenever a property of the unit changes or systemd reloads.
  */
 async function writeHigh(tree: Pick<MemoryHighTree, 'write'>, cgroup: CgroupPath, value: Limit<Bytes>): Promise<void> {
   try {
@@ -60,8 +60,8 @@ async function writeHigh(tree: Pick<MemoryHighTree, 'write'>, cgroup: CgroupPath
 }
 
 /**
- * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in between
- * (kubelet's memory QoS, an update by the runtime).
+ * Lowers memory.high of a cgroup temporarily and restores it. Does not overwrite values that others have written in
+ * between (kubelet's memory QoS, an update by the runtime).
  */
 export class TemporaryMemoryHigh {
   /** The value to restore; undefined until memory.high is lowered. */
@@ -97,8 +97,8 @@ export class TemporaryMemoryHigh {
   }
 
   /**
-   * Raises memory.high to at most `most` (see {@link markedHigh}), if it has a value of ours, and not above the value to restore.
-   * Never lowers it. Throws the errors of reading and writing.
+   * Raises memory.high to at most `most` (see {@link markedHigh}), if it has a value of ours, and not above the value
+   * to restore. Never lowers it. Throws the errors of reading and writing.
    */
   async raiseTo(most: Bytes): Promise<void> {
     const previous = this.#previous;
@@ -119,8 +119,8 @@ export class TemporaryMemoryHigh {
   }
 
   /**
-   * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that fails, with
-   * `cause` in its message if given.
+   * Restores memory.high. Fast, because the kernel does not reclaim when it is raised. Throws UNDO_FAILED if that
+   * fails, with `cause` in its message if given.
    * @param set the value that somebody has set meanwhile, which may equal a temporary one by chance
    */
   async restore(cause?: unknown, set?: Limit<Bytes>): Promise<void> {

@@ -1,4 +1,4 @@
-/** What memory of a cgroup is in use, and what of it cannot be reclaimed. */
+/** The memory in use of a cgroup, and the part of it that cannot be reclaimed. */
 import type { Bytes } from '../core/index.ts';
 
 /** Memory usage of a cgroup and its descendants, in bytes except for `oomKills`. */
@@ -6,7 +6,7 @@ export interface MemoryUse {
   readonly current: Bytes;
   /** Memory that cannot be reclaimed: `unreclaimableOf` less `swappable`, and `swapExcess`. */
   readonly unreclaimable: Bytes;
-  /** What the kernel can free by writing anonymous memory and tmpfs pages to swap; see `swapUseOf`. */
+  /** The memory that the kernel can free by writing anonymous memory and tmpfs pages to swap; see `swapUseOf`. */
   readonly swappable: Bytes;
   /** Bytes in swap above memory.swap.max, which come back once they are used; see `swapUseOf`. */
   readonly swapExcess: Bytes;

@@ -6,8 +6,8 @@ export const MAX_OPEN_FILES = 512;
 const SHARE = 8;
 
 /**
- * Files of cgroups that stay open, so that reading one again takes one system call instead of three. Beyond the limit, the file that has
- * not been used for the longest time is closed.
+ * Files of cgroups that stay open, so that reading one again takes one system call instead of three. Beyond the limit,
+ * the file that has not been used for the longest time is closed.
  */
 export class OpenFiles {
   readonly #limit: number;

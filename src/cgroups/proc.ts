@@ -1,4 +1,4 @@
-/** What /proc tells: the cgroup of a process, sizes of the node's memory. And the cgroup version of the node. */
+/** Reads /proc: the cgroup of a process, sizes of the node's memory. And the cgroup version of the node. */
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -9,8 +9,8 @@ import { CGROUP_ROOT, type CgroupPath } from './file.ts';
 const CGROUP2_MAGIC = 0x63677270;
 
 /**
- * Returns the cgroup v2 path from the content of /proc/<pid>/cgroup: its line `0::/path`; other lines are of v1 hierarchies.
- * Undefined if there is no such line, or if the cgroup of a dead process was removed.
+ * Returns the cgroup v2 path from the content of /proc/<pid>/cgroup: its line `0::/path`; other lines are of v1
+ * hierarchies. Undefined if there is no such line, or if the cgroup of a dead process was removed.
  */
 export function parseProcCgroup(text: string): CgroupPath | undefined {
   const path = text
@@ -21,8 +21,9 @@ export function parseProcCgroup(text: string): CgroupPath | undefined {
 }
 
 /**
- * Returns the cgroup of a process; undefined if the process does not exist or has no cgroup v2 path. Throws CGROUP_UNAVAILABLE if
- * /proc cannot be read. Reads synchronously: the kernel answers from memory, and the thread pool takes far longer.
+ * Returns the cgroup of a process; undefined if the process does not exist or has no cgroup v2 path. Throws
+ * CGROUP_UNAVAILABLE if /proc cannot be read. Reads synchronously: the kernel answers from memory, and the thread pool
+ * takes far longer.
  */
 export function cgroupOfPid(pid: number, procRoot = '/proc'): Promise<CgroupPath | undefined> {
   return new Promise((resolve) => resolve(cgroupNow(pid, procRoot)));
@@ -41,7 +42,7 @@ function cgroupNow(pid: number, procRoot: string): CgroupPath | undefined {
   }
 }
 
-/** Returns the content of a file of /proc. Empty if it cannot be read: it then tells nothing. */
+/** Returns the content of a file of /proc. Empty if it cannot be read: it then says nothing. */
 export function procText(procRoot: string, file: string): string {
   try {
     return readFileSync(join(procRoot, file), 'utf8');
@@ -57,8 +58,8 @@ export function meminfoSize(procRoot: string, name: 'MemTotal' | 'SwapFree'): nu
 }
 
 /**
- * Returns the cgroup version mounted at a root: 2 for cgroup2, 1 for version 1 and for the hybrid layout (whose limits are those of
- * version 1), undefined if nothing is mounted.
+ * Returns the cgroup version mounted at a root: 2 for cgroup2, 1 for version 1 and for the hybrid layout (whose limits
+ * are those of version 1), undefined if nothing is mounted.
  */
 export async function cgroupVersion(root = CGROUP_ROOT): Promise<1 | 2 | undefined> {
   const [fileSystem, controllers] = await Promise.all([

@@ -1,8 +1,8 @@
 import { readSync } from 'node:fs';
 import { Code, Reason, ShimError, errnoOf, nameOfErrno } from '../core/index.ts';
 
-// Node's fs.watch reports changes only. inotify(7) also reports reads, for files of cgroups as for any other. koffi is already a
-// dependency (src/tmpfs): three libc calls are enough.
+// Node's fs.watch reports changes only. inotify(7) also reports reads, for files of cgroups as for any other. koffi is
+// already a dependency (src/tmpfs): three libc calls are enough.
 
 // From linux/inotify.h and asm-generic/fcntl.h. The same on all architectures that Node supports.
 // The end of a read. A read of an empty file, such as cgroup.procs of a pod, causes no IN_ACCESS.
@@ -36,15 +36,15 @@ interface Inotify {
 }
 
 /**
- * Watches files through one inotify instance. It is created with the first watch, and the kernel closes it at the end of the process:
- * a user may have 128 instances (fs.inotify.max_user_instances), those of kubelet included, and closing one blocks for 8 ms
- * (fsnotify_wait_marks_destroyed).
+ * Watches files through one inotify instance. It is created with the first watch, and the kernel closes it at the end
+ * of the process: a user may have 128 instances (fs.inotify.max_user_instances), those of kubelet included, and closing
+ * one blocks for 8 ms (fsnotify_wait_marks_destroyed).
  */
 export class ReadWatches {
   readonly #limit: number;
   #inotify: Promise<Inotify> | undefined;
   #descriptor: number | undefined;
-  /** What to call when a file is read, by watch. The kernel returns the same watch for the same file. */
+  /** Called when a file is read, by watch. The kernel returns the same watch for the same file. */
   readonly #readers = new Map<number, Set<() => void>>();
   #timer: NodeJS.Timeout | undefined;
 

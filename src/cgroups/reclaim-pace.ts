@@ -4,16 +4,16 @@ import { type Bytes, MiB, backOff, bytes } from '../core/index.ts';
 const MOST_MARGIN = 256 * MiB;
 
 /**
- * Returns the maximum usage in bytes at which the limit `target` can be set: the target minus a margin for memory that processes
- * allocate until then, while memory.high throttles them.
+ * Returns the maximum usage in bytes at which the limit `target` can be set: the target minus a margin for memory that
+ * processes allocate until then, while memory.high throttles them.
  *
- * For every 64 pages, the kernel delays a process that exceeds memory.high by the fraction o for 64 o² seconds, at most 2
- * (mm/memcontrol.c, calculate_high_delay). So after t seconds, n threads that allocate as fast as they can exceed a memory.high of H
- * bytes by the cube root of 12288 n H² t. For targets from 64 MiB, an eighth of the target holds 4 threads for 2 seconds, longer than
- * a runtime takes. 256 MiB are enough for targets above 8 GiB.
+ * For every 64 pages, the kernel delays a process that exceeds memory.high by the fraction o for 64 o² seconds, at most
+ * 2 (mm/memcontrol.c, calculate_high_delay). So after t seconds, n threads that allocate as fast as they can exceed a
+ * memory.high of H bytes by the cube root of 12288 n H² t. For targets from 64 MiB, an eighth of the target holds 4
+ * threads for 2 seconds, longer than a runtime takes. 256 MiB are enough for targets above 8 GiB.
  *
- * The margin is at most half of the distance to the unreclaimable memory: usage would not fall below that, and a memory.high below
- * it would only delay the processes.
+ * The margin is at most half of the distance to the unreclaimable memory: usage would not fall below that, and a
+ * memory.high below it would only delay the processes.
  */
 export function goalOf(target: Bytes, unreclaimable: Bytes): Bytes {
   const margin = Math.min(target / 8, MOST_MARGIN, (target - unreclaimable) / 2);
@@ -25,8 +25,8 @@ const RUNTIME_MS = 2000;
 const THREADS = 4;
 
 /**
- * Whether a memory.high at the current usage keeps usage below the limit `target` until a runtime has set it, by the formula of
- * {@link goalOf} and for any behaviour of the processes.
+ * Whether a memory.high at the current usage keeps usage below the limit `target` until a runtime has set it, by the
+ * formula of {@link goalOf} and for any behaviour of the processes.
  */
 export function hasEnoughMargin(target: Bytes, used: Bytes): boolean {
   const throttled = Math.cbrt(12_288 * THREADS * (RUNTIME_MS / 1000) * used ** 2);
@@ -37,15 +37,16 @@ export function hasEnoughMargin(target: Bytes, used: Bytes): boolean {
 const WATCHED_MS = 200;
 
 /**
- * Observes the growth of unreclaimable memory, for limits with a small margin. A process that allocates as fast as it can fills a few
- * MiB before a runtime has set the limit, and the kernel then kills it. A process that does not grow is safe with any margin.
+ * Observes the growth of unreclaimable memory, for limits with a small margin. A process that allocates as fast as it
+ * can fills a few MiB before a runtime has set the limit, and the kernel then kills it. A process that does not grow is
+ * safe with any margin.
  */
 export class Growth {
   #last: { readonly at: number; readonly unreclaimable: Bytes } | undefined;
 
   /**
-   * Whether unreclaimable memory, at its current rate of growth, grows by less than `margin` bytes until a runtime has set the limit.
-   * False until it has been observed long enough.
+   * Whether unreclaimable memory, at its current rate of growth, grows by less than `margin` bytes until a runtime has
+   * set the limit. False until it has been observed long enough.
    * @param at milliseconds of a monotonic clock
    */
   fits(unreclaimable: Bytes, margin: number, at: number): boolean {

@@ -1,6 +1,7 @@
 /**
- * How much memory of a cgroup can go to swap, and how much comes back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst and
- * sysctl/vm.rst, mm/memcontrol.c (mem_cgroup_get_nr_swap_pages, obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
+ * How much memory of a cgroup can go to swap, and how much comes back. Sources: kernel
+ * Documentation/admin-guide/cgroup-v2.rst and sysctl/vm.rst, mm/memcontrol.c (mem_cgroup_get_nr_swap_pages,
+ * obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
  */
 import { posix } from 'node:path';
 import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
@@ -13,20 +14,20 @@ export type SwapLimits = ReadonlyMap<CgroupPath, Limit<Bytes>>;
 
 /** How swap changes the memory of a cgroup and its descendants that cannot be reclaimed. In bytes. */
 export interface SwapUse {
-  /** What reclaim frees when it writes as much as possible to swap. */
+  /** The memory that reclaim frees when it writes as much as possible to swap. */
   readonly swappable: number;
-  /** What is in swap above memory.swap.max: once it is used, it takes memory and cannot go back. */
+  /** Swap in use above memory.swap.max: once it is read, it takes memory and cannot go back. */
   readonly excess: number;
 }
 
 /**
- * KEP-1287, lowering memory; kernel cgroup-v2, memory.swap.max: returns how swap changes what can be reclaimed, with lower limits on
- * swap if a change sets some. Reclaim writes pages of the anonymous LRU lists (locked pages and those of a tmpfs mounted with noswap
- * are not on these), in each cgroup up to the free swap of it, of the cgroups above it and of the node. Other cgroups may take the same
- * free swap: a limit is lowered only once usage is below it.
+ * KEP-1287, lowering memory; kernel cgroup-v2, memory.swap.max: returns how swap changes what can be reclaimed, with
+ * lower limits on swap if a change sets some. Reclaim writes pages of the anonymous LRU lists (locked pages and those
+ * of a tmpfs mounted with noswap are not on these), in each cgroup up to the free swap of it, of the cgroups above it
+ * and of the node. Other cgroups may take the same free swap: a limit is lowered only once usage is below it.
  *
- * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once it is used.
- * Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
+ * Lower limits on swap do not move what is in swap (mm/memcontrol.c, swap_max_write). What exceeds them comes back once
+ * it is used. Throws `CgroupVanished`, and CGROUP_UNAVAILABLE for unexpected content.
  */
 export async function swapUseOf(
   files: CgroupFiles,
@@ -63,7 +64,7 @@ async function writableOf(node: Node, cgroup: CgroupPath, stat: MemoryStat, proc
 
 const anonymousOf = ({ activeAnon, inactiveAnon }: MemoryStat): number => activeAnon + inactiveAnon;
 
-/** Returns what the cgroups below let go to swap, and what the cgroup has itself: memory of ended containers, for example. */
+/** Returns what the cgroups below have moved to swap, and what the cgroup has itself: memory of ended containers, for example. */
 async function writableBelow(node: Node, cgroup: CgroupPath, stat: MemoryStat): Promise<number> {
   const { files } = node;
   let [own, below] = [anonymousOf(stat), 0];
@@ -99,9 +100,10 @@ function excessOf(node: Node, cgroup: CgroupPath): number {
 }
 
 /**
- * Returns how much of what is written to swap stays in memory, compressed by zswap. The pages that are there tell how well the memory of
- * the cgroup compresses; without any, nothing is known, and it counts as written to the device. memory.zswap.max bounds it: further
- * pages go to the device. Source: kernel cgroup-v2, memory.zswap.max and memory.stat (zswap, zswapped).
+ * Returns how much of what is written to swap stays in memory, compressed by zswap. The pages that are there tell how
+ * well the memory of the cgroup compresses; without any, nothing is known, and it counts as written to the device.
+ * memory.zswap.max bounds it: further pages go to the device. Source: kernel cgroup-v2, memory.zswap.max and
+ * memory.stat (zswap, zswapped).
  */
 function staysCompressed(written: number, { zswap, zswapped }: MemoryStat, limit: number): number {
   if (zswapped === 0) return 0;
@@ -118,8 +120,9 @@ function freedOnReturn(returning: number, { zswap, zswapped }: MemoryStat, inSwa
 }
 
 /**
- * Returns the free swap of one cgroup. From memory.swap.high on, the kernel delays the processes: it counts as the limit. Without
- * memory.zswap.writeback nothing reaches a swap device. Undefined without the files: at the root, or without swap accounting.
+ * Returns the free swap of one cgroup. From memory.swap.high on, the kernel delays the processes: it counts as the
+ * limit. Without memory.zswap.writeback nothing reaches a swap device. Undefined without the files: at the root, or
+ * without swap accounting.
  */
 function freeSwapOf(node: Node, cgroup: CgroupPath): number | undefined {
   const { files } = node;

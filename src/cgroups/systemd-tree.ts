@@ -25,7 +25,7 @@ interface UnitWrite {
   readonly properties: readonly UnitProperty[];
 }
 
-/** What a write to a unit replaces. */
+/** The values that a write to a unit replaces. */
 interface Previous {
   readonly cgroup: CgroupPath;
   readonly asked: UnitWrite;
@@ -35,10 +35,10 @@ interface Previous {
 }
 
 /**
- * Writes cgroups that are systemd units through systemd, and other cgroups through their files. When any property of a unit changes,
- * systemd writes all of them again, and values that only the file had are lost. So this sets the value on the unit, until the next
- * reboot, and then verifies the file. systemd rounds quotas to whole percents, so the exact quota is also written to the file,
- * like runc and kubelet do.
+ * Writes cgroups that are systemd units through systemd, and other cgroups through their files. When any property of a
+ * unit changes, systemd writes all of them again, and values that only the file had are lost. So this sets the value on
+ * the unit, until the next reboot, and then verifies the file. systemd rounds quotas to whole percents, so the exact
+ * quota is also written to the file, like runc and kubelet do.
  */
 export class DriverCgroupTree extends CgroupTree {
   readonly #driver: DriverTreeOptions['driver'];
@@ -51,9 +51,9 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   /**
-   * Writes like {@link CgroupTree.write}. For a unit, also throws UNIT_UNAVAILABLE if the unit does not exist or has another cgroup,
-   * and SYSTEMD_UNAVAILABLE if systemd does not respond. After an error the unit has its previous values, or those that another
-   * process has set meanwhile. Throws UNDO_FAILED if they cannot be restored.
+   * Writes like {@link CgroupTree.write}. For a unit, also throws UNIT_UNAVAILABLE if the unit does not exist or has
+   * another cgroup, and SYSTEMD_UNAVAILABLE if systemd does not respond. After an error the unit has its previous
+   * values, or those that another process has set meanwhile. Throws UNDO_FAILED if they cannot be restored.
    */
   override async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     const unit = systemdUnitOf(cgroup);
@@ -124,9 +124,9 @@ export class DriverCgroupTree extends CgroupTree {
   }
 
   /**
-   * Returns the values in files that systemd overwrites and that only the files may have. They have to be written again. systemd writes
-   * the cpusets of a unit where the controller is enabled for it, as it is for the slice of a delegated scope, and clears those that it
-   * has no value for (systemd src/core/cgroup.c, cgroup_context_apply).
+   * Returns the values in files that systemd overwrites and that only the files may have. They have to be written
+   * again. systemd writes the cpusets of a unit where the controller is enabled for it, as it is for the slice of a
+   * delegated scope, and clears those that it has no value for (systemd src/core/cgroup.c, cgroup_context_apply).
    */
   #overwrittenBySystemd(cgroup: CgroupPath, written: string): readonly CgroupWrite[] {
     const { cpuMax } = this.readLimitsNow(cgroup);

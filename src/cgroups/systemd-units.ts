@@ -1,7 +1,4 @@
-/**
- * Maps cgroups to systemd units, and cgroup settings to unit properties (systemd.resource-control(5), org.freedesktop.systemd1(5)).
- * Pure.
- */
+/** Maps cgroups to systemd units, and cgroup settings to unit properties (systemd.resource-control(5), org.freedesktop.systemd1(5)). Pure. */
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/index.ts';
 import type { CgroupPath } from './file.ts';
@@ -53,10 +50,11 @@ export function dbusObjectOf(unit: string): string {
 }
 
 /**
- * Returns the cgroup file of a write and the matching properties. Undefined if systemd has none; then only the file changes.
+ * Returns the cgroup file of a write and the matching properties. Undefined if systemd has none; then only the file
+ * changes.
  *
- * memory.high, which the shim only lowers temporarily (reclaim/), deliberately changes in the file only: the unit keeps its owner's
- * value, and systemd restores it at its next write of the unit's properties, even if the shim has died.
+ * memory.high, which the shim only lowers temporarily (reclaim/), deliberately changes in the file only: the unit keeps
+ * its owner's value, and systemd restores it at its next write of the unit's properties, even if the shim has died.
  */
 export function propertiesOf(step: CgroupWrite): { file: string; properties: readonly UnitProperty[] } | undefined {
   const { file } = step;
@@ -128,8 +126,8 @@ export function isSameProperty(asked: UnitProperty, found: bigint | undefined): 
 }
 
 /**
- * Whether `found` is the quota `asked` rounded to whole percents of a CPU: systemd writes it when any property of the unit changes.
- * False for a cgroup that is not a unit.
+ * Whether `found` is the quota `asked` rounded to whole percents of a CPU: systemd writes it when any property of the
+ * unit changes. False for a cgroup that is not a unit.
  */
 export function isRoundedInUnit(cgroup: CgroupPath, asked: CpuMax, found: CpuMax): boolean {
   if (systemdUnitOf(cgroup) === undefined || asked.quota === 'max' || found.quota === 'max') return false;

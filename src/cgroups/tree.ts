@@ -99,16 +99,16 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Whether a cgroup has a process, itself or in one below it (cgroup.events, `populated`). True if the kernel does not tell. Throws
-   * `CgroupVanished` if the cgroup no longer exists.
+   * Whether a cgroup has a process, itself or in one below it (cgroup.events, `populated`). True if the kernel does not
+   * report. Throws `CgroupVanished` if the cgroup no longer exists.
    */
   isPopulated(cgroup: CgroupPath): boolean {
     return this.#optional(cgroup, 'cgroup.events', (text) => !/^populated 0$/m.test(text)) ?? true;
   }
 
   /**
-   * Reads the current limits. Throws CGROUP_UNAVAILABLE if memory.max cannot be read (`CgroupVanished` if the cgroup no longer
-   * exists); other files may be missing. Reads synchronously, so that the values are from one moment.
+   * Reads the current limits. Throws CGROUP_UNAVAILABLE if memory.max cannot be read (`CgroupVanished` if the cgroup no
+   * longer exists); other files may be missing. Reads synchronously, so that the values are from one moment.
    */
   readLimits(cgroup: CgroupPath): Promise<CgroupLimits> {
     return settle(() => this.readLimitsNow(cgroup));
@@ -134,8 +134,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Reads a setting as the kernel prints it. Undefined if the kernel or the cgroup does not have the file. A cpuset that is not set is
-   * that of the cgroup above, which the kernel prints as effective.
+   * Reads a setting as the kernel prints it. Undefined if the kernel or the cgroup does not have the file. A cpuset
+   * that is not set is that of the cgroup above, which the kernel prints as effective.
    */
   readSetting(cgroup: CgroupPath, key: string): string | undefined {
     const text = this.#optional(cgroup, key, (content) => content);
@@ -179,8 +179,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Reads two counters synchronously. They cost the kernel nothing, unlike memory.stat, which it sums up over all descendants.
-   * Throws like {@link readMemoryUse}.
+   * Reads two counters synchronously. They cost the kernel nothing, unlike memory.stat, which it sums up over all
+   * descendants. Throws like {@link readMemoryUse}.
    */
   sampleMemory(cgroup: CgroupPath): MemorySample {
     return {
@@ -190,10 +190,10 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Writes a value unless the file already has it, and reads it back. The kernel may round a memory limit down to a page. A unified
-   * value is returned as the kernel prints it, without comparison, because its format is not known.
-   * Throws INVALID_VALUE for an invalid value, CGROUP_WRITE_FAILED if the kernel rejects it or if the file has another value
-   * afterwards (a concurrent writer), CGROUP_UNAVAILABLE if the cgroup or the file does not exist.
+   * Writes a value unless the file already has it, and reads it back. The kernel may round a memory limit down to a
+   * page. A unified value is returned as the kernel prints it, without comparison, because its format is not known.
+   * Throws INVALID_VALUE for an invalid value, CGROUP_WRITE_FAILED if the kernel rejects it or if the file has another
+   * value afterwards (a concurrent writer), CGROUP_UNAVAILABLE if the cgroup or the file does not exist.
    */
   async write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     const { file, text, isThere } = encodeWrite(step, this.#files.pageSize);
@@ -235,9 +235,10 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Asks the kernel to reclaim bytes from a cgroup. Occupies a thread of the pool meanwhile: a write to memory.reclaim returns after
-   * the reclaim, with or without O_NONBLOCK. `less`: the kernel reclaimed less (EAGAIN), or a signal interrupted it (EINTR).
-   * `unsupported`: kernels before 5.19 do not have the file. Throws CGROUP_WRITE_FAILED or CgroupVanished.
+   * Asks the kernel to reclaim bytes from a cgroup. Occupies a thread of the pool meanwhile: a write to memory.reclaim
+   * returns after the reclaim, with or without O_NONBLOCK. `less`: the kernel reclaimed less (EAGAIN), or a signal
+   * interrupted it (EINTR). `unsupported`: kernels before 5.19 do not have the file. Throws CGROUP_WRITE_FAILED or
+   * CgroupVanished.
    */
   async reclaim(cgroup: CgroupPath, amount: Bytes): Promise<Reclaimed> {
     try {
@@ -252,9 +253,10 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
   }
 
   /**
-   * Waits for cAdvisor to measure the cgroup. Watches cgroup.procs, which cAdvisor reads after all the figures (container/libcontainer/
-   * handler.go, GetStats), and neither the shim nor containerd reads in the cgroup of a pod: from 2.3 on, containerd reads cpu.stat of each
-   * pod every second, from 2.4 on the memory files too (internal/cri/server/stats_collector.go). Rejects with CGROUP_UNAVAILABLE.
+   * Waits for cAdvisor to measure the cgroup. Watches cgroup.procs, which cAdvisor reads after all the figures
+   * (container/libcontainer/ handler.go, GetStats), and neither the shim nor containerd reads in the cgroup of a pod:
+   * from 2.3 on, containerd reads cpu.stat of each pod every second, from 2.4 on the memory files too
+   * (internal/cri/server/stats_collector.go). Rejects with CGROUP_UNAVAILABLE.
    */
   async watchMeasuring(cgroup: CgroupPath): Promise<ReadWatch> {
     return watchReads(cgroupFilePath(this.root, cgroup, 'cgroup.procs'));
@@ -278,7 +280,8 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
 
   /** Every change of a cgroup goes through here. */
   async #write(cgroup: CgroupPath, file: string, text: string, isQuick = false): Promise<void> {
-    // memory.high is lowered in a variable number of steps and restored once, so that restoring has its own crash point.
+    // memory.high is lowered in a variable number of steps and restored once, so that restoring has its own crash
+    // point.
     const about = text === 'max' ? `${file} max` : file;
     crashPoint('cgroup-write-before', about);
     if (isQuick) this.#files.writeNow(cgroup, file, text);
@@ -301,9 +304,9 @@ function settle<Value>(read: () => Value): Promise<Value> {
   return new Promise((resolve) => resolve(read()));
 }
 
-/** What a cgroup uses of CPU and memory, and how long its tasks wait for them. */
+/** CPU and memory use of a cgroup, and how long its tasks wait for them. */
 
-/** Undefined: the kernel does not tell. */
+/** Undefined: the kernel does not report. */
 export interface CgroupLoad {
   /** Memory that cannot be reclaimed. */
   readonly unreclaimable: Bytes | undefined;

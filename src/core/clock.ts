@@ -1,8 +1,8 @@
 /** Time and timers. Injected, so that tests do not have to wait. */
 export interface Clock {
   /**
-   * Milliseconds since some fixed time. For deadlines, pauses, rates and ages: a change of the system's time does not affect it.
-   * {@link steadyNow} of {@link systemClock}.
+   * Milliseconds since some fixed time. For deadlines, pauses, rates and ages: a change of the system's time does not
+   * affect it. {@link steadyNow} of {@link systemClock}.
    */
   now(): number;
   /** Milliseconds since the epoch, by the system's time. For what is shown or stored: it may jump forward and back. */

@@ -25,12 +25,14 @@ export const crashPoints = [
 export type CrashPoint = (typeof crashPoints)[number];
 
 /**
- * Marks a place where tests can kill the process. Its name is the point and its subject (`cgroup-write-before memory.max`).
+ * Marks a place where tests can kill the process. Its name is the point and its subject (`cgroup-write-before
+ * memory.max`).
  *
  * In the test build (`dist/tools/cri-resize-shim-crash.js`), each point passed appends its name to the file in
- * CRI_RESIZE_SHIM_CRASH_LOG. The file in CRI_RESIZE_SHIM_CRASH has lines `name#N`: the Nth pass of that point kills the process
- * with SIGKILL. `name#N SIGSTOP` stops it there until SIGCONT. The file is read at each point, so that a test can write it while
- * the process runs; each pass decrements N, and the signal removes the line. The shipped build contains none of this.
+ * CRI_RESIZE_SHIM_CRASH_LOG. The file in CRI_RESIZE_SHIM_CRASH has lines `name#N`: the Nth pass of that point kills the
+ * process with SIGKILL. `name#N SIGSTOP` stops it there until SIGCONT. The file is read at each point, so that a test
+ * can write it while the process runs; each pass decrements N, and the signal removes the line. The shipped build
+ * contains none of this.
  */
 export function crashPoint(point: CrashPoint, about = ''): void {
   if (typeof __CRASH_POINTS__ !== 'undefined' && __CRASH_POINTS__) {

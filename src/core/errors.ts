@@ -1,6 +1,6 @@
 /**
- * The shim's own errors, the exit codes of its programs, and suggestions for misspelled names. Code that detects a problem throws a
- * {@link ShimError} with the place and the values; src/server/unary maps it to a gRPC status.
+ * The shim's own errors, the exit codes of its programs, and suggestions for misspelled names. Code that detects a
+ * problem throws a {@link ShimError} with the place and the values; src/server/unary maps it to a gRPC status.
  */
 import { Code } from './grpc.ts';
 

@@ -27,7 +27,7 @@ const names = Object.keys(Code);
 /** Returns the name of a status code; its number if it is unknown. */
 export const grpcCodeName = (code: number): string => names[code] ?? String(code);
 
-/** What a name consists of, and a value that is text (PROTOCOL-HTTP2.md of grpc, Header-Name and ASCII-Value). */
+/** The characters of a name, and of a value that is text (PROTOCOL-HTTP2.md of grpc, Header-Name and ASCII-Value). */
 const NAME = /^[0-9a-z_.-]+$/;
 const TEXT = /^[ -~]*$/;
 
@@ -36,8 +36,9 @@ export type MetadataValue = string | Buffer;
 const isBinary = (name: string): boolean => name.endsWith('-bin');
 
 /**
- * The metadata of a call: names in lower case and their values, in the order of the header fields that carry them. A name may be
- * repeated. The values of a name that ends in `-bin` are bytes, which header fields carry in base64. All others are printable ASCII.
+ * The metadata of a call: names in lower case and their values, in the order of the header fields that carry them. A
+ * name may be repeated. The values of a name that ends in `-bin` are bytes, which header fields carry in base64. All
+ * others are printable ASCII.
  */
 export class Metadata {
   /** As received: a short field of bytes may have thousands of values, and each would be sent with its name. */

@@ -16,8 +16,8 @@ export interface ConnectionLimits {
 }
 
 /**
- * Limits what connections cost. A new one ends the oldest if there are too many, and each ends after some seconds: clients that send or
- * read slowly shut nobody out.
+ * Limits what connections cost. A new one ends the oldest if there are too many, and each ends after some seconds:
+ * clients that send or read slowly shut nobody out.
  */
 export function limitConnections(http: Server, { connections, connectionMs }: MostConnections): ConnectionLimits {
   const timers = new Map<Socket, NodeJS.Timeout>();
@@ -47,8 +47,8 @@ export function limitConnections(http: Server, { connections, connectionMs }: Mo
 }
 
 /**
- * Returns a function that ends the connection of a request if it is not the first one there. Requests that follow without waiting for
- * answers would otherwise all be answered in memory, before a client reads one byte.
+ * Returns a function that ends the connection of a request if it is not the first one there. Requests that follow
+ * without waiting for answers would otherwise all be answered in memory, before a client reads one byte.
  */
 export function oneRequestEach(): (request: IncomingMessage) => boolean {
   const used = new WeakSet<Socket>();

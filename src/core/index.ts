@@ -1,6 +1,6 @@
 /**
- * What all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes, log and counters, the
- * configuration, systemd.
+ * The parts that all folders use: quantities with units, errors with stable reasons, locks and clocks, gRPC's codes,
+ * log and counters, the configuration, systemd.
  */
 export { type Clock, steadyDeadline, steadyNow, systemClock, wallTime } from './clock.ts';
 export { configurationExample } from './config/documentation.ts';

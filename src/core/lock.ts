@@ -19,8 +19,8 @@ interface Waiting {
 }
 
 /**
- * Runs one action at a time per key (KEP-1287: requests that arrive during a resize wait for it). Different keys run concurrently. An
- * idle key uses no memory.
+ * Runs one action at a time per key (KEP-1287: requests that arrive during a resize wait for it). Different keys run
+ * concurrently. An idle key uses no memory.
  */
 export class KeyedLock {
   /** The waiting actions of each held key. */
@@ -28,8 +28,8 @@ export class KeyedLock {
   #before: (key: string) => Promise<void> | undefined = () => undefined;
 
   /**
-   * Calls `before` with the key when a lock is taken that was free; its actions wait for the promise, which must not reject. Undefined:
-   * nothing to wait for.
+   * Calls `before` with the key when a lock is taken that was free; its actions wait for the promise, which must not
+   * reject. Undefined: nothing to wait for.
    */
   beforeActions(before: (key: string) => Promise<void> | undefined): void {
     this.#before = before;
@@ -38,10 +38,10 @@ export class KeyedLock {
   /**
    * Runs `action` after all earlier actions for `key` have ended, with or without success. Returns its result.
    *
-   * With a slot: while the action waits, a later request of the same name that sets at least the same fields replaces it, and
-   * both callers get the later result. A request that sets fewer fields would lose some of the changes, so it waits. The later
-   * request takes the place of the earlier one, unless an action without a slot, which may set the same fields, waits after
-   * that: then it takes a place at the end, so that the newest values are set last.
+   * With a slot: while the action waits, a later request of the same name that sets at least the same fields replaces
+   * it, and both callers get the later result. A request that sets fewer fields would lose some of the changes, so it
+   * waits. The later request takes the place of the earlier one, unless an action without a slot, which may set the
+   * same fields, waits after that: then it takes a place at the end, so that the newest values are set last.
    */
   run<Result>(key: string, action: () => Promise<Result>, slot?: Slot): Promise<Result> {
     const queue = this.#queues.get(key);
@@ -64,8 +64,8 @@ export class KeyedLock {
   }
 
   /**
-   * Runs `action` as {@link run} does. Rejects with `late` when its turn has not come at the deadline, by steadyNow: then it does not run.
-   * An action that has begun may take longer.
+   * Runs `action` as {@link run} does. Rejects with `late` when its turn has not come at the deadline, by steadyNow:
+   * then it does not run. An action that has begun may take longer.
    */
   async runBy<Result>(
     key: string,

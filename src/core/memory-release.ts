@@ -12,7 +12,7 @@ export const MARGIN = 16 * MiB;
 /** Bytes that resident memory grows by between two looks although no burst goes on. */
 const NOISE = MiB;
 
-/** What {@link MemoryRelease} reads and does. */
+/** The system interface of {@link MemoryRelease}. */
 export interface MemoryOptions {
   /** Returns the resident memory, in bytes. */
   readonly rss: () => number;
@@ -27,9 +27,9 @@ export interface MemoryOptions {
 }
 
 /**
- * Returns the memory that the start or a burst of clients has taken, once it is over. By itself, V8 collects nothing in an idle process,
- * and glibc keeps free memory between pieces that are in use. Calls wait during a collection, of which there
- * is one after the start, and one after each burst.
+ * Returns the memory that the start or a burst of clients has taken, once it is over. By itself, V8 collects nothing in
+ * an idle process, and glibc keeps free memory between pieces that are in use. Calls wait during a collection, of which
+ * there is one after the start, and one after each burst.
  */
 export class MemoryRelease {
   /** The least memory since the start was released. */
@@ -79,7 +79,8 @@ export async function releaseMemory(): Promise<void> {
   }
   let mappings: readonly Mapping[] = [];
   const collectStart = async (): Promise<void> => {
-    // Before the collection, which also collects the text. Without it, such as for lack of descriptors, the pages stay mapped.
+    // Before the collection, which also collects the text. Without it, such as for lack of descriptors, the pages stay
+    // mapped.
     mappings = await programMappings().catch(() => []);
     collectCode();
   };
@@ -108,7 +109,7 @@ interface Mapping {
   readonly length: number;
 }
 
-/** Of linux/mman.h. */
+/** From linux/mman.h. */
 const MADV_DONTNEED = 4;
 
 /** madvise(2). */
@@ -119,17 +120,19 @@ export const programMappings = async (): Promise<readonly Mapping[]> =>
   unchangedMappings(await readFile('/proc/self/smaps', 'utf8'), process.execPath);
 
 /**
- * Unmaps all pages of these mappings. They stay in the page cache, and are mapped again when they are used, so that the resident memory
- * is what is in use: of Node's program, the start touches twice as many pages as the process needs later. Takes 2 ms.
+ * Unmaps all pages of these mappings. They stay in the page cache, and are mapped again when they are used, so that the
+ * resident memory is what is in use: of Node's program, the start touches twice as many pages as the process needs
+ * later. Takes 2 ms.
  */
 export function unmap(mappings: readonly Mapping[], madvise: Madvise): void {
   for (const { start, length } of mappings) madvise(start, length, MADV_DONTNEED);
 }
 
 /**
- * Returns the mappings of a file, in proc_pid_smaps(5), that are read-only and have no page that differs from the file, neither in memory
- * nor in swap. Others must not be unmapped: their changes would be lost, such as the relocations of the dynamic loader, which are
- * read-only after the start. Linkers put these behind the code, so nothing behind it that is not code is returned.
+ * Returns the mappings of a file, in proc_pid_smaps(5), that are read-only and have no page that differs from the file,
+ * neither in memory nor in swap. Others must not be unmapped: their changes would be lost, such as the relocations of
+ * the dynamic loader, which are read-only after the start. Linkers put these behind the code, so nothing behind it that
+ * is not code is returned.
  */
 export function unchangedMappings(smaps: string, file: string): readonly Mapping[] {
   let isBehindCode = false;
@@ -174,9 +177,9 @@ function collectAll(): void {
 }
 
 /**
- * Collects all garbage in several collections, returns free pages to the kernel, and collects the compiled code of all functions that
- * are not running: V8 compiles a function again when it is called. By itself it only does so with what six collections have not seen
- * running.
+ * Collects all garbage in several collections, returns free pages to the kernel, and collects the compiled code of all
+ * functions that are not running: V8 compiles a function again when it is called. By itself it only does so with what
+ * six collections have not seen running.
  */
 function collectCode(): void {
   setFlagsFromString('--bytecode-old-age=1');
@@ -194,8 +197,9 @@ const COLLECT_AFTER = 8 * MiB;
 let used = 0;
 
 /**
- * Counts bytes of a new buffer that is soon garbage. For V8 a buffer of any size is a small object: by itself it collects them
- * when 64 MB wait. A collection of the young generation takes about 1 ms, and a busy kubelet causes one in several minutes.
+ * Counts bytes of a new buffer that is soon garbage. For V8 a buffer of any size is a small object: by itself it
+ * collects them when 64 MB wait. A collection of the young generation takes about 1 ms, and a busy kubelet causes one
+ * in several minutes.
  */
 export function bufferUsed(bytes: number): void {
   used += bytes;

@@ -6,15 +6,15 @@ import { getRawAsset } from 'node:sea';
 const TMPFILE = 0o20000000;
 
 /**
- * Candidate folders; the first that supports an unnamed file and allows execution is used. Folders in memory come first; where
- * they are mounted noexec, the state folder usually is not.
+ * Candidate folders; the first that supports an unnamed file and allows execution is used. Folders in memory come
+ * first; where they are mounted noexec, the state folder usually is not.
  */
 const folders: readonly string[] = ['/run', '/dev/shm', '/var/lib/cri-resize-shim', tmpdir()];
 
 /**
- * Loads a native addon that is an asset of the single executable, and returns its exports. The dynamic loader needs a file. This
- * one is unnamed and cannot be linked (O_EXCL), so that no other process can replace it and nothing remains when the process ends.
- * Throws if no folder works.
+ * Loads a native addon that is an asset of the single executable, and returns its exports. The dynamic loader needs a
+ * file. This one is unnamed and cannot be linked (O_EXCL), so that no other process can replace it and nothing remains
+ * when the process ends. Throws if no folder works.
  */
 export function loadNativePart(asset: string): unknown {
   const problems: string[] = [];

@@ -1,8 +1,9 @@
 /**
- * Reads and writes single protobuf fields. For messages on hot paths, where decoding the whole message costs more than all
- * other work, and for messages of a few fields, which need no .proto parser at startup.
+ * Reads and writes single protobuf fields. For messages on hot paths, where decoding the whole message costs more than
+ * all other work, and for messages of a few fields, which need no .proto parser at startup.
  *
- * A field on the wire is a key (field number and wire type) and a value (https://protobuf.dev/programming-guides/encoding).
+ * A field on the wire is a key (field number and wire type) and a value
+ * (https://protobuf.dev/programming-guides/encoding).
  */
 import protobuf from 'protobufjs/light.js';
 import { messageOf } from './errors.ts';
@@ -83,7 +84,8 @@ export const textOf = (content: Uint8Array | undefined): string => Buffer.from(c
 
 /**
  * Returns a function that returns the type of a message by its name.
- * @param json the .proto file, parsed in advance (test/docs/parsed-protos.test.ts): parsing takes longer than all decoding
+ * @param json the .proto file, parsed in advance (test/docs/parsed-protos.test.ts): parsing takes longer than all
+ * decoding
  */
 export function messageTypes(json: protobuf.INamespace, packageName: string): (name: string) => protobuf.Type {
   const types = new Map<string, protobuf.Type>();

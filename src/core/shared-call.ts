@@ -1,8 +1,6 @@
 import { untilAborted } from './waiting.ts';
 
-/**
- * One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one.
- */
+/** One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one. */
 export class SharedCall<Result> {
   #running: Running<Result> | undefined;
 
@@ -46,8 +44,8 @@ interface Running<Result> {
 }
 
 /**
- * A value that is loaded for its first use. Concurrent uses share one load. After a load that fails, the next use loads again; Node
- * remembers the error of a module that fails while it is evaluated.
+ * A value that is loaded for its first use. Concurrent uses share one load. After a load that fails, the next use loads
+ * again; Node remembers the error of a module that fails while it is evaluated.
  */
 export class Lazy<Value> {
   #loading: Promise<Value> | undefined;

@@ -4,8 +4,8 @@ import { getAsset, isSea } from 'node:sea';
 import { fileURLToPath } from 'node:url';
 
 /**
- * Returns the text of a file that ships with the program: an asset of the single executable, or a file in the installation
- * folder, found from the location of the bundled code upwards.
+ * Returns the text of a file that ships with the program: an asset of the single executable, or a file in the
+ * installation folder, found from the location of the bundled code upwards.
  * @param path relative to the installation folder, such as `proto/runtime/v1/cri.proto`
  */
 export function readShipped(path: string): string {

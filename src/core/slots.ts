@@ -8,9 +8,9 @@ export class Slots {
   }
 
   /**
-   * Runs `action` when a slot is free and holds the slot until the action has ended, even if its caller has stopped waiting.
-   * If the signal aborts before a slot is free, rejects with its reason and does not run the action. Without a signal, waits
-   * indefinitely.
+   * Runs `action` when a slot is free and holds the slot until the action has ended, even if its caller has stopped
+   * waiting. If the signal aborts before a slot is free, rejects with its reason and does not run the action. Without a
+   * signal, waits indefinitely.
    */
   async run<Result>(action: () => Promise<Result>, signal?: AbortSignal): Promise<Result> {
     signal?.throwIfAborted();
@@ -50,9 +50,9 @@ export class Slots {
 }
 
 /**
- * Runs actions in order of arrival, a few at a time. Of many that arrive at once, the first reach what they wait for (a runtime, a disk)
- * at once, and not only when all have used the processor. Each counts for a limited time: those that hang delay others, and do not stop
- * them.
+ * Runs actions in order of arrival, a few at a time. Of many that arrive at once, the first reach what they wait for (a
+ * runtime, a disk) at once, and not only when all have used the processor. Each counts for a limited time: those that
+ * hang delay others, and do not stop them.
  */
 export class PacedActions {
   #counted = 0;

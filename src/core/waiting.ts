@@ -38,7 +38,8 @@ export const backOff = (attempts: number, first: number, longest: number): numbe
   Math.min(longest, first * 2 ** Math.max(0, attempts - 1));
 
 /**
- * Returns a delay whose second half is random, in milliseconds, so that attempts that failed together are not repeated together.
+ * Returns a delay whose second half is random, in milliseconds, so that attempts that failed together are not repeated
+ * together.
  * @param random 0 to 1, as from Math.random
  */
 export const jittered = (ms: number, random: number): number => Math.round(ms / 2 + (ms / 2) * random);

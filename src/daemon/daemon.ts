@@ -32,7 +32,7 @@ export interface Daemon {
   stop(signal: StopSignal): Promise<void>;
 }
 
-/** What {@link startDaemon} has assembled. */
+/** The parts that {@link startDaemon} has assembled. */
 interface Assembly {
   readonly config: Config;
   readonly log: Log;
@@ -96,7 +96,7 @@ export async function startDaemon(config: Config, problems: readonly string[] = 
   };
 }
 
-/** What metrics, health checks and the status page show. */
+/** The readings for metrics, health checks and the status page. */
 const monitored = ({
   counters,
   resizing,
@@ -116,7 +116,7 @@ const monitored = ({
   endpoint: () => drift.state,
 });
 
-/** What `systemctl status` shows. Does not ask for readiness: that waits for the journal, whose disk may hang. */
+/** The text for `systemctl status`. Does not ask for readiness: that waits for the journal, whose disk may hang. */
 const statusText = (path: string, passThrough: string | undefined): string =>
   passThrough === undefined ? `serving ${path}` : `serving ${path}, ${passThrough}`;
 

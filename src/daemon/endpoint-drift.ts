@@ -23,8 +23,8 @@ export interface EndpointDriftOptions {
 const FIRST_LOOK_MS = 500;
 
 /**
- * Watches whether kubelet uses the shim. Loads src/kubelet/endpoint and its YAML library after the start, because kubelet waits for our
- * first response.
+ * Watches whether kubelet uses the shim. Loads src/kubelet/endpoint and its YAML library after the start, because
+ * kubelet waits for our first response.
  */
 export class EndpointDrift {
   #watch: EndpointWatch | undefined;

@@ -13,8 +13,8 @@ export interface RunningMetrics {
 const SOCKET_MODE = 0o600;
 
 /**
- * Serves metrics and health checks at `--metrics-bind`. Never rejects: a failure here must not stop the CRI. Loads src/monitoring
- * on demand, so that nodes without the flag spend no memory on it.
+ * Serves metrics and health checks at `--metrics-bind`. Never rejects: a failure here must not stop the CRI. Loads
+ * src/monitoring on demand, so that nodes without the flag spend no memory on it.
  */
 export async function serveMetrics(
   { metricsBind: bind, metricsTokenFile: tokenFile }: Config,

@@ -18,7 +18,7 @@ const THREADS_MS = 3000;
 /** Node has no event for a thread that becomes free. */
 const POLL_MS = 10;
 
-/** What threads of libuv's pool do here: file operations and name lookups. */
+/** The work of threads of libuv's pool: file operations and name lookups. */
 const THREAD_WORK = /^(?:FSReq|FileHandleCloseReq|GetAddrInfo|GetNameInfo)/;
 
 /** Ends the process. Waits for threads that read or write, at most {@link THREADS_MS}. */
@@ -29,8 +29,9 @@ export async function endProcess(end: ProcessEnd): Promise<never> {
 }
 
 /**
- * Ends the process immediately. process.exit() waits for each thread of libuv's pool, without limit: if one hangs, for example in an
- * fsync of a broken disk, the process would stay and keep the unit from serving. Only a signal ends it then.
+ * Ends the process immediately. process.exit() waits for each thread of libuv's pool, without limit: if one hangs, for
+ * example in an fsync of a broken disk, the process would stay and keep the unit from serving. Only a signal ends it
+ * then.
  */
 export function endProcessNow(end: ProcessEnd): never {
   if (isThreadBusy()) endBySignal(end);

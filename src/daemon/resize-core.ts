@@ -33,7 +33,7 @@ export interface ResizeCore {
   /** The files of kubelet; undefined with `--foresight=false`. */
   readonly kubelet: KubeletFiles | undefined;
   readonly podResizes: PodResizes;
-  /** What the API server says of the node and its pods, known once it is watched. */
+  /** The node and its pods as in the API server, known once it is watched. */
   readonly apiServer: ApiServer;
   /** Waits at most {@link JOURNAL_CLOSE_MS}: on a disk that hangs, the journal does not close. Never rejects. */
   closeJournal(): Promise<void>;
@@ -91,8 +91,8 @@ const placeOfVolumes = ({ kubeletRoot, mountsOfPid }: Config): KubeletPlace =>
   mountsOfPid === undefined ? { kubeletRoot } : { kubeletRoot, throughPid: mountsOfPid };
 
 /**
- * Returns the cgroup driver for cgroups that are named like systemd units: systemd, unless the setting or the backend says cgroupfs.
- * Old backends do not report their driver, but these names come from them.
+ * Returns the cgroup driver for cgroups that are named like systemd units: systemd, unless the setting or the backend
+ * says cgroupfs. Old backends do not report their driver, but these names come from them.
  */
 async function cgroupDriver(config: Config, ofBackend: BackendCgroupDriver): Promise<CgroupDriverName> {
   if (config.cgroupDriver !== 'auto') return config.cgroupDriver;
@@ -108,7 +108,7 @@ const storeIn = (journal: PodJournal): ResizeStore => ({
   },
 });
 
-/** What the API server says of the node and its pods. Until it is watched, nothing is known. */
+/** The node and its pods as in the API server. Until it is watched, nothing is known. */
 export class ApiServer implements PodSpecs, NodeAllocatable {
   #specs: PodSpecs = noPodSpecs;
   #allocatable: NodeAllocatable = noNodeAllocatable;

@@ -41,8 +41,8 @@ export interface Resizing {
   /** The handlers of the local gRPC server. */
   readonly handlers: LocalHandlers;
   /**
-   * Reads the state of the node and serves the resize API. Call it after the CRI socket is open: until then another shim may be
-   * running. Never rejects: the shim serves the CRI also without the resize API.
+   * Reads the state of the node and serves the resize API. Call it after the CRI socket is open: until then another
+   * shim may be running. Never rejects: the shim serves the CRI also without the resize API.
    */
   begin(): Promise<void>;
   /** Whether the shim can resize. Never rejects. */
@@ -65,8 +65,8 @@ export interface Resizing {
 }
 
 /**
- * Intercepts nothing. Closes connections to a resize API socket that systemd opened, and restores what an earlier shim that was killed has
- * lowered for a time.
+ * Intercepts nothing. Closes connections to a resize API socket that systemd opened, and restores what an earlier shim
+ * that was killed has lowered for a time.
  */
 export function noResizing(
   config: Pick<Config, 'stateFolder' | 'cgroupRoot'>,
@@ -102,7 +102,7 @@ async function restoreHighs({ stateFolder, cgroupRoot }: Parameters<typeof noRes
   await journal.close();
 }
 
-/** What {@link createResizing} needs of the rest of the daemon. */
+/** The parts of the daemon that {@link createResizing} uses. */
 export interface Outside {
   /** The socket of the resize API, if systemd created it. */
   readonly passed: PassedSocket | undefined;
@@ -110,7 +110,7 @@ export interface Outside {
   readonly connections: () => number;
   /** Whether kubelet uses the shim, as far as that is known. */
   readonly endpointCheck: () => ReadinessCheck | undefined;
-  /** Of an invalid configuration file; without any, and without resizes, `intercept: false` is configured. */
+  /** The problems of an invalid configuration file. Without any, and without resizes, `intercept: false` is configured. */
   readonly problems: readonly string[];
 }
 

@@ -4,10 +4,10 @@ import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Flag, Frame, FrameType } fro
 /** Size in bytes of the reused buffers for split frames; fits one default-size frame. */
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;
 
-/** What a HEADERS frame of a client costs, if another frame costs 1: it opens a call. */
+/** The cost of a HEADERS frame of a client, if another frame costs 1: it opens a call. */
 export const HEADERS_COST = 16;
 
-/** What the frames of one chunk may cost at a time: one each, except for HEADERS. */
+/** The cost of the frames of one chunk at a time: one each, except for HEADERS. */
 export interface TurnCosts {
   readonly turn: number;
   readonly headers: number;
@@ -34,7 +34,8 @@ export class FrameReader {
   #rest: Buffer[] = [];
 
   /**
-   * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not block the event loop
+   * @param costs frames beyond them wait for {@link resume}, so that a chunk of many small frames does not block the
+   * event loop
    */
   constructor(
     private readonly handle: (frame: Frame) => void,

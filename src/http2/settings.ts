@@ -16,7 +16,7 @@ export interface Settings extends PendingSettings {
   readonly all: readonly (readonly [id: number, value: number])[];
 }
 
-/** What is remembered of SETTINGS until they are acknowledged: a frame may have thousands of values. */
+/** The part of SETTINGS that is stored until they are acknowledged: a frame may have thousands of values. */
 export interface PendingSettings {
   readonly initialWindow: number | undefined;
   readonly maxFrameSize: number | undefined;
@@ -57,7 +57,8 @@ export function readSettings(frame: Frame): Settings {
  * Returns a client's SETTINGS as the backend gets them. Servers may not use a dynamic table (RFC 7541 4.2): each of
  * their header blocks is then self-contained, and blocks of several servers can reach the client in any order. They may
  * not push either (RFC 9113 8.4): the proxy knows only streams that the client opened. The client's own values of these
- * settings are left out. So is SETTINGS_MAX_FRAME_SIZE: the proxy reads frames of the default size, which bounds its memory.
+ * settings are left out. So is SETTINGS_MAX_FRAME_SIZE: the proxy reads frames of the default size, which bounds its
+ * memory.
  * @param first whether this is the client's first SETTINGS frame, to which these restrictions are added
  * @param largest the largest initial window that the server gets
  */
@@ -84,7 +85,8 @@ export const NO_TABLE_NO_PUSH: readonly (readonly [number, number])[] = [
 
 /**
  * Returns the backend's SETTINGS as the client gets them. The proxy decodes the client's header blocks, so the size of
- * its own table applies, which is the default, and not the backend's. The number of streams is at most the proxy's own limit.
+ * its own table applies, which is the default, and not the backend's. The number of streams is at most the proxy's own
+ * limit.
  * @param first whether this is the backend's first SETTINGS frame, which always has the number of streams
  */
 export function settingsForClient(settings: Settings, streamLimit: number, first: boolean): Buffer {

@@ -11,9 +11,9 @@ export type ReadResult =
 /** Maximum size in bytes: fifty times the checkpoint of a node with 110 pods. */
 const LARGEST = 16 * MiB;
 /**
- * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata. So a file
- * is read again the next time unless its metadata has been the same for this time, in milliseconds. Its own times are no measure: the
- * system's time may have changed since.
+ * Two replacements within one tick of the kernel's clock, with the same size and a reused inode, have equal metadata.
+ * So a file is read again the next time unless its metadata has been the same for this time, in milliseconds. Its own
+ * times are no measure: the system's time may have changed since.
  */
 const YOUNG_MS = 100;
 
@@ -30,12 +30,13 @@ export class CheckpointFile {
   constructor(private readonly path: string) {}
 
   /**
-   * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once, until it
-   * changes. Never throws.
+   * Reads the file if it changed. Synchronous, because the caller is about to act on the content. Reports a fault once,
+   * until it changes. Never throws.
    */
   result(): ReadResult {
     try {
-      // One system call for what is usual: the file has not changed. Without an exception where kubelet does not write it.
+      // One system call for what is usual: the file has not changed. Without an exception where kubelet does not write
+      // it.
       const named = statSync(this.path, { bigint: true, throwIfNoEntry: false });
       if (named === undefined) return this.#failed({ isAbsent: true, why: '' });
       if (metadataOf(named) === this.#seen) return { kind: 'unchanged' };

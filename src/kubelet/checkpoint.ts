@@ -2,10 +2,10 @@ import { type Bytes, bytes, messageOf, parseMilli, parseQuantity } from '../core
 
 /**
  * kubelet's checkpoints of pod resources (1.33 and later; kubelet pkg/kubelet/allocation/state/checkpoint.go):
- * `allocated_pods_state` has what kubelet has admitted (pkg/kubelet/allocation/allocation_manager.go), and `actuated_pods_state` what it
- * has applied (pkg/kubelet/kuberuntime/kuberuntime_manager.go). Both are internal to kubelet and may change with any
- * release, so unknown parts are skipped at every level. The checksum is not verified: the files are replaced atomically, and
- * its algorithm is not documented.
+ * `allocated_pods_state` has what kubelet has admitted (pkg/kubelet/allocation/allocation_manager.go), and
+ * `actuated_pods_state` what it has applied (pkg/kubelet/kuberuntime/kuberuntime_manager.go). Both are internal to
+ * kubelet and may change with any release, so unknown parts are skipped at every level. The checksum is not verified:
+ * the files are replaced atomically, and its algorithm is not documented.
  */
 export interface Checkpoint {
   /** By pod uid. */
@@ -17,8 +17,8 @@ export interface Checkpoint {
 /** The entry of one pod, without the parts of unknown shape. */
 export interface PodEntry {
   /**
-   * By container name: regular and restartable init containers, since 1.36 all init containers (IsResizableContainer in kubelet
-   * pkg/kubelet/allocation/allocation_manager.go). The entry does not say which kind a container has.
+   * By container name: regular and restartable init containers, since 1.36 all init containers (IsResizableContainer in
+   * kubelet pkg/kubelet/allocation/allocation_manager.go). The entry does not say which kind a container has.
    */
   readonly containers: ReadonlyMap<string, EntryLimits>;
   /** The pod-level limits, if the pod has any. */

@@ -10,8 +10,8 @@ export interface KubeletState {
   /** Reads the checkpoints if they changed: kubelet writes them right before it makes CRI calls. */
   refresh(): void;
   /**
-   * Reads the checkpoints like {@link refresh}. Where they may have changed and reading has to wait, returns a promise that resolves
-   * after the next read; it never rejects.
+   * Reads the checkpoints like {@link refresh}. Where they may have changed and reading has to wait, returns a promise
+   * that resolves after the next read; it never rejects.
    */
   refreshed(): Promise<void> | undefined;
   /** Returns the limits that kubelet has admitted for a pod. */
@@ -19,8 +19,8 @@ export interface KubeletState {
   /** Returns the limits that kubelet has applied to a pod. */
   actuated(podUid: string): PodEntry | undefined;
   /**
-   * Returns what kubelet has admitted for all pods, by uid. While the checkpoint cannot be read, the entries that were read last: what
-   * kubelet has given to pods is not free then.
+   * Returns what kubelet has admitted for all pods, by uid. While the checkpoint cannot be read, the entries that were
+   * read last: what kubelet has given to pods is not free then.
    */
   allocatedPods(): ReadonlyMap<string, PodEntry>;
 }
@@ -60,9 +60,9 @@ interface OneFile {
 }
 
 /**
- * kubelet's two checkpoints, kept up to date and never written. They are read when kubelet replaces them, and before the shim
- * handles a CRI call, because kubelet writes before it calls. Reading takes at most a tenth of the process's time; beyond that it
- * is delayed. An unreadable file counts as missing, except for {@link allocatedPods}.
+ * kubelet's two checkpoints, kept up to date and never written. They are read when kubelet replaces them, and before
+ * the shim handles a CRI call, because kubelet writes before it calls. Reading takes at most a tenth of the process's
+ * time; beyond that it is delayed. An unreadable file counts as missing, except for {@link allocatedPods}.
  */
 export class KubeletFiles implements KubeletState {
   readonly #files: Readonly<Record<Name, OneFile>>;
@@ -72,7 +72,7 @@ export class KubeletFiles implements KubeletState {
   /** Stops the rest of a look that has begun. */
   #stopLook: (() => void) | undefined;
   #isClosed = false;
-  /** What to call after the next read. */
+  /** Called after the next read. */
   readonly #waiting: (() => void)[] = [];
   /** A change was read that the listener has not been called for yet. */
   #isNew = false;
@@ -193,8 +193,8 @@ export class KubeletFiles implements KubeletState {
   }
 
   /**
-   * Reads the files one by one, each that has changed in a turn of its own, and then reports: on a node with many pods, a file takes
-   * milliseconds.
+   * Reads the files one by one, each that has changed in a turn of its own, and then reports: on a node with many pods,
+   * a file takes milliseconds.
    */
   #readFrom(first: number): void {
     this.#stopLook = undefined;
@@ -276,8 +276,8 @@ export class KubeletFiles implements KubeletState {
 }
 
 /**
- * Returns the pods as read, with the earlier entry of each pod whose entry is equal: kubelet writes all pods when one changes, and what is
- * known of an entry remains valid for the others.
+ * Returns the pods as read, with the earlier entry of each pod whose entry is equal: kubelet writes all pods when one
+ * changes, and what is known of an entry remains valid for the others.
  */
 const withEqualEntries = (before: Checkpoint['pods'], read: Checkpoint['pods']): Checkpoint['pods'] =>
   new Map(

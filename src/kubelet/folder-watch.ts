@@ -19,11 +19,12 @@ export interface FolderWatchOptions {
 }
 
 /**
- * Reports the next change of some files in a folder, once: a thousand changes cost no more than one until the watch is armed
- * again. The folder may be created later, removed and replaced: while it does not exist, its nearest existing parent is watched.
+ * Reports the next change of some files in a folder, once: a thousand changes cost no more than one until the watch is
+ * armed again. The folder may be created later, removed and replaced: while it does not exist, its nearest existing
+ * parent is watched.
  *
- * A folder that cannot be watched is tried again, for good: inotify has limits for all processes of a user (ENOSPC, EMFILE), which
- * others may use up for a while. The pauses grow until the watch has reported a change.
+ * A folder that cannot be watched is tried again, for good: inotify has limits for all processes of a user (ENOSPC,
+ * EMFILE), which others may use up for a while. The pauses grow until the watch has reported a change.
  */
 export class FolderWatch {
   readonly #folder: string;
@@ -39,8 +40,8 @@ export class FolderWatch {
   }
 
   /**
-   * Starts to watch for the next change. A caller that reads the files after this call misses no change. After a fault the next attempt
-   * comes by itself.
+   * Starts to watch for the next change. A caller that reads the files after this call misses no change. After a fault
+   * the next attempt comes by itself.
    */
   arm(): void {
     if (this.#stopTimer !== undefined) return;

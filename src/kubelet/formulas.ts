@@ -1,6 +1,6 @@
 /**
- * kubelet's formulas for CPU: the only place that converts between thousandths of a CPU, quotas and shares. Pure. The kernel's own
- * formulas are in src/cgroups. Compared with kubelet 1.36 and 1.37.
+ * kubelet's formulas for CPU: the only place that converts between thousandths of a CPU, quotas and shares. Pure. The
+ * kernel's own formulas are in src/cgroups. Compared with kubelet 1.36 and 1.37.
  */
 import { MAX_CPU_SHARES, MIN_CPU_SHARES } from '../cgroups/values/conversions.ts';
 import { MIN_CPU_QUOTA } from '../cgroups/values/controller-files.ts';
@@ -31,8 +31,8 @@ export const quotaToMilliCpu = (quota: Microseconds, period: Microseconds): Mill
   Math.floor(exactMilliCpu(quota, period));
 
 /**
- * MilliCPUToQuota in kubelet pkg/kubelet/cm/helpers_linux.go: at least the minimum quota that the kernel accepts. kubelet's
- * function returns 0, no limit, for 0 milliCPU; this one returns the minimum.
+ * MilliCPUToQuota in kubelet pkg/kubelet/cm/helpers_linux.go: at least the minimum quota that the kernel accepts.
+ * kubelet's function returns 0, no limit, for 0 milliCPU; this one returns the minimum.
  */
 export const milliCpuToQuota = (milliCpu: MilliCpu, period: Microseconds): Microseconds =>
   microseconds(Math.max(Math.floor(exactQuota(milliCpu, period)), MIN_CPU_QUOTA));
@@ -53,8 +53,8 @@ export const cpuWeightToShares = (weight: CpuWeight): number =>
 
 /**
  * The pod limit for CPU is the limit of the containers plus the pod overhead (kubelet pkg/kubelet/cm/helpers_linux.go,
- * ResourceConfigForPod, and k8s.io/component-helpers resource/helpers.go, PodLimits). Returns what the overhead adds to a quota
- * with this period, in microseconds, rounded up.
+ * ResourceConfigForPod, and k8s.io/component-helpers resource/helpers.go, PodLimits). Returns what the overhead adds to
+ * a quota with this period, in microseconds, rounded up.
  */
 export const overheadQuota = (
   overhead: { readonly quota: Microseconds; readonly period: Microseconds },

@@ -1,13 +1,14 @@
 /**
- * kubelet's formulas for memory QoS (feature gate MemoryQoS, cgroup v2): kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go,
- * generateLinuxContainerResources, 1.27 to 1.36. 1.37 uses the formula for the cgroups of pods too (ApplyPodLevelMemoryHigh). Pure.
+ * kubelet's formulas for memory QoS (feature gate MemoryQoS, cgroup v2): kubelet
+ * pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateLinuxContainerResources, 1.27 to 1.36. 1.37 uses the
+ * formula for the cgroups of pods too (ApplyPodLevelMemoryHigh). Pure.
  */
 import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
 
 /** memoryThrottlingFactor in kubelet's configuration, if nothing else is configured. kubelet accepts more than 0 and at most 1. */
 export const DEFAULT_THROTTLING_FACTOR = 0.9;
 
-/** What memory.high is derived from. A container without a limit has what the node has for pods instead. */
+/** The input of memory.high. A container without a limit uses the node's memory for pods instead. */
 export interface MemoryAmounts {
   /** 0: no request. */
   readonly request: Bytes;
@@ -15,8 +16,9 @@ export interface MemoryAmounts {
 }
 
 /**
- * Returns the memory.high that kubelet sets: the request and this part of what is between request and limit, in whole pages. Undefined
- * where kubelet sets none: for a request equal to the limit, and where the result is not above the request.
+ * Returns the memory.high that kubelet sets: the request and this part of what is between request and limit, in whole
+ * pages. Undefined where kubelet sets none: for a request equal to the limit, and where the result is not above the
+ * request.
  */
 export function memoryHighOf({ request, limit }: MemoryAmounts, factor: number, pageSize: Bytes): Bytes | undefined {
   if (request === limit) return undefined;
@@ -25,8 +27,8 @@ export function memoryHighOf({ request, limit }: MemoryAmounts, factor: number, 
 }
 
 /**
- * Returns the factor of at most two decimals with which kubelet sets this memory.high: the default one, or the only other one.
- * Undefined when there is none, or several.
+ * Returns the factor of at most two decimals with which kubelet sets this memory.high: the default one, or the only
+ * other one. Undefined when there is none, or several.
  */
 export function throttlingFactorOf(high: Bytes, amounts: MemoryAmounts, pageSize: Bytes): number | undefined {
   const leadsToHigh = (factor: number): boolean => memoryHighOf(amounts, factor, pageSize) === high;
@@ -37,10 +39,11 @@ export function throttlingFactorOf(high: Bytes, amounts: MemoryAmounts, pageSize
 
 /**
  * kubelet's formula for the swap of containers (memorySwap.swapBehavior LimitedSwap, cgroup v2): kubelet
- * pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, GetContainerSwapBehavior and calcSwapForBurstablePods, 1.28 to 1.36. Pure.
+ * pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, GetContainerSwapBehavior and calcSwapForBurstablePods, 1.28
+ * to 1.36. Pure.
  */
 
-/** What memory.swap.max is derived from. */
+/** The input of memory.swap.max. */
 export interface SwapAmounts {
   /** 0: no request. Undefined: not known. */
   readonly request: Bytes | undefined;
@@ -49,9 +52,10 @@ export interface SwapAmounts {
 }
 
 /**
- * Returns the memory.swap.max that kubelet sets with a resize: in proportion to the request (request / memory of the node * swap of the
- * node), and 0 if request and limit are equal or both absent. The QoS class, which counts too, does not change with a resize. 0 if the
- * present value is not kubelet's, and where a request is not known: a decrease must not depend on swap that may be taken.
+ * Returns the memory.swap.max that kubelet sets with a resize: in proportion to the request (request / memory of the
+ * node * swap of the node), and 0 if request and limit are equal or both absent. The QoS class, which counts too, does
+ * not change with a resize. 0 if the present value is not kubelet's, and where a request is not known: a decrease must
+ * not depend on swap that may be taken.
  *
  * @param now the present memory.swap.max. kubelet sets a size; without one, the runtime sets 0 with a memory limit
  * @param before the request that the present value is derived from; undefined if it is not known

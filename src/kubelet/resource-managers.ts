@@ -3,7 +3,7 @@ import { type Counters, type Log, messageOf } from '../core/index.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { type JsonObject, asObject } from './checkpoint.ts';
 
-/** What kubelet's static CPU and memory managers have assigned to containers. */
+/** The assignments of kubelet's static CPU and memory managers. */
 export interface ResourceManagers {
   /** Returns the list of the CPUs that a container, or its pod, has for itself. Undefined if it shares its CPUs. */
   exclusiveCpus(podUid: string, container: string): string | undefined;
@@ -15,8 +15,8 @@ export interface ResourceManagers {
 export const noResourceManagers: ResourceManagers = { exclusiveCpus: () => undefined, memoryNodes: () => undefined };
 
 /**
- * The state files of the managers, read when they are asked for and have changed. kubelet replaces them atomically. An unreadable file
- * counts as missing.
+ * The state files of the managers, read when they are asked for and have changed. kubelet replaces them atomically. An
+ * unreadable file counts as missing.
  */
 export class ManagerFiles implements ResourceManagers {
   readonly #cpu: StateFile<CpuAssignments>;
@@ -70,13 +70,14 @@ class StateFile<Content extends { readonly fault?: string }> {
 }
 
 /**
- * The checkpoints of kubelet's CPU manager (kubelet pkg/kubelet/cm/cpumanager/state/checkpoint.go, CPUManagerCheckpoint) and memory
- * manager (pkg/kubelet/cm/memorymanager/state/checkpoint.go, MemoryManagerCheckpoint). Only the static policies assign anything. Since
- * 1.37 the state is JSON in the string `data`, with the assignments of pods; the same file has those of containers as before, for
- * earlier kubelets. As with the other checkpoints of kubelet, options of unknown shape are skipped and the checksums are not verified.
+ * The checkpoints of kubelet's CPU manager (kubelet pkg/kubelet/cm/cpumanager/state/checkpoint.go,
+ * CPUManagerCheckpoint) and memory manager (pkg/kubelet/cm/memorymanager/state/checkpoint.go, MemoryManagerCheckpoint).
+ * Only the static policies assign anything. Since 1.37 the state is JSON in the string `data`, with the assignments of
+ * pods; the same file has those of containers as before, for earlier kubelets. As with the other checkpoints of
+ * kubelet, options of unknown shape are skipped and the checksums are not verified.
  */
 interface ManagerState {
-  /** What was not understood. Absent: nothing. */
+  /** The entries that were not understood. Absent: none. */
   readonly fault?: string;
 }
 

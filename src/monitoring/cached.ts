@@ -1,8 +1,8 @@
 import { SharedCall } from '../core/index.ts';
 
 /**
- * Returns `make` with its result cached: it runs once in `ms` milliseconds, however many callers there are. Failures are cached too. Its
- * signal aborts when all callers that wait for it have left.
+ * Returns `make` with its result cached: it runs once in `ms` milliseconds, however many callers there are. Failures
+ * are cached too. Its signal aborts when all callers that wait for it have left.
  */
 export function cached<Result>(
   make: (signal: AbortSignal) => Promise<Result>,

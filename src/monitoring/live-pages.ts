@@ -21,21 +21,21 @@ interface LivePage {
   readonly socket: IncomingMessage['socket'];
   /** The sandbox id of the pod whose details it shows. */
   readonly pod: string;
-  /** What it has, by section. */
+  /** Its present content, by section. */
   readonly has: Map<string, string>;
   readonly openedAt: number;
   /** Aborts when it is closed. */
   readonly closed: AbortController;
   /** Bytes that it has been sent. */
   sent: number;
-  /** Of these, those that its client had taken at the time `movedAt`. */
+  /** The part of them that its client had read at the time `movedAt`. */
   taken: number;
   movedAt: number;
 }
 
 /**
- * Sends the parts of open status pages that change, as server-sent events (HTML Living Standard, 9.2). All pages share one reading, which
- * nobody makes while none is open.
+ * Sends the parts of open status pages that change, as server-sent events (HTML Living Standard, 9.2). All pages share
+ * one reading, which nobody makes while none is open.
  */
 export class LivePages {
   readonly #pages = new Set<LivePage>();

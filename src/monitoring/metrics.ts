@@ -75,8 +75,8 @@ export function processFamilies(): readonly Family[] {
 const EVERY_MS = 200;
 
 /**
- * Measures the lag of the event loop with a timer. The monitor of node:perf_hooks only has quantiles since the start, which can
- * neither be aggregated over nodes nor show when the lag occurred.
+ * Measures the lag of the event loop with a timer. The monitor of node:perf_hooks only has quantiles since the start,
+ * which can neither be aggregated over nodes nor show when the lag occurred.
  */
 export function measureEventLoop(): { readonly family: Histogram<readonly []>; stop(): void } {
   const family = new Histogram(families.eventLoopLag);
@@ -93,8 +93,8 @@ export function measureEventLoop(): { readonly family: Histogram<readonly []>; s
 export const expositionType = 'text/plain; version=0.0.4; charset=utf-8';
 
 /**
- * Formats families in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats). A family without
- * series appears with its help and type.
+ * Formats families in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats). A family
+ * without series appears with its help and type.
  */
 export function expositionOf(families: Iterable<Family>): string {
   const lines: string[] = [];

@@ -33,7 +33,7 @@ export interface MonitoringOptions {
   readonly node: () => NodeReadings;
   readonly bypass: () => BypassTimes;
   readonly endpoint: () => EndpointState;
-  /** What the page shows. The signal aborts when nobody waits for it any more. */
+  /** The content of the page. The signal aborts when nobody waits for it any more. */
   readonly overview: (signal?: AbortSignal) => Promise<Overview>;
   /** Calls `onResize` for each event of a resize, until the function that it returns is called. */
   readonly watchResizes: (onResize: () => void) => () => void;
@@ -114,8 +114,8 @@ async function readPage(
 }
 
 /**
- * Returns a signal that aborts when the client has gone. A client whose connection has ended because of its limits asks again: what is
- * read for it by then is read to its end, so that the next answer is there at once.
+ * Returns a signal that aborts when the client has gone. A client whose connection has ended because of its limits asks
+ * again: what is read for it by then is read to its end, so that the next answer is there at once.
  */
 function goneSignal(response: ServerResponse, ended: ConnectionLimits['ended']): AbortSignal {
   const gone = new AbortController();
@@ -220,8 +220,8 @@ function answerTo(
 }
 
 /**
- * Whether the Host header is a loopback address, or missing (browsers always send it). Protects against DNS rebinding: a page of
- * another site whose name resolves to 127.0.0.1 sends its own name.
+ * Whether the Host header is a loopback address, or missing (browsers always send it). Protects against DNS rebinding:
+ * a page of another site whose name resolves to 127.0.0.1 sends its own name.
  */
 function isLoopbackHost(header: string | undefined): boolean {
   if (header === undefined) return true;

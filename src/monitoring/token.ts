@@ -16,7 +16,7 @@ const READ_BY_OTHERS = 0o006;
 /** Compares requests with the bearer token in a file. The file is read again while requests come, at most once a second. */
 export class TokenFile {
   readonly #digest: () => Promise<Buffer | undefined>;
-  /** What the last read of the file has found. */
+  /** The result of the last read of the file. */
   #problem: string | undefined;
 
   constructor(

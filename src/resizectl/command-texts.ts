@@ -1,6 +1,6 @@
 import { Exit } from '../core/index.ts';
 
-/** What --help, the manual page and the shell completions say. */
+/** The texts of --help, the manual page and the shell completions. */
 
 export interface OptionText {
   /** `-o, --output <FORMAT>`, in commander's syntax. */
@@ -13,7 +13,7 @@ export interface ArgumentText {
   /** `<POD>`, `[POD]` or `<CHANGE...>`, in commander's syntax. */
   readonly form: string;
   readonly description: string;
-  /** What a shell completes the argument with. */
+  /** The completions of the argument. */
   readonly completes?: 'pods' | readonly string[];
 }
 
@@ -85,7 +85,7 @@ export const globalOptions: readonly OptionText[] = [
   { flags: '-A, --all-namespaces', description: 'Pods of all namespaces, which is the default.' },
 ];
 
-/** What each exit code means, for --help, the manual page and the docs. */
+/** The meaning of each exit code, for --help, the manual page and the docs. */
 export const exitTexts: readonly (readonly [code: Exit, meaning: string])[] = [
   [Exit.done, 'done: the kernel has the new values; for plan and --dry-run: the resize is possible'],
   [Exit.failed, 'result unknown: the resize API cannot be reached or failed'],

@@ -2,7 +2,8 @@
 const SLOW_MS = 5000;
 
 /**
- * Says what a command waits for, once it has waited for 5 s, and again every 30 s. Returns and throws what the work does.
+ * Says what a command waits for, once it has waited for 5 s, and again every 30 s. Returns and throws what the work
+ * does.
  * @param what completes "still waiting for ..."
  */
 export async function sayingWaits<Result>(

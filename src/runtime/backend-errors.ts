@@ -1,10 +1,10 @@
-/** What an error of the backend says about the call. */
+/** Conclusions about a call from an error of the backend. */
 import { Code, isServiceError } from '../core/grpc.ts';
 import { hasNoAnswer, isUnsent } from './channel/outcome.ts';
 
 /**
- * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with Unknown
- * "not implemented yet", which kubelet 1.36 treats as Unimplemented, too (kubelet
+ * Whether an error of the backend means that it lacks the method. containerd 2.2 answers UpdatePodSandboxResources with
+ * Unknown "not implemented yet", which kubelet 1.36 treats as Unimplemented, too (kubelet
  * pkg/kubelet/kuberuntime/kuberuntime_container.go, updatePodSandboxResources).
  */
 export function isUnimplemented(error: unknown): boolean {
@@ -20,9 +20,9 @@ export function isNotFound(error: unknown): boolean {
 }
 
 /**
- * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is killed leaves the
- * runc that it has started, and one that was stopped continues. The client's own limits count too, as far as they leave no answer. A call
- * that was never sent has no effect, and needs no answer.
+ * Whether a call has failed without an answer of the backend, so that it may still have an effect: a containerd that is
+ * killed leaves the runc that it has started, and one that was stopped continues. The client's own limits count too, as
+ * far as they leave no answer. A call that was never sent has no effect, and needs no answer.
  */
 export function isUnanswered(error: unknown): boolean {
   if (!isServiceError(error) || isUnsent(error)) return false;
@@ -31,14 +31,14 @@ export function isUnanswered(error: unknown): boolean {
 }
 
 /**
- * Whether a call has failed before it was sent, so that it has no effect: its deadline had passed, it has waited for a connection or its
- * turn, or it exceeds a limit of the client.
+ * Whether a call has failed before it was sent, so that it has no effect: its deadline had passed, it has waited for a
+ * connection or its turn, or it exceeds a limit of the client.
  */
 export const isNeverSent = (error: unknown): boolean => isServiceError(error) && isUnsent(error);
 
 /**
- * Whether the backend has answered that it still starts. containerd accepts connections before it serves calls: until then it answers
- * Unknown "server is not initialized yet" (instrumented_service.go).
+ * Whether the backend has answered that it still starts. containerd accepts connections before it serves calls: until
+ * then it answers Unknown "server is not initialized yet" (instrumented_service.go).
  */
 export const isStarting = ({ details }: { readonly details: string }): boolean =>
   details.includes('server is not initialized yet');

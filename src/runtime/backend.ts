@@ -6,7 +6,7 @@ import { decode, decodeList, encode } from './codec.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * MiB;
 
-/** What a call to the backend takes over from the call that caused it. */
+/** The options that a call to the backend takes over from the call that caused it. */
 export interface CallOptions {
   readonly metadata?: Metadata;
   /** When the call has to have ended, by {@link steadyNow}. Without it: {@link DEFAULT_CALL_TIMEOUT_MS} from now. */
@@ -60,10 +60,7 @@ export class Backend {
     }
   }
 
-  /**
-   * A CRI call with decoded messages. Rejects as {@link call} does; with INTERNAL, as gRPC clients do, when the response is no such
-   * message.
-   */
+  /** A CRI call with decoded messages. Rejects as {@link call} does; with INTERNAL, as gRPC clients do, when the response is no such message. */
   async runtime<Method extends RuntimeMethod>(
     method: Method,
     request: Partially<Messages[`${Method}Request`]>,
@@ -106,8 +103,8 @@ export class Backend {
   }
 
   /**
-   * Whether the backend answers a call within {@link ANSWER_MS}, with any status. Callers in the second after an answer, and concurrent
-   * ones, share one call. Never rejects.
+   * Whether the backend answers a call within {@link ANSWER_MS}, with any status. Callers in the second after an
+   * answer, and concurrent ones, share one call. Never rejects.
    */
   responds(): Promise<boolean> {
     if (!this.isConnected) return Promise.resolve(false);

@@ -8,8 +8,8 @@ type Name = keyof typeof CgroupDriverName;
 type BackendCalls = Pick<Backend, 'runtime'>;
 
 /**
- * Returns the cgroup driver that the backend is configured for, from RuntimeConfig, or from the configuration in its verbose
- * Status if it lacks that call (containerd before 2.0). Undefined if neither has it. Rejects as the calls do.
+ * Returns the cgroup driver that the backend is configured for, from RuntimeConfig, or from the configuration in its
+ * verbose Status if it lacks that call (containerd before 2.0). Undefined if neither has it. Rejects as the calls do.
  */
 export async function queryCgroupDriver(backend: BackendCalls): Promise<Name | undefined> {
   try {

@@ -25,8 +25,9 @@ type List = 'ListPodSandboxResponse' | 'ListContainersResponse';
 const PORTION = 32 * KiB;
 
 /**
- * Decodes a list as {@link decode} does, a portion in each turn of the event loop: on a node with many pods, all of it takes many
- * milliseconds. A message of repeated fields is the concatenation of messages with parts of them. Rejects as {@link decode} throws.
+ * Decodes a list as {@link decode} does, a portion in each turn of the event loop: on a node with many pods, all of it
+ * takes many milliseconds. A message of repeated fields is the concatenation of messages with parts of them. Rejects as
+ * {@link decode} throws.
  */
 export async function decodeList<Name extends List>(name: Name, bytes: Uint8Array): Promise<Messages[Name]> {
   const all: Record<string, unknown[]> = {};

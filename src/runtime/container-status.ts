@@ -1,6 +1,7 @@
 /**
- * Reads and changes the container statuses in encoded messages. kubelet asks for the status of every container all the time, and
- * decoding the whole message, of which the shim reads seven fields, took longer than everything else the shim did for the call.
+ * Reads and changes the container statuses in encoded messages. kubelet asks for the status of every container all the
+ * time, and decoding the whole message, of which the shim reads seven fields, took longer than everything else the shim
+ * did for the call.
  */
 import {
   type FieldReader,
@@ -148,15 +149,15 @@ function readLimit(key: number, reader: FieldReader, resources: Fields): boolean
 /**
  * Changes an encoded message without decoding it, so that unknown fields and all other bytes stay as they are.
  *
- * Appending a second occurrence of a sub-message is valid protobuf, since decoders must merge the two. But protobufjs 7, which
- * grpc-js clients use, only keeps the last one: the status would lose everything except our own values. Therefore the addition
- * goes into the existing sub-message.
+ * Appending a second occurrence of a sub-message is valid protobuf, since decoders must merge the two. But protobufjs
+ * 7, which grpc-js clients use, only keeps the last one: the status would lose everything except our own values.
+ * Therefore the addition goes into the existing sub-message.
  */
 
 /**
- * Returns the message with `addition` (encoded fields) at the end of the sub-message at `path` (field numbers, outermost
- * first). Scalars in the addition override earlier ones. Creates sub-messages that do not exist. Throws RangeError if the bytes
- * are not a message.
+ * Returns the message with `addition` (encoded fields) at the end of the sub-message at `path` (field numbers,
+ * outermost first). Scalars in the addition override earlier ones. Creates sub-messages that do not exist. Throws
+ * RangeError if the bytes are not a message.
  */
 export function spliceInto(message: Uint8Array, path: readonly number[], addition: Uint8Array): Buffer {
   const [field, ...rest] = path;
@@ -191,8 +192,8 @@ function placesOf(message: Uint8Array, field: number): readonly Place[] {
 }
 
 /**
- * Returns the message with each addition spliced into the sub-message at its position, as {@link spliceInto} does with `path`.
- * Positions are in the order of the message.
+ * Returns the message with each addition spliced into the sub-message at its position, as {@link spliceInto} does with
+ * `path`. Positions are in the order of the message.
  */
 function spliceIntoPlaces(
   message: Uint8Array,

@@ -2,8 +2,8 @@ import { type CpuShares, reportedShares } from '../core/quantities/numbers.ts';
 import type { CgroupDriverName, LinuxContainerResources, Messages } from './messages.ts';
 
 /**
- * The `info` of containerd's verbose status calls. It is JSON of its Go structures, so every field can be absent and the
- * type of each is checked.
+ * The `info` of containerd's verbose status calls. It is JSON of its Go structures, so every field can be absent and
+ * the type of each is checked.
  */
 
 /** A pod as the backend describes it. */

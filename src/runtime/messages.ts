@@ -28,8 +28,9 @@ type Decoded<T> = T extends Long
         : T;
 
 /**
- * The messages of proto/runtime/v1/cri.proto as plain objects, generated from it. Field names are those of the proto (snake case). After
- * decoding every field is present: proto3's default, or null for a sub-message, if it was not on the wire.
+ * The messages of proto/runtime/v1/cri.proto as plain objects, generated from it. Field names are those of the proto
+ * (snake case). After decoding every field is present: proto3's default, or null for a sub-message, if it was not on
+ * the wire.
  */
 export type Messages = {
   [Name in keyof Proto]: Proto[Name] extends MessageTypeDefinition<infer _, infer Output> ? Decoded<Output> : never;

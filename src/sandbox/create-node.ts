@@ -24,7 +24,7 @@ import { forgetPodRecord, learnPodVolumes, restoreVolumes } from './operations/p
 type Given = 'registry' | 'backend' | 'journal' | 'tree' | 'volumes' | 'reclaimTimeout';
 type Optional = 'log' | 'counters' | 'kubelet' | 'managers' | 'specs' | 'allocatable' | 'recent' | 'procRoot';
 
-/** What a node is made of. Optional parts have a default without effect. */
+/** The parts of a node that its creator supplies. Optional parts have a default without effect. */
 export interface NodeOptions extends Pick<Node, Given>, Partial<Pick<Node, Optional>> {
   /** Whether volumes without an annotation may follow the pod limit. */
   readonly volumesFollow?: FollowSetting;

@@ -36,7 +36,7 @@ export interface Node {
   readonly history: ResizeHistory;
   /** The order of all requests that set a pod's values. */
   readonly newest: NewestValues;
-  /** What happens to transactions, for those who listen. */
+  /** Events of transactions. */
   readonly transactions: TransactionEvents;
   /** The store of recent resizes; undefined without the page that shows them. */
   readonly recent?: RecentResizes;
@@ -44,10 +44,10 @@ export interface Node {
   readonly lock: KeyedLock;
   /** One update of the runtime at a time for a container, by its id: taken inside the pod's lock, or without it. */
   readonly calls: KeyedLock;
-  /** What kubelet has written of its pods: a hint at the calls that it is about to make. */
+  /** kubelet's own records of its pods: a hint at the calls that it is about to make. */
   readonly kubelet: KubeletState;
   readonly pending: PendingResizes;
-  /** What kubelet's static CPU and memory managers have assigned to containers. */
+  /** The assignments of kubelet's static CPU and memory managers. */
   readonly managers: ResourceManagers;
   /** The specs of pods in the API server, as far as they are known. */
   readonly specs: PodSpecs;

@@ -6,7 +6,7 @@ import type { PeerOf } from './listener/peer.ts';
 import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
 import type { ServedConnection } from './proxy/serve.ts';
 
-/** What the proxy needs to serve a connection. */
+/** Options for serving a connection. */
 export interface ConnectionOptions {
   readonly connectBackend: (onread: OnReadOpts) => Socket;
   readonly connectLocal: () => Duplex;
@@ -41,8 +41,8 @@ export interface ClientConnectionsOptions {
 }
 
 /**
- * Client connections at the same time. kubelet needs two, and each program that calls the CRI one. There is no idle timeout: kubelet's
- * connections are idle for long.
+ * Client connections at the same time. kubelet needs two, and each program that calls the CRI one. There is no idle
+ * timeout: kubelet's connections are idle for long.
  */
 export const CONNECTION_LIMIT = 256;
 
@@ -55,8 +55,8 @@ export interface ClientConnections {
   /** The processes of the clients, as far as they are known. */
   peers(): ReadonlySet<number>;
   /**
-   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off, and so are answers that
-   * the client of a connection has not read: they count as one. Resolves with the number of those.
+   * Shuts all connections down gracefully. Streams that still run after `timeout` milliseconds are cut off, and so are
+   * answers that the client of a connection has not read: they count as one. Resolves with the number of those.
    */
   shutdown(timeout: number): Promise<number>;
 }
@@ -108,7 +108,6 @@ export function createClientConnections({
   };
 }
 
-/** What a connection of this client uses. */
 const localOf = (
   local: LocalCalls,
   client: number | undefined,

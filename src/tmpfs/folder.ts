@@ -1,6 +1,6 @@
 /**
- * Opens a volume's folder safely: from the kubelet root down, one name at a time, without following symbolic links. All later
- * operations use the descriptor, so that nobody can replace the folder in between.
+ * Opens a volume's folder safely: from the kubelet root down, one name at a time, without following symbolic links. All
+ * later operations use the descriptor, so that nobody can replace the folder in between.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
 import { type Bytes, Code, type ErrorContext, Reason, ShimError, bytes, errnoOf, messageOf } from '../core/index.ts';
@@ -45,7 +45,8 @@ export function readMounts(
 
 /**
  * Runs `use` on a volume's folder. Verifies that a tmpfs is mounted there, but not that it is the volume's own. Throws
- * UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if the path has a symbolic link or the mount is not a tmpfs.
+ * UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if the path has a symbolic link or the mount is not a
+ * tmpfs.
  */
 export function withVolumeFolder<Result>(
   place: KubeletPlace,
@@ -83,8 +84,8 @@ export function openVolumeFolder(place: KubeletPlace, volume: VolumeName): numbe
 }
 
 /**
- * Returns the mount of an opened folder after verifying that it is the volume's own: looks up the descriptor's mount ID and file
- * system in the current mount table. Throws VOLUME_NOT_ELIGIBLE.
+ * Returns the mount of an opened folder after verifying that it is the volume's own: looks up the descriptor's mount ID
+ * and file system in the current mount table. Throws VOLUME_NOT_ELIGIBLE.
  */
 export function mountOfFolder(place: KubeletPlace, volume: VolumeName, descriptor: number): Mount {
   const device = deviceOf(descriptor);

@@ -1,6 +1,6 @@
 /**
- * Memory-backed volumes of pods: finds them in the mount table, measures and remounts them, and reads their annotations. No other
- * folder remounts.
+ * Memory-backed volumes of pods: finds them in the mount table, measures and remounts them, and reads their
+ * annotations. No other folder remounts.
  */
 export type { KubeletPlace } from './folder.ts';
 export { MemoryVolumes, type PodVolumes } from './memory-volumes.ts';

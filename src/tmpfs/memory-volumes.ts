@@ -72,8 +72,8 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
   }
 
   /**
-   * Returns all mounts at the paths of volumes: eligible volumes, and rejected mounts with the reason. Reads the mount table once.
-   * Empty if kubelet's folder does not exist. Throws VOLUME_NOT_ELIGIBLE if the table cannot be read.
+   * Returns all mounts at the paths of volumes: eligible volumes, and rejected mounts with the reason. Reads the mount
+   * table once. Empty if kubelet's folder does not exist. Throws VOLUME_NOT_ELIGIBLE if the table cannot be read.
    */
   survey(): VolumeSurvey {
     try {
@@ -95,17 +95,18 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
 
   /** Returns the volumes of a pod. Throws like {@link survey}. */
   ofPod(podUid: string): readonly Volume[] {
-    // Without that folder there are no mounts. This avoids reading the mount table, which is long on a node with many pods.
+    // Without that folder there are no mounts. This avoids reading the mount table, which is long on a node with many
+    // pods.
     if (!this.#hasFolder(podUid, EMPTY_DIRS)) return [];
     return this.list().filter((volume) => volume.podUid === podUid);
   }
 
   /**
-   * Returns a reader for the volumes of many pods in a row. It reads the mount table once, when it is first asked for a pod that may
-   * have volumes: the table is long on a node with many pods. It reads the table again for a pod whose volumes were unmounted or
-   * mounted again since. It does not find volumes that were mounted since, so the pods must be known before: kubelet mounts the
-   * volumes of a pod before it creates the sandbox (pkg/kubelet/kubelet.go, SyncPod: WaitForAttachAndMount). Both methods throw as
-   * those of this object do.
+   * Returns a reader for the volumes of many pods in a row. It reads the mount table once, when it is first asked for a
+   * pod that may have volumes: the table is long on a node with many pods. It reads the table again for a pod whose
+   * volumes were unmounted or mounted again since. It does not find volumes that were mounted since, so the pods must
+   * be known before: kubelet mounts the volumes of a pod before it creates the sandbox (pkg/kubelet/kubelet.go,
+   * SyncPod: WaitForAttachAndMount). Both methods throw as those of this object do.
    */
   atOnce(): PodVolumes {
     let known: ReadonlyMap<string, readonly Volume[]> | undefined;
@@ -134,21 +135,18 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     return isPodUid(podUid) && statSync(`${root}/pods/${podUid}${folder}`, { throwIfNoEntry: false }) !== undefined;
   }
 
-  /**
-   * Reads size and usage by statfs. Throws UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if it is not a tmpfs with
-   * a size.
-   */
+  /** Reads size and usage by statfs. Throws UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if it is not a tmpfs with a size. */
   measure(volume: VolumeName): VolumeSize {
     return withVolumeFolder(this.place, volume, (descriptor) => sizeOfFolder(volume, descriptor));
   }
 
   /**
-   * Resizes a volume. The minimum is one page; the kernel rounds up to pages. Files, open descriptors, mappings and all other options
-   * and flags stay the same. All containers see the new size immediately.
+   * Resizes a volume. The minimum is one page; the kernel rounds up to pages. Files, open descriptors, mappings and all
+   * other options and flags stay the same. All containers see the new size immediately.
    *
-   * On error, nothing has changed: INVALID_VALUE for less than a page, UNKNOWN_VOLUME and VOLUME_NOT_ELIGIBLE like {@link measure},
-   * VOLUME_IN_USE with both values if the files need more, REMOUNT_FAILED if the kernel rejects the size for another reason or the
-   * volume has another size afterwards.
+   * On error, nothing has changed: INVALID_VALUE for less than a page, UNKNOWN_VOLUME and VOLUME_NOT_ELIGIBLE like
+   * {@link measure}, VOLUME_IN_USE with both values if the files need more, REMOUNT_FAILED if the kernel rejects the
+   * size for another reason or the volume has another size afterwards.
    */
   async remount(volume: VolumeName, size: Bytes): Promise<Remounted> {
     const method = await this.method();

@@ -18,8 +18,8 @@ export interface Mount {
 }
 
 /**
- * Parses the mount table, oldest mount first. With `device`, only parses the mounts of that file system, which is much faster on a
- * node with many pods. Skips incomplete lines.
+ * Parses the mount table, oldest mount first. With `device`, only parses the mounts of that file system, which is much
+ * faster on a node with many pods. Skips incomplete lines.
  */
 export function parseMountinfo(text: string, device?: string): Mount[] {
   const lines = text.split('\n');

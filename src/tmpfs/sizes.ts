@@ -44,10 +44,7 @@ export function readVolumeAnnotations(annotations: Readonly<Record<string, strin
   return { policies, errors };
 }
 
-/**
- * Parses one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION with key and
- * value.
- */
+/** Parses one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION with key and value. */
 export function parseVolumeAnnotation(
   key: string,
   value: string,
@@ -84,8 +81,8 @@ function shareOf(key: string, value: string): VolumePolicy {
 }
 
 /**
- * Returns the size that a policy requires (KEP-6030). Undefined if it requires none: `fixed`, or the limit that it depends
- * on is `max` or unknown (the container does not exist yet).
+ * Returns the size that a policy requires (KEP-6030). Undefined if it requires none: `fixed`, or the limit that it
+ * depends on is `max` or unknown (the container does not exist yet).
  *
  * Shares are rounded down to whole pages, with a minimum of one page: a volume is never larger than its share, and the
  * kernel, which rounds up to pages, sets exactly that size. An absolute size and `follow` are not rounded.
@@ -115,9 +112,9 @@ export function targetSize(
 }
 
 /**
- * Returns the policy of a volume without annotation: `follow` if its mounted size equals the pod's memory limit when first
- * seen (kubelet sized it from that limit), otherwise `fixed`. The kernel rounds the volume up to a page and memory.max down,
- * so both can differ by a page although kubelet used one number.
+ * Returns the policy of a volume without annotation: `follow` if its mounted size equals the pod's memory limit when
+ * first seen (kubelet sized it from that limit), otherwise `fixed`. The kernel rounds the volume up to a page and
+ * memory.max down, so both can differ by a page although kubelet used one number.
  */
 export function policyAtFirstSight(
   mounted: Bytes,

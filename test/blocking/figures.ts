@@ -2,7 +2,7 @@ import { markdownTable } from '../runner/page-table.ts';
 import { percentile } from '../soak/windows.ts';
 import type { Recorded, Row } from './preload/recorder.ts';
 
-/** What the shim's process has measured, before and after its start has ended. */
+/** The measurements of the shim's process, before and after its start has ended. */
 export interface Measured {
   readonly start: Recorded;
   readonly service: Recorded;

@@ -202,7 +202,7 @@ describe('what can be reclaimed with swap', () => {
     expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100 - swappable, swappable });
   });
 
-  test('a kernel without swap accounting tells nothing: nothing', async () => {
+  test('a kernel without swap accounting says nothing: nothing', async () => {
     rmSync(join(root, POD, 'c1/memory.swap.max'));
     expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100, swappable: 0 });
   });

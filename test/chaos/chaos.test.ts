@@ -12,7 +12,7 @@ import { descriptorsOf } from '../support/cri/descriptors.ts';
 const seed = Number(process.env['CHAOS_SEED']);
 const rounds = Number(process.env['CHAOS_ROUNDS']);
 const title = process.env['CHAOS_TITLE'] ?? '';
-/** Of the shim, printed for a failed round. */
+/** The log of the shim, printed for a failed round. */
 const LOG_LINES = 300;
 const stage = new Stage();
 const counter = new ChaosCounter();

@@ -1,6 +1,6 @@
 import type { Call } from './load.ts';
 
-/** What a run of faults has counted, for its last lines. */
+/** The figures of a run of faults, for its last lines. */
 export interface ChaosFigures {
   readonly rounds: number;
   readonly faults: number;

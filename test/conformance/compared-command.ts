@@ -6,7 +6,7 @@ import { type WitnessResult, countsOf, render } from '../interop/results/verdict
 import { endingSignal } from '../runner/vitest-run.ts';
 import { NodeError } from '../support/node/index.ts';
 
-/** What a command runs that compares a suite of others directly and through the shim. */
+/** The parts of a command that compares a suite of others directly and through the shim. */
 export interface ComparedCommand {
   /** As in `npm run NAME`. */
   readonly name: string;

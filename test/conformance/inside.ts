@@ -12,7 +12,7 @@ import type { Registry } from './images/registry.ts';
 import type { Side } from './nodes.ts';
 import { startShim } from './shim.ts';
 
-/** What the part inside the node does. Passed as its only argument, in JSON. */
+/** The task of the part inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   readonly focus: string | null;

@@ -10,7 +10,7 @@ import { type Comparison, type Specs, type Verdict, compare, judge } from './res
 /** Runs a suite in two test nodes at the same time, directly on containerd and through the shim, and compares them. */
 
 export type Side = 'direct' | 'through';
-/** What differs in the first round runs once more in the second. */
+/** Tests that differ in the first round run once more in the second. */
 export type Round = 'first' | 'second';
 
 export interface NodesCampaign {
@@ -85,7 +85,7 @@ async function runSide(
   side: Side,
   only: readonly string[] | undefined,
 ): Promise<Specs> {
-  // What an earlier run left there must not pass for a result of this one.
+  // Files of an earlier run must not pass for a result of this one.
   await rm(outDir, { recursive: true, force: true });
   await mkdir(outDir, { recursive: true });
   const output = new PassThrough();

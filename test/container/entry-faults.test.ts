@@ -7,7 +7,7 @@ import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { AT_ONCE, EntryPoint, LONG, PATIENT } from '../support/daemon/entry-point.ts';
 
-// What may fail around the bypass of a container. entry.test.ts shows what it does.
+// Faults around the bypass of a container. entry.test.ts shows its normal work.
 
 let entry: EntryPoint;
 /** A backend that only copies what a test writes. */
@@ -256,6 +256,6 @@ test('a shim whose container was paused is not killed for its silence', async ()
   await delay(6000);
   process.kill(-entry.process!.pid!, 'SIGCONT');
   await entry.says('the shim is killed');
-  // What was left of the time before the pause comes after it. The clock of the entry point has hundredths of a second.
+  // The rest of the time before the pause comes after it. The clock of the entry point has hundredths of a second.
   expect(performance.now() - since).toBeGreaterThan(10_950);
 });

@@ -10,7 +10,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs.ts';
 import { AT_ONCE, EntryPoint, LONG, PATIENT } from '../support/daemon/entry-point.ts';
 
-// The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the real one.
+// The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the
+// real one.
 
 let entry: EntryPoint;
 const sessions = new Set<ClientHttp2Session>();
@@ -29,8 +30,8 @@ afterEach(async () => {
 });
 
 /**
- * A gRPC client in this respect: after a GOAWAY its next call opens another connection, and so does one that the GOAWAY has overtaken
- * before it was sent (RFC 9113 8.7).
+ * A gRPC client in this respect: after a GOAWAY its next call opens another connection, and so does one that the GOAWAY
+ * has overtaken before it was sent (RFC 9113 8.7).
  */
 class Client {
   #session: ClientHttp2Session | undefined;

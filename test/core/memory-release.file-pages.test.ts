@@ -21,7 +21,7 @@ test('mappings of a file are those that are read-only and unchanged', () => {
     mapping('00401000-00404000', 'r-xp', NODE),
     // Relocations, which are read-only once they are done.
     mapping('00404000-00405000', 'r--p', NODE, 24),
-    // The same in swap, or where nothing tells that they were changed.
+    // The same in swap, or where it is unknown that they were changed.
     mapping('00405000-00406000', 'r--p', NODE, 0, 24),
     mapping('00406000-00407000', 'r--p', NODE),
     mapping('00407000-00408000', 'r-xp', NODE, 0, 4),

@@ -75,7 +75,7 @@ describe('memory that a burst has taken', () => {
     expect(look(release, afterTrim, afterTrim, afterTrim, afterTrim)).toEqual([]);
   });
 
-  test('is left alone if it is little', () => {
+  test('is not released if it is less than the margin', () => {
     expect(look(released(), IDLE, IDLE + MARGIN - 1, IDLE + MARGIN - 1, IDLE + MARGIN - 1)).toEqual([]);
   });
 });

@@ -12,7 +12,7 @@ import { suiteName } from './programs.ts';
 import { readGoTests } from './report.ts';
 import { RestartingContainerd } from './restarting.ts';
 
-/** What the part inside the node does. Passed as its only argument, in JSON. */
+/** The task of the part inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {
   readonly side: Side;
   /** The tests: names, without those of subtests. Null: all. */
@@ -80,7 +80,7 @@ async function runTests({ programs, tests }: InsideOrder, endpoint: string, outD
   }
 }
 
-/** What a failed test leaves would fail others, which count the pods. */
+/** Leftovers of a failed test would fail others, which count the pods. */
 async function removePods(): Promise<void> {
   const { failed, all } = await execa('crictl', ['--runtime-endpoint', backend, 'rmp', '--all', '--force'], {
     reject: false,

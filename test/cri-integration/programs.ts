@@ -9,12 +9,12 @@ export type Release = (typeof releases)[number];
 
 export const suiteName = 'cri-integration.test';
 
-/** What fails on demand: a shim of containerd, a network plugin and an OCI runtime. */
+/** Programs that fail on demand: a shim of containerd, a network plugin and an OCI runtime. */
 const failpoints = ['containerd-shim-runc-fp-v1', 'cni-bridge-fp', 'runc-fp', 'loopback-v2'];
 
 /**
- * containerd's own tests of its CRI server, and what they need to make pods fail. Built from its Go module the first time. Throws
- * GoMissing without a Go toolchain.
+ * containerd's own tests of its CRI server, and what they need to make pods fail. Built from its Go module the first
+ * time. Throws GoMissing without a Go toolchain.
  * @returns the folder with the programs
  */
 export async function obtainSuite(release: Release, progress: Progress): Promise<string> {

@@ -7,8 +7,8 @@ import { prepareKubectl } from './kubectl.ts';
 import { type Manifest, daemonSet, manifestsOf, normalized } from './manifests.ts';
 
 /**
- * Checks the Helm chart, as a part of npm run check: Helm lints it, it renders the objects of deploy/kustomize, each value is rendered in
- * its place, and invalid values are rejected. test/deploy/kustomize.test.ts tests the objects.
+ * Checks the Helm chart, as a part of npm run check: Helm lints it, it renders the objects of deploy/kustomize, each
+ * value is rendered in its place, and invalid values are rejected. test/deploy/kustomize.test.ts tests the objects.
  */
 
 const CHART = 'deploy/helm/cri-resize-shim';

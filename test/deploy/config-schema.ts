@@ -23,8 +23,8 @@ const text = (pattern: RegExp | string): ValueSchema => ({
 });
 
 /**
- * The values of settings that are neither a switch nor a path. The patterns use only what both Go, the language of Helm, and JavaScript
- * have.
+ * The values of settings that are neither a switch nor a path. The patterns use only what both Go, the language of
+ * Helm, and JavaScript have.
  */
 const values: Readonly<Partial<Record<ConfigKey, ValueSchema>>> = {
   listen: text(address),

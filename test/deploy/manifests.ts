@@ -80,7 +80,7 @@ export function daemonSet(manifests: readonly Manifest[]): DaemonSet {
 /** Returns kind, namespace and name, by which objects of two renderings are compared. */
 export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): string => `${kind} ${namespace}/${name}`;
 
-/** What Helm's users expect on each object, and the digest of the configuration on the pods. */
+/** The labels and annotations that Helm's users expect on each object, and the digest of the configuration on the pods. */
 const CHART_ONLY = [
   'app.kubernetes.io/instance',
   'app.kubernetes.io/version',
@@ -90,8 +90,8 @@ const CHART_ONLY = [
 ];
 
 /**
- * Returns objects without the differences between chart and base. To replace pods when the configuration changes, kustomize adds the
- * digest to the name of the ConfigMap, and the chart adds it as an annotation of the pods.
+ * Returns objects without the differences between chart and base. To replace pods when the configuration changes,
+ * kustomize adds the digest to the name of the ConfigMap, and the chart adds it as an annotation of the pods.
  */
 export function normalized(manifests: readonly Manifest[]): Readonly<Record<string, Manifest>> {
   const text = JSON.stringify(manifests, (key, value: unknown) => {

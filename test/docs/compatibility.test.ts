@@ -5,7 +5,8 @@ import { accepted as ofContainerd } from '../cri-integration/known.ts';
 import { accepted } from '../interop/results/accepted.ts';
 import { accepted as ofKubernetes } from '../k8s-e2e/accepted.ts';
 
-// The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other tables.
+// The gains that follow from the versions. The table of pairs in docs/compatibility.md has to agree with its other
+// tables.
 const minor = (version: string): number => Number(version.split('.')[1]);
 
 function gains(kubelet: string, containerd: string): string {

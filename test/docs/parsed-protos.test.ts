@@ -3,7 +3,8 @@ import { fileURLToPath } from 'node:url';
 import protobuf from 'protobufjs';
 import { expect, test } from 'vitest';
 
-// The program loads each .proto in parsed form. After a change, update it: `npx vitest run test/docs/parsed-protos.test.ts -u`.
+// The program loads each .proto in parsed form. After a change, update it: `npx vitest run
+// test/docs/parsed-protos.test.ts -u`.
 test.each([
   ['runtime/v1/cri.proto', 'runtime/cri.proto.json'],
   ['criresize/v1alpha1/resize.proto', 'server/api/resize.proto.json'],

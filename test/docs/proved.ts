@@ -1,8 +1,8 @@
 const withToken = 'test/daemon/metrics.test.ts, with a token file of its own';
 
 /**
- * Why test/e2e/command-line/docs.test.ts does not run some commands of the pages: another test runs them, or they cannot run
- * here. The keys are the lines on the pages.
+ * Why test/e2e/command-line/docs.test.ts does not run some commands of the pages: another test runs them, or they
+ * cannot run here. The keys are the lines on the pages.
  */
 export const elsewhere: Readonly<Record<string, string>> = {
   'npm run demo': 'boots its own node for minutes; test/e2e tests what it shows',

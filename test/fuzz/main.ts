@@ -8,8 +8,8 @@ import type { Outcome } from './outcome.ts';
 import { runProgram } from './program/run.ts';
 
 /**
- * The suite `fuzz`: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no crash, no hang and
- * no growth of memory, otherwise with 1 and the command that repeats the input.
+ * The suite `fuzz`: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no
+ * crash, no hang and no growth of memory, otherwise with 1 and the command that repeats the input.
  */
 
 const PROGRAM = 'program';

@@ -1,4 +1,4 @@
-/** What one fuzzer feeds with inputs, in this process. */
+/** A target that one fuzzer feeds with inputs, in this process. */
 export interface Target {
   readonly name: string;
   /** Plays one input. Throws, or rejects with, anything that the input caused and must not. */

@@ -10,8 +10,8 @@ import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-
 import { findBuilder } from '../../tools/packaging/image-builder.ts';
 
 /**
- * The suite `image`: builds the image with the first builder that works, and runs it on test nodes as the shim in a container and as the
- * DaemonSet's installer. Ends with a line of how many tests have passed and failed.
+ * The suite `image`: builds the image with the first builder that works, and runs it on test nodes as the shim in a
+ * container and as the DaemonSet's installer. Ends with a line of how many tests have passed and failed.
  */
 
 const say = progressOf('image');

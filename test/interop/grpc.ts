@@ -5,8 +5,8 @@ import { runToEnd } from './process.ts';
 import type { Witness, WitnessRun } from './witness.ts';
 
 /**
- * The cases of grpc-go's interop client that need neither TLS nor credentials, each on a connection of its own. pick_first_unary
- * needs servers with names, which grpc-go's do not have.
+ * The cases of grpc-go's interop client that need neither TLS nor credentials, each on a connection of its own.
+ * pick_first_unary needs servers with names, which grpc-go's do not have.
  */
 const calls = [
   'empty_unary',
@@ -89,7 +89,7 @@ export class GrpcWitness implements Witness {
     const isChosen = ({ name }: { readonly name: string }): boolean => only?.includes(name) ?? true;
     const results: Spec[] = [];
     for (const one of this.#alone.filter(isChosen)) results.push(await this.#runClient(one, run));
-    // What fails among many clients may pass alone, so all of them run again.
+    // A call that fails among many clients may pass alone, so all of them run again.
     if (this.#atOnce.some(isChosen))
       results.push(...(await Promise.all(this.#atOnce.map((one) => this.#runClient(one, run)))));
     return new Map(results.filter(isChosen).map((result) => [result.name, result]));

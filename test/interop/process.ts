@@ -60,7 +60,7 @@ export class Service {
     private readonly what: string,
     private readonly child: ReturnType<typeof Service.spawn>,
     private readonly logged: Promise<unknown>,
-    /** What the line of {@link ServiceStart.ready} captured. */
+    /** The capture of the line of {@link ServiceStart.ready}. */
     readonly captured: string,
   ) {
     this.ended = child.then(() => void (this.#hasEnded = true));

@@ -59,8 +59,8 @@ const curl = '#!/bin/sh\nfor address; do :; done\nexec wget -q -O - "$address"\n
 const bash = '#!/bin/sh\nexec /bin/sh "$@"\n';
 
 /**
- * What agnhost's own image has in addition to its base: a second name, curl, bash, a folder for uploads, a user with a group, and the
- * certificate with which it serves HTTPS.
+ * The parts of agnhost's own image beyond its base: a second name, curl, bash, a folder for uploads, a user with a
+ * group, and the certificate with which it serves HTTPS.
  */
 function agnhostLayer(program: Uint8Array, { certificate, key }: TestCertificate): TarEntry[] {
   const text = (path: string, content: string): TarEntry => ({

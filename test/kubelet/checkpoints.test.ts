@@ -309,7 +309,7 @@ describe('while no read is allowed', () => {
     expect(files.refreshed()).toBeUndefined();
   });
 
-  test('a caller that waits is let go at the end', async () => {
+  test('a caller that waits is released at the end', async () => {
     useUp();
     const reading = files.refreshed();
     files.close();

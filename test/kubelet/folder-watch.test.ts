@@ -23,7 +23,7 @@ let files: KubeletFiles;
 let counters: ReturnType<typeof createCounters>;
 let changes: number;
 let lines: string[];
-/** What inotify answers. */
+/** The results of inotify. */
 let fault: NodeJS.ErrnoException | undefined;
 
 beforeEach(async () => {

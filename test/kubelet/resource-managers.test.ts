@@ -103,7 +103,7 @@ describe('the state of the CPU manager', () => {
     ['no JSON', '{"policyName', /^"data": .*JSON/],
     ['no text', { policyName: 'static' }, /^"data": it is not a JSON object$/],
     ['no object', '[]', /^"data": it is not a JSON object$/],
-  ])('assigns what the earlier form tells, with one warning, where “data” is %s', (_, data, fault) => {
+  ])('assigns what the earlier form says, with one warning, where “data” is %s', (_, data, fault) => {
     since137({}, data);
     expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
     expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);

@@ -10,8 +10,8 @@ import { attacks } from './attacks.ts';
 import { type Latency, attack, call, flood, serve } from './roles.ts';
 
 /**
- * The suite `limits`: measures the shim's memory and another client's latency under each attack, from one connection and from 20. Fails
- * above the limits of docs/limits.md. `-- TEXT` runs the attacks whose name has the text.
+ * The suite `limits`: measures the shim's memory and another client's latency under each attack, from one connection
+ * and from 20. Fails above the limits of docs/limits.md. `-- TEXT` runs the attacks whose name has the text.
  */
 const MOST_MEGABYTES = 150;
 const MOST_SLOWDOWN = 3;

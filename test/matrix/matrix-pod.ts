@@ -15,12 +15,12 @@ export interface Clients {
   readonly api: ResizeClient;
 }
 
-/** What the kernel reserves for each container, in MiB: its memory request, as it was last written. */
+/** The memory that the kernel reserves for each container, in MiB: its memory request, as it was last written. */
 export type Reserved = ReadonlyMap<string, number>;
 
 /** A pod that is created as kubelet creates it. */
 export class MatrixPod {
-  /** What the kernel reserves now. */
+  /** The memory that the kernel reserves now. */
   reserved: Reserved;
   /** The last memory requests in ResizePod by container, in MiB. Only the shim stores them. */
   readonly requested = new Map<string, number>();

@@ -267,7 +267,7 @@ test('a table is rendered once for all pages and queries of one reading', async 
   let renderings = 0;
   const counted = {
     ...podNamed('web'),
-    // Of a pod whose own page is not open, only the table has it.
+    // The row of a pod whose own page is not open is in the table only.
     get history() {
       renderings += 1;
       return [];

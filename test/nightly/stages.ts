@@ -56,7 +56,7 @@ export interface Stage {
 /** An old containerd, and the one with long-term support. */
 const KUBELET_ON = ['1.7', '2.3'] as const;
 
-/** What fails most likely and takes least comes first. */
+/** The stages that fail most likely and are shortest come first. */
 export const stages: readonly Stage[] = [
   { name: 'speed', suite: 'speed', minutes: 20 },
   { name: 'e2e', suite: 'e2e', minutes: 90 },

@@ -10,7 +10,7 @@ import { Api } from './api.ts';
 
 export const NODE = 'node1';
 
-/** What the spec of each pod has: no scheduler, no network plugin and no controller manager runs. */
+/** The part of the spec that each pod has: no scheduler, no network plugin and no controller manager runs. */
 export const POD_ON_NODE = {
   nodeName: NODE,
   hostNetwork: true,

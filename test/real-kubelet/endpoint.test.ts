@@ -7,8 +7,8 @@ import { endpointFlagsOf } from '../../src/kubelet/endpoint/process.ts';
 import { readEndpointChain } from '../../src/kubelet/endpoint/chain.ts';
 
 /**
- * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a client of the API
- * server it does not go on. src/kubelet/endpoint has to read the same.
+ * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a
+ * client of the API server it does not go on. src/kubelet/endpoint has to read the same.
  */
 
 const programs = process.env['KUBERNETES_PROGRAMS'] ?? '';

@@ -9,8 +9,8 @@ import { Cluster, NODE, until } from './cluster.ts';
 import { runsPod } from './readiness.ts';
 
 /**
- * A real kubeadm upgrades a node with the shim: `kubeadm upgrade node phase kubelet-config` writes the configuration of kubelet from the
- * cluster's ConfigMap. Then an operator restarts kubelet.
+ * A real kubeadm upgrades a node with the shim: `kubeadm upgrade node phase kubelet-config` writes the configuration of
+ * kubelet from the cluster's ConfigMap. Then an operator restarts kubelet.
  */
 
 const KUBEADM = process.env['KUBEADM'] ?? '';
@@ -53,8 +53,8 @@ async function makeAuthority(): Promise<void> {
 }
 
 /**
- * kubeadm's drop-in for the unit. kubeadm always turns on the rotation of kubelet's certificate, but this kubelet has a token instead: a
- * flag turns it off.
+ * kubeadm's drop-in for the unit. kubeadm always turns on the rotation of kubelet's certificate, but this kubelet has a
+ * token instead: a flag turns it off.
  */
 async function addDropIn(): Promise<void> {
   const command = /^ExecStart=(.*)$/m.exec(readFileSync(UNIT, 'utf8'))?.[1] ?? '';

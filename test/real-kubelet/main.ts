@@ -32,8 +32,8 @@ import {
 import { compareSides } from './table/host.ts';
 
 /**
- * The suite `kubelet`: a real kubelet with a real API server resizes pods in test nodes. The last line of output has the
- * numbers of passed and failed tests.
+ * The suite `kubelet`: a real kubelet with a real API server resizes pods in test nodes. The last line of output has
+ * the numbers of passed and failed tests.
  */
 
 const say = progressOf('kubelet');

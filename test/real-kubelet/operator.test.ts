@@ -272,7 +272,7 @@ test(
 );
 
 test(
-  'drift: a kubelet that goes past the shim is noticed within a minute, and install repairs it',
+  'drift: a kubelet that bypasses the shim is noticed within a minute, and install repairs it',
   async () => {
     writeFileSync(CONFIG, readFileSync(CONFIG, 'utf8').replace(OURS, CONTAINERD));
     await execa('systemctl', ['restart', 'kubelet.service']);

@@ -64,8 +64,8 @@ const vpaModules: readonly GoModule[] = [
 ];
 
 /**
- * The updater of the Vertical Pod Autoscaler, with the definition of its objects (crd.yaml). Built from its Go module the
- * first time. Throws NodeError without a Go toolchain.
+ * The updater of the Vertical Pod Autoscaler, with the definition of its objects (crd.yaml). Built from its Go module
+ * the first time. Throws NodeError without a Go toolchain.
  */
 export function obtainVpa(progress: Progress): Promise<Part> {
   const what = `the updater of the Vertical Pod Autoscaler ${vpaVersion}`;

@@ -4,8 +4,8 @@ export interface Counts {
 }
 
 /**
- * Returns the counts of the last line `N passed, N failed` or `NAME: N passed, N failed` of a command's output. A command that fails
- * without counting a failure counts as one failure.
+ * Returns the counts of the last line `N passed, N failed` or `NAME: N passed, N failed` of a command's output. A
+ * command that fails without counting a failure counts as one failure.
  */
 export function countsIn(output: string, exitCode: number | undefined): Counts {
   const last = [...output.matchAll(/^(?:.*: )?(\d+) passed, (\d+) failed$/gm)].at(-1);

@@ -54,8 +54,8 @@ import {
 } from './vitest-run.ts';
 
 /**
- * npm test: unit and property tests on this machine, and the end-to-end tests of the main job in test nodes; or only the
- * files that are named, or a suite of `npm run nightly`. Ends with a line of how many tests passed and failed.
+ * npm test: unit and property tests on this machine, and the end-to-end tests of the main job in test nodes; or only
+ * the files that are named, or a suite of `npm run nightly`. Ends with a line of how many tests passed and failed.
  */
 const program = new Command('test')
   .description(
@@ -149,12 +149,12 @@ const buildExecutable = ({ signal }: Context): Promise<unknown> =>
     reject: false,
   });
 
-/** What a node takes: 1.6 GiB when its page cache is full, and the programs that run next to it. */
+/** The memory of a node: 1.6 GiB when its page cache is full, and the programs that run next to it. */
 const MEMORY_OF_A_NODE = 4 * 1024 * MiB;
 
 /**
- * How many nodes run concurrently. User Mode Linux uses one processor, and nodes that share one delay each other at each system call. A
- * machine with little memory has fewer.
+ * How many nodes run concurrently. User Mode Linux uses one processor, and nodes that share one delay each other at
+ * each system call. A machine with little memory has fewer.
  */
 const nodesAtOnce = (): number =>
   Math.max(1, Math.min(availableParallelism(), Math.floor(totalmem() / MEMORY_OF_A_NODE)));

@@ -23,7 +23,8 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
     // It has neither the call nor NRI.
     ...['container-events', 'nri'],
   ],
-  // It sends each event to one client only, so that direct and forwarded events cannot be compared, and NRI is off by default.
+  // It sends each event to one client only, so that direct and forwarded events cannot be compared, and NRI is off by
+  // default.
   '1.7': ['container-events', 'nri'],
   // They may crash.
   '2.3': ['removed-container'],
@@ -31,8 +32,8 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
 };
 
 /**
- * Test files that do not depend on the release of containerd: those between kernel and shim, and those between shim and Kubernetes,
- * systemd or a user. A node takes minutes, so they run on one release only, unless others are named.
+ * Test files that do not depend on the release of containerd: those between kernel and shim, and those between shim and
+ * Kubernetes, systemd or a user. A node takes minutes, so they run on one release only, unless others are named.
  */
 const INDEPENDENT = [
   ...['foresight*', 'hold', 'volume*', 'tmpfs*', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],

@@ -32,10 +32,11 @@ export interface FileProgress {
 const LINES = 24;
 
 /**
- * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it writes Results as
- * JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was skipped or never ran counts as failed,
- * because it proves nothing. So do errors outside of tests, and a run without tests. With a test name pattern, tests that do not match
- * are not part of the run; vitest matches it with the names of suites and test, separated by ` > `.
+ * vitest's reporter `--reporter=<this file> --outputFile.results=FILE [--outputFile.progress=FILE]`. At the end it
+ * writes Results as JSON. Meanwhile it appends a line of Progress for each file and each failure. A test that was
+ * skipped or never ran counts as failed, because it proves nothing. So do errors outside of tests, and a run without
+ * tests. With a test name pattern, tests that do not match are not part of the run; vitest matches it with the names of
+ * suites and test, separated by ` > `.
  */
 export default class ResultsReporter implements Reporter {
   #results = '';

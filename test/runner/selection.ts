@@ -47,7 +47,7 @@ export const LONG: SystemdTests = {
   installing: ['test/e2e/install/endpoint.test.ts', 'test/e2e/install/installer.test.ts'],
 };
 
-/** What `npm test -- --suite NAME` runs instead of the default selection. */
+/** The selection of `npm test -- --suite NAME` in place of the default one. */
 export const suites = ['unit', 'speed', 'e2e', 'systemd', 'long'] as const;
 export type Suite = (typeof suites)[number];
 
@@ -61,8 +61,8 @@ export const ALL_UNDER_SYSTEMD: readonly string[] = [...WITH_SYSTEMD, ...INSTALL
 export const TOPICS: readonly (readonly string[])[] = [['foresight', 'kubernetes', 'volumes'], ['resize']];
 
 /**
- * Tests for which the cgroup drivers differ. They run with the cgroupfs driver, with both drivers if they are named, and
- * with that of systemd in the suite `systemd-driver`.
+ * Tests for which the cgroup drivers differ. They run with the cgroupfs driver, with both drivers if they are named,
+ * and with that of systemd in the suite `systemd-driver`.
  */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
@@ -95,9 +95,7 @@ export interface Arguments {
   readonly containerd: readonly ContainerdRelease[] | undefined;
 }
 
-/**
- * Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`.
- */
+/** Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`. */
 export function parseArguments(files: readonly string[], containerd: readonly string[] | undefined): Arguments {
   if (containerd === undefined) return { files, containerd };
   const isRelease = (word: string): word is ContainerdRelease => containerdReleases.some((release) => release === word);

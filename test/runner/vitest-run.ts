@@ -167,8 +167,9 @@ export function repeating(name: string, sameNode: string | undefined): string | 
 }
 
 /**
- * Prints the failures with the commands that repeat them, the outcome of each run, and the totals in a last line "<name>: N passed, N
- * failed". Returns the exit code. The failures come late, so that the end of a long output has them. A run of no tests is a failure.
+ * Prints the failures with the commands that repeat them, the outcome of each run, and the totals in a last line
+ * "<name>: N passed, N failed". Returns the exit code. The failures come late, so that the end of a long output has
+ * them. A run of no tests is a failure.
  */
 export function report(name: string, outcomes: readonly Outcome[], say: (text: string) => void): number {
   const failed = outcomes.flatMap(({ failures, ...run }) => failures.map((failure) => ({ run, ...failure })));
@@ -188,8 +189,8 @@ export function report(name: string, outcomes: readonly Outcome[], say: (text: s
 /** Returns a signal that the first SIGINT, SIGTERM or SIGHUP aborts. */
 export function endingSignal(): AbortSignal {
   const ending = new AbortController();
-  // Not `once`: while execa runs a program, it ends this process at a signal for which nothing else listens any more, and with it
-  // everything that the command would still clean up.
+  // Not `once`: while execa runs a program, it ends this process at a signal for which nothing else listens any more,
+  // and with it everything that the command would still clean up.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => ending.abort());
   return ending.signal;
 }

@@ -10,7 +10,7 @@ import { Backend, runtimePath } from '../../src/runtime/backend.ts';
 import { isUnimplemented } from '../../src/runtime/backend-errors.ts';
 import { message } from '../support/http2/wire.ts';
 
-/** What the backend writes after its header fields. It ends with the status OK. */
+/** The backend's data after its header fields. It ends with the status OK. */
 let answer: (stream: ServerHttp2Stream) => Promise<void>;
 let folder: string;
 let backend: Backend;

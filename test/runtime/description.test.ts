@@ -10,7 +10,7 @@ const response = (config: object): Messages['PodSandboxStatusResponse'] =>
 const metadata = { uid: 'uid-1', name: 'web', namespace: 'default' };
 
 describe('a pod as its verbose status describes it', () => {
-  test('has the number of sandboxes before its own, which tells whether it was replaced', () => {
+  test('has the number of sandboxes before its own, which shows whether it was replaced', () => {
     expect(describePod(response({ metadata: { ...metadata, attempt: 2 } }))?.metadata).toEqual({
       ...metadata,
       attempt: 2,

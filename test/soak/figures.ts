@@ -1,7 +1,7 @@
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { Change } from './windows.ts';
 
-/** What a soak has measured, for its last lines. */
+/** The figures of a soak, for its last lines. */
 export interface SoakFigures {
   readonly resizes: number;
   /** Pods that were removed and made again. */

@@ -1,4 +1,4 @@
-/** What was measured during some resizes in a row. */
+/** The measurements of some resizes in a row. */
 export interface Window {
   /** Durations of the resizes in milliseconds. */
   readonly durations: readonly number[];

@@ -28,7 +28,7 @@ async function pod(resources: Resources = {}): Promise<void> {
   });
 }
 const update = (resources: Resources): Promise<object> => cri.updateContainer(running.id('app'), resources);
-/** What the file has, and what is in force. */
+/** The content of the file, and the effective value. */
 const cpus = (container?: string): string[] =>
   ['cpuset.cpus', 'cpuset.cpus.effective'].map((file) => running.read(file, container));
 const memory = (container?: string): number => Number(running.read('memory.max', container)) / MiB;

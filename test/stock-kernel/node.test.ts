@@ -7,7 +7,7 @@ import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { Served } from '../support/e2e/served.ts';
 import { type ResizeClient, refusal } from '../support/resize-api/client.ts';
 
-/** What the tests of this folder assume about their node, and what depends on its number of processors. */
+/** Assumptions of the tests of this folder about their node, and values that depend on its number of processors. */
 
 const read = (path: string): string => readFileSync(path, 'utf8').trim();
 

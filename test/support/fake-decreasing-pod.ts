@@ -27,7 +27,7 @@ export class FakeKubeletNode {
   readonly limits = new Map<string, number>();
   readonly busy = new Set<string>();
   readonly deferred: [string, DecreaseReport][] = [];
-  /** What the journal has of holds, by pod and cgroup. */
+  /** The holds in the journal, by pod and cgroup. */
   readonly journal = new Map<string, Map<CgroupPath, PreviousHigh['memoryHigh']>>();
   /** The limits on swap that kubelet lowers with the limits. */
   readonly swapAfter = new Map<CgroupPath, Limit<Bytes>>();

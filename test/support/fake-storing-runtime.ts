@@ -5,8 +5,8 @@ import { decode, encode } from '../../src/runtime/codec.ts';
 import { type FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
 
 /**
- * A runtime with a store, as containerd has it: an update is merged into what is stored, and all of that is written to the cgroup, swap
- * before memory and `unified` last, as runc does. Memory without swap means no swap.
+ * A runtime with a store, as containerd has it: an update is merged into what is stored, and all of that is written to
+ * the cgroup, swap before memory and `unified` last, as runc does. Memory without swap means no swap.
  */
 export class FakeStoringRuntime {
   readonly #runtime: FakeRuntime;

@@ -8,8 +8,8 @@ interface Timer {
 }
 
 /**
- * A clock that jumps to its next timer as soon as nothing is left to do, so that hours pass within seconds. For code whose only waits are
- * timers of this clock: it does no input and no output.
+ * A clock that jumps to its next timer as soon as nothing is left to do, so that hours pass within seconds. For code
+ * whose only waits are timers of this clock: it does no input and no output.
  */
 export class VirtualClock implements Clock {
   #passed = 0;
@@ -46,7 +46,7 @@ export class VirtualClock implements Clock {
   async until(holds: () => boolean, limitMs: number): Promise<void> {
     const limit = this.#passed + limitMs;
     for (;;) {
-      // What the last timer has started runs to its next wait.
+      // The work that the last timer has started runs to its next wait.
       await new Promise((resolve) => setImmediate(resolve));
       if (holds()) return;
       const timer = this.#pop();

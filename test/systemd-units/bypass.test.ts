@@ -6,8 +6,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { noLog } from '../../src/core/observe/interfaces.ts';
 import { bypassTarget, writeBypassTarget } from '../../src/core/systemd/bypass.ts';
 
-// Runs the script of cri-resize-shim-bypass.service with a proxy that only says its arguments. test/e2e/systemd/bypass.test.ts runs it
-// under systemd.
+// Runs the script of cri-resize-shim-bypass.service with a proxy that only says its arguments.
+// test/e2e/systemd/bypass.test.ts runs it under systemd.
 
 const DEFAULT = '/run/k3s/containerd/containerd.sock';
 let folder: string;

@@ -1,6 +1,6 @@
 /**
- * Checks the units with systemd-analyze, as a part of `npm run check`: they are valid, and their exposure is the one in docs/units.md.
- * With --write, the page gets the current open points. Their reasons have to be added by hand.
+ * Checks the units with systemd-analyze, as a part of `npm run check`: they are valid, and their exposure is the one in
+ * docs/units.md. With --write, the page gets the current open points. Their reasons have to be added by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';

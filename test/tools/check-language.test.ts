@@ -73,8 +73,8 @@ test('words that are out of use are found, and the same words in other meanings 
   expect(findWords('page.md', 'It comes after every call, not for one, but for all, as it runs.')).toEqual([]);
 });
 
-test('a comment of more than 140 columns is found in code, and a long line of code or of a page is not', () => {
+test('a comment of more than 120 columns is found in code, and a long line of code or of a page is not', () => {
   const code = [`// ${'a'.repeat(138)}`, ` * ${'a'.repeat(137)}`, `const text = '${'a'.repeat(200)}';`];
-  expect(findWords('file.ts', code.join('\n'))).toEqual(['1: comment of 141 columns: wrap it at 120']);
+  expect(findWords('file.ts', code.join('\n'))).toEqual(['1: comment of 121 columns: wrap it at 120']);
   expect(findWords('page.md', ` * ${'a'.repeat(200)}`)).toEqual([]);
 });

@@ -3,9 +3,9 @@ import { createInterface } from 'node:readline';
 import { Recorder, type State } from './recorder.ts';
 
 /**
- * Polls files of cgroups and sizes of volumes every millisecond, as a separate process. Each line of standard input is a WatchCommand as
- * JSON. The next poll answers it with a line, so two answers prove that the process has polled in between. `report` ends watching. The
- * process ends with its standard input.
+ * Polls files of cgroups and sizes of volumes every millisecond, as a separate process. Each line of standard input is
+ * a WatchCommand as JSON. The next poll answers it with a line, so two answers prove that the process has polled in
+ * between. `report` ends watching. The process ends with its standard input.
  */
 export type WatchCommand =
   | { readonly what: 'watch'; readonly files: readonly string[]; readonly volumes: readonly string[] }
@@ -58,8 +58,8 @@ function poll(polled: Watch): void {
   if (polled !== watch) return;
   polled.recorder.look();
   if (command !== undefined) answer(command, polled);
-  // With a pause: without one, this process takes half of a single processor and polls no more often, because the kernel then
-  // switches every tens of milliseconds. A process that sleeps is scheduled first.
+  // With a pause: without one, this process takes half of a single processor and polls no more often, because the
+  // kernel then switches every tens of milliseconds. A process that sleeps is scheduled first.
   setTimeout(poll, 1, polled);
 }
 

@@ -2,9 +2,9 @@
 export type State = readonly string[];
 
 /**
- * Reads values that other processes change, and records each state. Values that are read one after the other may not have existed at one
- * instant: one container can be lowered after its limit was read, and another one raised before. So a state is recorded only if two
- * readings in a row agree. It existed between the two.
+ * Reads values that other processes change, and records each state. Values that are read one after the other may not
+ * have existed at one instant: one container can be lowered after its limit was read, and another one raised before. So
+ * a state is recorded only if two readings in a row agree. It existed between the two.
  */
 export class Recorder {
   readonly #read: () => State;

@@ -6,7 +6,7 @@ import type { RunningPod } from '../support/cri/pod.ts';
 import { type LimitReport, type PodState, limitFiles, limitsSeen } from './limits.ts';
 import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
 
-/** What was recorded of a pod. */
+/** The recording of a pod. */
 export interface PodReport extends LimitReport {
   /** How often everything was read. */
   readonly readings: number;

@@ -14,8 +14,9 @@ interface Material {
 }
 
 /**
- * Writes what the packages were made from: the commit, the lock file and Node, with the digest of each file. The form is that of SLSA
- * (in-toto Statement v1, https://slsa.dev/spec/v1.0/provenance), so that a release can sign it. It is not signed here.
+ * Writes what the packages were made from: the commit, the lock file and Node, with the digest of each file. The form
+ * is that of SLSA (in-toto Statement v1, https://slsa.dev/spec/v1.0/provenance), so that a release can sign it. It is
+ * not signed here.
  */
 export async function writeProvenance(
   { root, name, version, arch }: Facts,

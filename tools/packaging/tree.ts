@@ -12,7 +12,7 @@ export async function makeTree({ root, name, version, description, arch }: Facts
     mkdirSync(dirname(join(target, file)), { recursive: true });
     cpSync(join(root, file), join(target, file));
   }
-  // Tells Node that the files are ES modules.
+  // Declares that the files are ES modules.
   writeFileSync(
     join(target, 'package.json'),
     `${JSON.stringify({ name, version, description, license: 'Apache-2.0', type: 'module', private: true }, null, 2)}\n`,

@@ -4,7 +4,8 @@ import { gzipSync } from 'node:zlib';
 import { execa } from 'execa';
 
 /**
- * Packs a folder as .tar.gz. The same files result in the same bytes: sorted names, one time for all, no user of this machine.
+ * Packs a folder as .tar.gz. The same files result in the same bytes: sorted names, one time for all, no user of this
+ * machine.
  * @param epoch time of all files in seconds since the epoch
  */
 export async function packFolder(folder: string, target: string, epoch: string): Promise<void> {

@@ -11,8 +11,8 @@ const PLACES: readonly (readonly [file: string, pattern: RegExp])[] = [
 ];
 
 /**
- * Returns what keeps a checkout from being released, one line each: a place with another version, a changelog without a date, files that
- * differ from the commit, a tag on another commit. Rejects if a file cannot be read.
+ * Returns what keeps a checkout from being released, one line each: a place with another version, a changelog without a
+ * date, files that differ from the commit, a tag on another commit. Rejects if a file cannot be read.
  */
 export async function problemsOf(root: string, version: string): Promise<string[]> {
   const problems: string[] = [];

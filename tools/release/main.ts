@@ -13,8 +13,8 @@ import { signFile } from './signature.ts';
 import { differing, sumsOf } from './sums.ts';
 
 /**
- * npm run release: everything that is published for a version, in one folder: packages, archives of the folder, the chart and the image,
- * bills of materials, provenance, checksums, and their signature if a key is given.
+ * npm run release: everything that is published for a version, in one folder: packages, archives of the folder, the
+ * chart and the image, bills of materials, provenance, checksums, and their signature if a key is given.
  */
 interface Options {
   readonly to?: string;

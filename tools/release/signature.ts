@@ -5,8 +5,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 const digestOf = (key: KeyObject): string | undefined => (key.asymmetricKeyType === 'ed25519' ? undefined : 'sha256');
 
 /**
- * Signs a file with a private key in PEM, and writes the signature as bytes and the public key next to it: `FILE.sig` and `FILE.pub`.
- * openssl verifies both: docs/release.md. Throws if the key cannot be read, or is not one that signs.
+ * Signs a file with a private key in PEM, and writes the signature as bytes and the public key next to it: `FILE.sig`
+ * and `FILE.pub`. openssl verifies both: docs/release.md. Throws if the key cannot be read, or is not one that signs.
  */
 export function signFile(file: string, keyFile: string): readonly string[] {
   const key = readKey(keyFile);

@@ -2,8 +2,9 @@ import { execa } from 'execa';
 import { checkSignatures } from './signatures.ts';
 
 /**
- * The suite `signatures`: verifies the registry's signatures of the installed packages, and their provenance where they have one. Ends with
- * 0 if they are right, with 1 if one is wrong, and with 2 if the registry does not allow to check them.
+ * The suite `signatures`: verifies the registry's signatures of the installed packages, and their provenance where they
+ * have one. Ends with 0 if they are right, with 1 if one is wrong, and with 2 if the registry does not allow to check
+ * them.
  */
 const KEYS_MS = 10_000;
 const AUDIT_MS = 180_000;

@@ -6,7 +6,7 @@ export type SignatureResult =
   | { readonly kind: 'failed'; readonly packages: readonly string[] }
   | { readonly kind: 'not checked'; readonly why: string };
 
-/** What a run of npm has printed. */
+/** The output of a run of npm. */
 export interface Run {
   readonly stdout: string;
   readonly timedOut: boolean;
@@ -21,8 +21,8 @@ export interface SignatureParts {
 }
 
 /**
- * Compares the installed packages with the registry's signatures, by `npm audit signatures`. A mirror often serves no keys, and npm
- * then waits long or says nothing, so the keys are asked for first. Never rejects.
+ * Compares the installed packages with the registry's signatures, by `npm audit signatures`. A mirror often serves no
+ * keys, and npm then waits long or says nothing, so the keys are asked for first. Never rejects.
  */
 export async function checkSignatures({ registry, npm, timeoutMs }: SignatureParts): Promise<SignatureResult> {
   const why = await whyNoKeys(registry, timeoutMs);

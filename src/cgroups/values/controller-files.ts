@@ -105,8 +105,8 @@ export interface MemoryStat {
 }
 
 /**
- * Reads a file that contains a size or `max`. Reads a size above 2^53 as `max`: no machine has as much, and one such value must not
- * make the whole pod unreadable. Throws CGROUP_UNAVAILABLE for other content.
+ * Reads a file that contains a size or `max`. Reads a size above 2^53 as `max`: no machine has as much, and one such
+ * value must not make the whole pod unreadable. Throws CGROUP_UNAVAILABLE for other content.
  */
 export function parseLimit(text: string, file: string): Limit<Bytes> {
   return text === 'max' || (/^\d{16,20}$/.test(text) && Number(text) > Number.MAX_SAFE_INTEGER)
@@ -162,16 +162,18 @@ export function parseMemoryStat(text: string): MemoryStat {
 }
 
 /**
- * Returns the bytes of a cgroup that cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted once, and
- * kernel memory that does not shrink. Based on kernel Documentation/admin-guide/cgroup-v2.rst, memory.stat.
+ * Returns the bytes of a cgroup that cannot be reclaimed without swap: anon, shmem and unevictable pages, each counted
+ * once, and kernel memory that does not shrink. Based on kernel Documentation/admin-guide/cgroup-v2.rst, memory.stat.
  *
- * The sum anon + shmem + unevictable would count pages twice: `anon` and `shmem` count pages on any list, and locked pages and all
- * pages of a tmpfs mounted with noswap (as kubelet mounts its volumes) are on the unevictable list too. The LRU lists are
- * disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages that are temporarily on no
- * list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the larger of the two sums counts.
+ * The sum anon + shmem + unevictable would count pages twice: `anon` and `shmem` count pages on any list, and locked
+ * pages and all pages of a tmpfs mounted with noswap (as kubelet mounts its volumes) are on the unevictable list too.
+ * The LRU lists are disjoint, so active_anon + inactive_anon + unevictable counts each page once. That sum misses pages
+ * that are temporarily on no list (per-CPU batches, pages being moved), which anon + shmem includes. Therefore the
+ * larger of the two sums counts.
  *
- * Pages that zswap has compressed are charged as kernel memory (mm/memcontrol.c, obj_cgroup_charge_zswap; Linux 5.19 and later). They
- * count as unreclaimable: only where zswap's shrinker is enabled, which it is not by default, does reclaim write them to the device.
+ * Pages that zswap has compressed are charged as kernel memory (mm/memcontrol.c, obj_cgroup_charge_zswap; Linux 5.19
+ * and later). They count as unreclaimable: only where zswap's shrinker is enabled, which it is not by default, does
+ * reclaim write them to the device.
  *
  * Swap is counted separately: see ../swap.ts.
  */

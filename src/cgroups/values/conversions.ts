@@ -1,6 +1,6 @@
 /**
- * Converts limits between CRI and the kernel. In CRI, 0 keeps the current limit and -1 removes it; here undefined keeps it and
- * `max` is no limit. CRI numbers are int64, given as bigint or number.
+ * Converts limits between CRI and the kernel. In CRI, 0 keeps the current limit and -1 removes it; here undefined keeps
+ * it and `max` is no limit. CRI numbers are int64, given as bigint or number.
  */
 import {
   type Bytes,
@@ -25,9 +25,9 @@ export const MAX_CPU_SHARES = 262_144;
 export const UNLIMITED_MEMORY = 0x7fff_ffff_ffff_f000n;
 
 /**
- * How cpu.shares become cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups at least up to 1.37. `new`
- * maps the default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and later (opencontainers/cgroups,
- * ConvertCPUSharesToCgroupV2Value).
+ * How cpu.shares become cpu.weight. `old` is linear: runc up to 1.3.1, and kubelet's pod cgroups at least up to 1.37.
+ * `new` maps the default to the default (1024 shares to weight 100): runc 1.3.2 and crun 1.23 and later
+ * (opencontainers/cgroups, ConvertCPUSharesToCgroupV2Value).
  */
 export type WeightFormula = 'old' | 'new';
 
@@ -43,25 +43,26 @@ export function weightMatchesShares(weight: CpuWeight, shares: CpuShares): boole
 }
 
 /**
- * Returns the formulas that map the shares to the weight: none, one or both. For a pod's cgroup, this shows which formula the
- * node's kubelet uses.
+ * Returns the formulas that map the shares to the weight: none, one or both. For a pod's cgroup, this shows which
+ * formula the node's kubelet uses.
  */
 export function formulasOf(weight: CpuWeight, shares: CpuShares): readonly WeightFormula[] {
   return (['old', 'new'] as const).filter((formula) => weightOfShares(shares, formula) === weight);
 }
 
 /**
- * Returns the shares to report for the current weight. Many shares map to the same weight, so the inverse is ambiguous: if either
- * formula maps the stored shares to the weight, returns the stored shares. Otherwise another writer set the weight, and the
- * result is the inverse by the given formula.
+ * Returns the shares to report for the current weight. Many shares map to the same weight, so the inverse is ambiguous:
+ * if either formula maps the stored shares to the weight, returns the stored shares. Otherwise another writer set the
+ * weight, and the result is the inverse by the given formula.
  */
 export function sharesToReport(live: CpuWeight, stored: CpuShares | undefined, formula: WeightFormula): CpuShares {
   return stored !== undefined && weightMatchesShares(live, stored) ? stored : sharesOfWeight(live, formula);
 }
 
 /**
- * Returns the shares that a formula maps to a weight. If several do, returns the one closest to the weight before rounding: the
- * fewest for `old`, which rounds down, and the most for `new`, which rounds up. If none do, returns the nearest shares below.
+ * Returns the shares that a formula maps to a weight. If several do, returns the one closest to the weight before
+ * rounding: the fewest for `old`, which rounds down, and the most for `new`, which rounds up. If none do, returns the
+ * nearest shares below.
  */
 export function sharesOfWeight(weight: CpuWeight, formula: WeightFormula): CpuShares {
   let shares = inverted[formula][weight];
@@ -118,9 +119,9 @@ export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined
 export const NO_HUGE_PAGE_LIMIT = 2n ** 64n - 1n;
 
 /**
- * Reads CRI's memory_swap_limit_in_bytes, which is the sum of memory and swap; memory.swap.max is swap only (runc converts it the
- * same way). `memory` is the limit after the update. Throws INVALID_VALUE if the sum is below the memory limit, or if there is no
- * memory limit.
+ * Reads CRI's memory_swap_limit_in_bytes, which is the sum of memory and swap; memory.swap.max is swap only (runc
+ * converts it the same way). `memory` is the limit after the update. Throws INVALID_VALUE if the sum is below the
+ * memory limit, or if there is no memory limit.
  */
 export function swapMaxOfCri(limit: bigint | number, memory: Limit<Bytes>): Limit<Bytes> | undefined {
   const value = int64('memory_swap_limit_in_bytes', limit);
@@ -133,8 +134,8 @@ export function swapMaxOfCri(limit: bigint | number, memory: Limit<Bytes>): Limi
 }
 
 /**
- * Reads CRI's cpu_quota and cpu_period as a cpu.max. 0 keeps the value of `current`, quota -1 removes the limit. Returns undefined
- * if both are 0. Throws INVALID_VALUE for values that the kernel rejects.
+ * Reads CRI's cpu_quota and cpu_period as a cpu.max. 0 keeps the value of `current`, quota -1 removes the limit.
+ * Returns undefined if both are 0. Throws INVALID_VALUE for values that the kernel rejects.
  */
 export function cpuMaxOfCri(
   quota: bigint | number,

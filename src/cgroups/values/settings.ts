@@ -1,6 +1,7 @@
 /**
- * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files: whether a file has a value,
- * and what has to be written to get the value from before back. Sources: kernel Documentation/admin-guide/cgroup-v2.rst. Pure.
+ * The formats of the settings that CRI's `unified`, cpusets and hugepage limits write to a cgroup's files: whether a
+ * file has a value, and what has to be written to get the value from before back. Sources: kernel
+ * Documentation/admin-guide/cgroup-v2.rst. Pure.
  */
 import type { Bytes } from '../../core/quantities/numbers.ts';
 import { sizeInBytes } from './unified.ts';
@@ -24,16 +25,16 @@ const NO_VALUE: Readonly<Record<string, string>> = {
   'dmem.min': '0',
 };
 
-/** What the formats depend on. */
+/** The properties of the machine that the formats depend on. */
 export interface Machine {
   readonly pageSize: Bytes;
-  /** Returns the number of the last CPU or memory node that the machine may have. Undefined if nothing tells. */
+  /** Returns the number of the last CPU or memory node that the machine may have. Undefined if unknown. */
   readonly lastPossible: (kind: 'cpu' | 'node') => number | undefined;
 }
 
 /**
- * Whether a file's content `found` results from writing `asked`: the kernel rounds sizes to pages, sorts lists and prints one line per
- * device. Undefined where the format of the file is not known and the texts differ.
+ * Whether a file's content `found` results from writing `asked`: the kernel rounds sizes to pages, sorts lists and
+ * prints one line per device. Undefined where the format of the file is not known and the texts differ.
  */
 export function holdsSetting(key: string, asked: string, found: string, machine: Machine): boolean | undefined {
   const [wanted, has] = [asked.trim(), found.trim()];
@@ -100,8 +101,8 @@ function hasLine(key: string, asked: string, found: string): boolean {
 }
 
 /**
- * Lists of CPUs and memory nodes, as the kernel reads them (lib/bitmap-str.c, bitmap_parselist): `0-3,8`, `all`, `N` for the last one, and
- * `0-10:2/4` for the first 2 of each 4. The kernel prints numbers and ranges only. Pure.
+ * Lists of CPUs and memory nodes, as the kernel reads them (lib/bitmap-str.c, bitmap_parselist): `0-3,8`, `all`, `N`
+ * for the last one, and `0-10:2/4` for the first 2 of each 4. The kernel prints numbers and ranges only. Pure.
  */
 
 /** The largest number of CPUs of a kernel (CONFIG_NR_CPUS). */
@@ -111,10 +112,11 @@ const MOST_NUMBERS = 8192;
 type Numbers = Uint8Array;
 
 /**
- * Whether the kernel prints `found` after `asked` is written. Undefined where a list is not valid, or where it refers to the last number
- * and that is not known.
+ * Whether the kernel prints `found` after `asked` is written. Undefined where a list is not valid, or where it refers
+ * to the last number and that is not known.
  *
- * @param lastPossible the last CPU or node that this machine may have. The last one in a list (`N`) is that, or, in some kernels, the
+ * @param lastPossible the last CPU or node that this machine may have. The last one in a list (`N`) is that, or, in
+ * some kernels, the
  *   last one that the kernel is built for: NR_CPUS, MAX_NUMNODES
  */
 export function isSameList(asked: string, found: string, lastPossible: number | undefined): boolean | undefined {
@@ -182,8 +184,8 @@ export function lastNumber(list: string): number | undefined {
 }
 
 /**
- * Returns the numbers of a list as the bits of a number; 0 for an empty list. Undefined for a list that is not valid, or that refers to
- * the last number.
+ * Returns the numbers of a list as the bits of a number; 0 for an empty list. Undefined for a list that is not valid,
+ * or that refers to the last number.
  */
 export function bitsOf(list: string): bigint | undefined {
   if (list.trim() === '') return 0n;

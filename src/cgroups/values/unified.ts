@@ -20,8 +20,8 @@ const NO_SETTINGS = new Set([
 const LONGEST_VALUE = 1024;
 
 /**
- * Throws INVALID_VALUE unless the key is a setting of a known controller (and so not a path or cgroup.procs) and the value is one
- * line of limited length.
+ * Throws INVALID_VALUE unless the key is a setting of a known controller (and so not a path or cgroup.procs) and the
+ * value is one line of limited length.
  */
 export function assertUnified(key: string, value: string): void {
   assertUnifiedKey(key, value);
@@ -43,16 +43,16 @@ export function isUnifiedKey(key: string): boolean {
 }
 
 /**
- * Whether `found` is what the kernel prints after `asked` was written to a file. The shim does not know the format of each file:
- * it ignores surrounding whitespace, and reads sizes with a suffix, which the kernel prints in bytes.
+ * Whether `found` is what the kernel prints after `asked` was written to a file. The shim does not know the format of
+ * each file: it ignores surrounding whitespace, and reads sizes with a suffix, which the kernel prints in bytes.
  */
 export function isSameUnified(asked: string, found: string): boolean {
   return found.trim() === asked.trim() || found.trim() === sizeInBytes(asked.trim())?.toString();
 }
 
 /**
- * Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text, and for a leading 0, with which the
- * kernel reads an octal number. The size may be more than the kernel can hold in 64 bits.
+ * Parses a size like the kernel's memparse() (lib/cmdline.c). Returns undefined for other text, and for a leading 0,
+ * with which the kernel reads an octal number. The size may be more than the kernel can hold in 64 bits.
  */
 export function sizeInBytes(text: string): bigint | undefined {
   const [, digits, suffix = ''] = /^(0|[1-9]\d{0,19})([kmgtpe]?)$/i.exec(text) ?? [];

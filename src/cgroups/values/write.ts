@@ -21,8 +21,8 @@ export type CgroupWrite =
   | { readonly file: 'unified'; readonly key: string; readonly value: string };
 
 /**
- * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without `reclaims` for one
- * that is lowered.
+ * Whether the kernel only sets variables for a write: for a weight, for a memory limit that is raised, and without
+ * `reclaims` for one that is lowered.
  * @param reclaims whether a write that lowers a memory limit reclaims before it returns; see CgroupFiles.write
  */
 export function isQuickWrite(step: CgroupWrite, before: string, reclaims: boolean): boolean {

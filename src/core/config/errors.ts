@@ -2,7 +2,7 @@ import type * as z from 'zod/mini';
 import { type ConfigKey, type Settings, alternatives, configKeys, settingOf } from './schema.ts';
 import { nearest } from '../errors.ts';
 
-/** What can be used of a configuration file that has problems. */
+/** The usable part of a configuration file that has problems. */
 export interface UsableSettings {
   /** The settings without a problem, as written. */
   readonly settings: Settings;

@@ -25,8 +25,8 @@ type Yaml = typeof yamlModule;
 type YamlDocument = ReturnType<Yaml['parseDocument']>;
 
 /**
- * Reads and validates the settings of a YAML file. Throws ConfigError with file, line, key, value and the allowed values,
- * for every problem found.
+ * Reads and validates the settings of a YAML file. Throws ConfigError with file, line, key, value and the allowed
+ * values, for every problem found.
  */
 export async function readSettings(path: string): Promise<FileSettings> {
   return settingsIn(readText(path), path);
@@ -34,10 +34,12 @@ export async function readSettings(path: string): Promise<FileSettings> {
 
 /** Validates the text of a YAML file like {@link readSettings}. @param path for errors */
 export async function settingsIn(written: string, path: string): Promise<FileSettings> {
-  // The installed file consists of comments, which the library parses more slowly than settings. A `#` in the first column always
-  // starts a comment: the continuation lines of strings are indented (YAML 1.2, section 6.1). Line numbers do not change.
+  // The installed file consists of comments, which the library parses more slowly than settings. A `#` in the first
+  // column always starts a comment: the continuation lines of strings are indented (YAML 1.2, section 6.1). Line
+  // numbers do not change.
   const text = written.replaceAll(/^#.*/gm, '');
-  // The file of an installation, while nobody has changed it: loading and running the library takes 17 ms of each start.
+  // The file of an installation, while nobody has changed it: loading and running the library takes 17 ms of each
+  // start.
   if (withoutEmptyLines(text) === `apiVersion: ${apiVersion}\nkind: ${kind}`)
     return { settings: {}, lineOf: () => undefined };
   // Loaded only if there is a file: most nodes are configured by flags, and kubelet waits for our first response.

@@ -4,7 +4,7 @@ import { type FileSettings, readSettings } from './file.ts';
 import { type Config, type ConfigKey, type Settings, configKeys, flagOf, schema, settingOf } from './schema.ts';
 import { version } from './version.ts';
 
-/** What the command line asks this process to do. */
+/** The action that the command line asks for. */
 export type Invocation =
   | { readonly ask: 'run'; readonly config: Config }
   /** Print `text` to stdout and exit. */
@@ -21,9 +21,9 @@ export interface WrittenSettings {
 const NO_FILE: FileSettings = { settings: {}, lineOf: () => undefined };
 
 /**
- * Reads the settings from the command line (without the program name) and from the file that it names. Flags take precedence
- * over the file, and the file over defaults. Throws ConfigError, which lists every problem of one source with its key, value
- * and the allowed values.
+ * Reads the settings from the command line (without the program name) and from the file that it names. Flags take
+ * precedence over the file, and the file over defaults. Throws ConfigError, which lists every problem of one source
+ * with its key, value and the allowed values.
  */
 export async function loadConfig(argv: readonly string[]): Promise<Invocation> {
   const commandLine = readFlags(argv, version);

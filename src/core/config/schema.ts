@@ -60,8 +60,9 @@ function setting<Type extends z.core.SomeType>(
 const booleanForm = 'true or false';
 
 /**
- * All settings. The keys are those of the configuration file; flags are the same in kebab case. Help and docs/configuration.md
- * are generated from this. Uses zod/mini: kubelet waits for our first response, and full zod takes several times as long to load.
+ * All settings. The keys are those of the configuration file; flags are the same in kebab case. Help and
+ * docs/configuration.md are generated from this. Uses zod/mini: kubelet waits for our first response, and full zod
+ * takes several times as long to load.
  */
 export const schema = z.strictObject({
   listen: setting(socketPath, 'unix:///run/cri-resize-shim/cri-resize-shim.sock', {

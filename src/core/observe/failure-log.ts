@@ -8,8 +8,8 @@ export interface FailureTexts {
 }
 
 /**
- * Logs a failure that is tried again and again: once for each cause, until another one follows or it is over. Those lines say how often
- * the cause before has failed.
+ * Logs a failure that is tried again and again: once for each cause, until another one follows or it is over. Those
+ * lines say how often the cause before has failed.
  */
 export class FailureLog {
   #cause: string | undefined;
@@ -47,8 +47,8 @@ export class FailureLog {
 }
 
 /**
- * Returns a function that is true for the first use of a key, to log something once instead of with every call. It remembers
- * the `capacity` most recently used keys; a forgotten key counts as new.
+ * Returns a function that is true for the first use of a key, to log something once instead of with every call. It
+ * remembers the `capacity` most recently used keys; a forgotten key counts as new.
  */
 export function oncePerKey(capacity = 1024): (key: string) => boolean {
   const seen = new Set<string>();

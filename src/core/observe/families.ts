@@ -13,8 +13,8 @@ const counter = describe('counter');
 const histogram = describe('histogram');
 
 /**
- * All metric families, in the order of the exposition; docs/metrics.md has the same table. counters.ts feeds counters and
- * histograms as events happen. Gauges and process metrics are read at each scrape (src/monitoring).
+ * All metric families, in the order of the exposition; docs/metrics.md has the same table. counters.ts feeds counters
+ * and histograms as events happen. Gauges and process metrics are read at each scrape (src/monitoring).
  */
 export const families = {
   buildInfo: gauge(
@@ -142,7 +142,7 @@ export const families = {
   journalFaults: counter(
     'journal_faults_total',
     ['fault'],
-    'Journal faults, by kind: bad_record (not a record), newer_record (of a newer shim, left alone), unread_record (the disk does not return a record, read again), unavailable (no record can be written). Expected to be 0.',
+    'Journal faults, by kind: bad_record (not a record), newer_record (of a newer shim, ignored), unread_record (the disk does not return a record, read again), unavailable (no record can be written). Expected to be 0.',
   ),
   notifyFaults: counter(
     'notify_faults_total',

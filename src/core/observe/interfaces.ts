@@ -16,8 +16,8 @@ export interface Log {
 }
 
 /**
- * Events that are counted, timed and exposed to Prometheus. Labels come from small closed sets and never contain a pod name.
- * A new event needs a method here, a family in families.ts and a line in counters.ts.
+ * Events that are counted, timed and exposed to Prometheus. Labels come from small closed sets and never contain a pod
+ * name. A new event needs a method here, a family in families.ts and a line in counters.ts.
  */
 export interface Counters {
   /** The shim could not act on a request and forwarded it unchanged. */
@@ -174,7 +174,7 @@ export type RemountResult =
 export const journalFaults = [
   /** A file is not a record: incomplete, of a version that is no longer read, or something else. */
   'bad_record',
-  /** A newer shim has written the record, which is left alone. */
+  /** A newer shim has written the record, which is ignored. */
   'newer_record',
   /** The disk does not return the record (EIO), or the machine lacks descriptors or memory. It is read again. */
   'unread_record',

@@ -4,8 +4,9 @@ import { fstatSync } from 'node:fs';
 const PRIORITIES: Readonly<Record<string, number>> = { fatal: 2, error: 3, warn: 4, info: 6, debug: 7, trace: 7 };
 
 /**
- * Returns a line of the log with its level as the prefix of sd-daemon(3), such as `<3>`. journald takes it off again and stores it as the
- * priority of the line, so the line in the journal is the JSON alone. A line without a level is an information.
+ * Returns a line of the log with its level as the prefix of sd-daemon(3), such as `<3>`. journald takes it off again
+ * and stores it as the priority of the line, so the line in the journal is the JSON alone. A line without a level is an
+ * information.
  */
 export function withPriority(line: string): string {
   const [, level = 'info'] = /^\{"level":"(\w+)"/.exec(line) ?? [];
@@ -19,8 +20,8 @@ export function errorLines(text: string, descriptor: number): string {
 }
 
 /**
- * Whether a file descriptor leads to the journal: systemd sets JOURNAL_STREAM to its device and inode (systemd.exec(5)). A container's
- * log, a file and a terminal get no prefix: nothing takes it off there.
+ * Whether a file descriptor leads to the journal: systemd sets JOURNAL_STREAM to its device and inode
+ * (systemd.exec(5)). A container's log, a file and a terminal get no prefix: nothing takes it off there.
  */
 export function leadsToJournal(descriptor: number, environment: NodeJS.ProcessEnv = process.env): boolean {
   const stream = environment['JOURNAL_STREAM'];

@@ -17,8 +17,8 @@ export interface LogOptions {
 }
 
 /**
- * Creates the log: one JSON object per line with `level` as a name, `time` in ISO 8601, the fields and `msg`. It never waits for its
- * reader ({@link BoundedWriter}), and limits the lines of each message ({@link LineRates}).
+ * Creates the log: one JSON object per line with `level` as a name, `time` in ISO 8601, the fields and `msg`. It never
+ * waits for its reader ({@link BoundedWriter}), and limits the lines of each message ({@link LineRates}).
  */
 export function createLog(options: LogOptions): Log {
   const { level, dropped = () => undefined, now = () => performance.now() } = options;
@@ -109,8 +109,8 @@ class LineRates {
 }
 
 /**
- * Writes the lines of the log without ever waiting for their reader. A line that the kernel takes at once is written when this
- * returns, so that the last lines before a crash are not lost. Other lines wait in memory, up to a limit.
+ * Writes the lines of the log without ever waiting for their reader. A line that the kernel takes at once is written
+ * when this returns, so that the last lines before a crash are not lost. Other lines wait in memory, up to a limit.
  */
 export class BoundedWriter {
   /**

@@ -34,8 +34,8 @@ const LONGEST_QUANTITY = 64;
 const LARGEST_EXPONENT = 64;
 
 /**
- * Reads a quantity as bytes, rounding fractions up like Kubernetes. Returns undefined for text that is not a quantity, for
- * negative values and for values above 2^53 - 1, which a number cannot represent exactly.
+ * Reads a quantity as bytes, rounding fractions up like Kubernetes. Returns undefined for text that is not a quantity,
+ * for negative values and for values above 2^53 - 1, which a number cannot represent exactly.
  */
 export function parseQuantity(text: string): Bytes | undefined {
   const value = parseWhole(text, 1n);

@@ -1,6 +1,6 @@
 /**
- * Branded numbers, so that the compiler reports a mix-up of different quantities. All are safe integers, checked at creation, so
- * that later arithmetic is exact.
+ * Branded numbers, so that the compiler reports a mix-up of different quantities. All are safe integers, checked at
+ * creation, so that later arithmetic is exact.
  */
 
 declare const brand: unique symbol;
@@ -31,8 +31,8 @@ export const microseconds = (value: number): Microseconds => natural(value, 'mic
 /** Returns a number as CPU shares. Throws RangeError if it is negative or not a safe integer. */
 export const cpuShares = (value: number): CpuShares => natural(value, 'shares') as CpuShares;
 /**
- * Returns the CPU shares that a runtime reports; undefined for 0, which is none, and for what no kernel has: what a runtime says may be
- * wrong, and must not end a call.
+ * Returns the CPU shares that a runtime reports; undefined for 0, which is none, and for what no kernel has: what a
+ * runtime says may be wrong, and must not end a call.
  */
 export function reportedShares(value: number | bigint): CpuShares | undefined {
   const shares = Number(value);

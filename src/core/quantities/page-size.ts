@@ -28,7 +28,7 @@ export function readPageSize(auxvFile = '/proc/self/auxv'): Bytes {
 }
 
 /**
- * The page size of the kernel: 4 KiB on most machines, and 16 or 64 KiB on some arm64 kernels. The kernel rounds the size of a tmpfs up to
- * whole pages, and a memory limit down.
+ * The page size of the kernel: 4 KiB on most machines, and 16 or 64 KiB on some arm64 kernels. The kernel rounds the
+ * size of a tmpfs up to whole pages, and a memory limit down.
  */
 export const PAGE_SIZE = readPageSize();

@@ -1,6 +1,6 @@
 /** How close a pod is to its limits: one figure to sort pods by. */
 
-/** What is read of a pod or of one of its containers. Undefined: not known. */
+/** The readings of a pod or of one of its containers. Undefined: not known. */
 export interface LoadFigures {
   /** Bytes that cannot be reclaimed. */
   readonly unreclaimable: number | undefined;
@@ -19,8 +19,9 @@ export interface VolumeFigures {
 }
 
 /**
- * Returns the pressure in percent: the largest of the share of the memory limit that cannot be reclaimed, and of the shares of time in
- * which tasks waited for memory or CPU. Page cache does not count, because the kernel reclaims it first. 0 if nothing is known.
+ * Returns the pressure in percent: the largest of the share of the memory limit that cannot be reclaimed, and of the
+ * shares of time in which tasks waited for memory or CPU. Page cache does not count, because the kernel reclaims it
+ * first. 0 if nothing is known.
  */
 export const pressureOf = ({ unreclaimable = 0, limit, memoryStalled = 0, cpuStalled = 0 }: LoadFigures): number =>
   Math.max(shareOf(unreclaimable, limit), memoryStalled, cpuStalled);

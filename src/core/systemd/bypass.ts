@@ -91,8 +91,8 @@ interface Now {
 }
 
 /**
- * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the system's time does
- * not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
+ * Returns for how long it has been, in milliseconds. Takes microseconds of the monotonic clock, which a change of the
+ * system's time does not affect, or, after an @, seconds since the epoch. 0 and nothing are no time: Infinity.
  */
 function ageOf(microseconds: string | undefined, now: Now): number {
   if (microseconds?.startsWith('@') === true) return now.wall - Number(microseconds.slice(1)) * 1000;
@@ -121,8 +121,8 @@ export function takeBypassFiles(env: NodeJS.ProcessEnv): BypassFiles {
 }
 
 /**
- * Returns the socket of containerd that the shim has used last, from the file of {@link writeBypassTarget}. Undefined if the shim has never
- * started.
+ * Returns the socket of containerd that the shim has used last, from the file of {@link writeBypassTarget}. Undefined
+ * if the shim has never started.
  */
 export async function bypassTarget(file: string): Promise<string | undefined> {
   const text = await readFile(file, 'utf8').catch(() => '');
@@ -142,7 +142,8 @@ export async function lastBypassTarget(env: NodeJS.ProcessEnv): Promise<string |
  */
 export async function writeBypassTarget(file: string | undefined, containerd: string, log: Log): Promise<void> {
   if (file === undefined) return;
-  // The bypass reads it with read of sh(1), which takes a backslash away. In double quotes, systemd and a shell do the same.
+  // The bypass reads it with read of sh(1), which takes a backslash away. In double quotes, systemd and a shell do the
+  // same.
   const text = `CRI_RESIZE_SHIM_BYPASS_TO="${containerd.replaceAll(/["\\`$]/g, '\\$&')}"\n`;
   try {
     if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;

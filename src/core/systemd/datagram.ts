@@ -3,8 +3,8 @@ import { endianness } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { nameOfErrno } from '../errno.ts';
 
-// Node has no unix datagram sockets, and npm packages for them compile at installation. koffi is already a dependency (src/tmpfs) and
-// does not: two libc calls are enough.
+// Node has no unix datagram sockets, and npm packages for them compile at installation. koffi is already a dependency
+// (src/tmpfs) and does not: two libc calls are enough.
 
 // From linux/socket.h, linux/net.h and asm-generic/fcntl.h. The same on all architectures that Node supports.
 const AF_UNIX = 1;

@@ -24,9 +24,10 @@ export type PassedSockets = Readonly<Partial<Record<SocketName, PassedSocket>>>;
 const FIRST = 3;
 
 /**
- * Returns the sockets that systemd has passed to this process, by name (sd_listen_fds(3)). Removes the variables from the
- * environment, because they are not for child processes. Throws {@link PassedSocketError} for an unknown or duplicate name, and for
- * descriptors that are not listening unix stream sockets. A single socket without a name is `cri`.
+ * Returns the sockets that systemd has passed to this process, by name (sd_listen_fds(3)). Removes the variables from
+ * the environment, because they are not for child processes. Throws {@link PassedSocketError} for an unknown or
+ * duplicate name, and for descriptors that are not listening unix stream sockets. A single socket without a name is
+ * `cri`.
  */
 export function takePassedSockets(env: NodeJS.ProcessEnv, pid: number): PassedSockets {
   const { LISTEN_PID: pidText, LISTEN_FDS: count, LISTEN_FDNAMES: names } = env;

@@ -6,8 +6,8 @@ import { type DatagramSender, openDatagramSender } from './datagram.ts';
 /** Notifies systemd of the shim's state (sd_notify(3)). Apart from `check`, its methods never reject. */
 export interface Supervisor {
   /**
-   * Rejects if notifications cannot be sent, because koffi cannot be loaded. The shim must not serve then: systemd would end it at
-   * the start timeout, with its clients.
+   * Rejects if notifications cannot be sent, because koffi cannot be loaded. The shim must not serve then: systemd
+   * would end it at the start timeout, with its clients.
    */
   check(): Promise<void>;
   /** Reports that the shim serves calls, and starts to send watchdog notifications. */
@@ -40,8 +40,8 @@ export const noSupervisor: Supervisor = {
 };
 
 /**
- * Reads and removes systemd's variables from the environment, because they are not for child processes. Undefined if systemd did not
- * ask for notifications. Ignores a watchdog for another process (WATCHDOG_PID).
+ * Reads and removes systemd's variables from the environment, because they are not for child processes. Undefined if
+ * systemd did not ask for notifications. Ignores a watchdog for another process (WATCHDOG_PID).
  */
 export function takeSupervisorVariables(env: NodeJS.ProcessEnv, pid: number): SupervisorVariables | undefined {
   const { NOTIFY_SOCKET: socket, WATCHDOG_USEC: microseconds, WATCHDOG_PID: watched } = env;
@@ -97,8 +97,8 @@ class Notifier implements Supervisor {
   }
 
   /**
-   * The timer proves that the event loop runs. The stat proves that libuv's workers run, which also do the shim's writes. Until the
-   * stat returns, the watchdog gets no notification.
+   * The timer proves that the event loop runs. The stat proves that libuv's workers run, which also do the shim's
+   * writes. Until the stat returns, the watchdog gets no notification.
    */
   async #sendHeartbeat(): Promise<void> {
     if (this.#isCheckingWorkers) return;

@@ -3,7 +3,7 @@ import { messageOf } from '../../core/index.ts';
 
 /** One reversible change of a node. */
 export interface Change {
-  /** What the change does, in the imperative: `write /etc/…`. */
+  /** The change in the imperative: `write /etc/…`. */
   readonly description: string;
   do(): Promise<void>;
   /** Reverts what `do` has changed so far. Also called after a failed `do`, but not without `do`. */
@@ -25,9 +25,9 @@ export class ChangedMeanwhile extends Error {
 const LONG_MS = 1000;
 
 /**
- * Applies changes in order. If one fails, it and all changes before it are rolled back in reverse. If a change cannot be rolled
- * back, the ones before it stay in place, because it may depend on them (a kubelet that still uses the shim, for example).
- * Reports the result of each change. Never rejects.
+ * Applies changes in order. If one fails, it and all changes before it are rolled back in reverse. If a change cannot
+ * be rolled back, the ones before it stay in place, because it may depend on them (a kubelet that still uses the shim,
+ * for example). Reports the result of each change. Never rejects.
  * @param report receives one line per result
  * @param signal aborts on an interrupt: then everything is rolled back
  */

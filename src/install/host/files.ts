@@ -65,16 +65,16 @@ async function linkOf(path: string): Promise<string | undefined> {
 }
 
 /**
- * Copies access lists and other extended attributes, if the file system has them: an SELinux label for example, without which a
- * confined service could not read the file. Node has no call for them.
+ * Copies access lists and other extended attributes, if the file system has them: an SELinux label for example, without
+ * which a confined service could not read the file. Node has no call for them.
  */
 async function copyAttributes(from: string, to: string): Promise<void> {
   await execa('cp', ['--attributes-only', '--preserve=mode,ownership,xattr', '--', from, to], { reject: false });
 }
 
 /**
- * Replaces a file atomically: readers see either the old or the new content, also after a power cut. It keeps its extended attributes.
- * The caller syncs the folder.
+ * Replaces a file atomically: readers see either the old or the new content, also after a power cut. It keeps its
+ * extended attributes. The caller syncs the folder.
  */
 async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile): Promise<void> {
   const fresh = join(dirname(path), `${basename(path)}.${randomBytes(4).toString('hex')}`);
@@ -107,8 +107,8 @@ export interface WriteOptions extends Partial<Rights> {
 }
 
 /**
- * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays one. A new file belongs to
- * us, unless the options say otherwise.
+ * Writes a file. An existing file keeps its mode, owner and extended attributes, and a symbolic link stays one. A new
+ * file belongs to us, unless the options say otherwise.
  */
 export function writing(path: string, text: string | Buffer, options: WriteOptions = {}): Change {
   const { madeFrom, rolledBack, ...rights } = options;

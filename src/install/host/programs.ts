@@ -5,8 +5,8 @@ import { join } from 'node:path';
 /** The forms of the program that can be installed. */
 export type Program =
   /**
-   * A checkout that is built, or the self-contained folder. `node` is what starts it once it is in place, `nodeFrom` a Node that is copied
-   * there although the folder has it elsewhere, `arch` as process.arch.
+   * A checkout that is built, or the self-contained folder. `node` is what starts it once it is in place, `nodeFrom` a
+   * Node that is copied there although the folder has it elsewhere, `arch` as process.arch.
    */
   | {
       readonly kind: 'folder';
@@ -44,9 +44,9 @@ export async function filesOf(program: Program): Promise<readonly ProgramFile[]>
 }
 
 /**
- * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one, or a copy of the one that
- * runs us, which may be removed, or be in a folder that others cannot read. The one that runs us itself if its libraries are elsewhere, or
- * if the program is in place: nothing is copied then.
+ * Returns the Node that starts a folder's program once it is in the folder `to`: the folder's own, if it has one, or a
+ * copy of the one that runs us, which may be removed, or be in a folder that others cannot read. The one that runs us
+ * itself if its libraries are elsewhere, or if the program is in place: nothing is copied then.
  */
 export function nodeProgramOf(
   folder: string,
@@ -85,8 +85,8 @@ export const startOf = (program: Program, to: string): string =>
 export const resizectlStartOf = (program: Program, to: string): string => started(resizectlOf(program, to));
 
 /**
- * With SELinux, env makes the program unconfined, regardless of the type of its file: systemd itself may execute it, but then it runs as
- * init_t, which may not connect to containerd.
+ * With SELinux, env makes the program unconfined, regardless of the type of its file: systemd itself may execute it,
+ * but then it runs as init_t, which may not connect to containerd.
  */
 function started(command: readonly string[]): string {
   // env takes a word with = for a variable.
@@ -107,8 +107,9 @@ const KOFFI = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 
 export const OWN_NODE = 'bin/node';
 
 /**
- * Lists the files and symbolic links of the program, relative to `root`: a built checkout or the folder of `npm run package`. Includes
- * Node only if the folder has it. Leaves out source maps, four fifths of the size. Rejects if a file is missing.
+ * Lists the files and symbolic links of the program, relative to `root`: a built checkout or the folder of `npm run
+ * package`. Includes Node only if the folder has it. Leaves out source maps, four fifths of the size. Rejects if a file
+ * is missing.
  * @param arch as process.arch
  */
 export async function programFiles(root: string, arch: string): Promise<readonly string[]> {

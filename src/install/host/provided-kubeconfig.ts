@@ -13,15 +13,15 @@ export interface ProvidedKubeconfig {
 
 export const PROVIDED_KUBECONFIG = '/var/lib/cri-resize-shim-installer/kubeconfig';
 
-/** What an installation changes: before the shim starts with its configuration, and after that. */
+/** The changes of an installation: before the shim starts with its configuration, and after that. */
 export interface KubeconfigChanges {
   readonly before: readonly Change[];
   readonly after: readonly Change[];
 }
 
 /**
- * Plans the kubeconfig for an installation. The running shim reads the file for each request, so a new token needs no restart. A file that
- * a given configuration no longer names is removed once the shim runs without it. Changes nothing.
+ * Plans the kubeconfig for an installation. The running shim reads the file for each request, so a new token needs no
+ * restart. A file that a given configuration no longer names is removed once the shim runs without it. Changes nothing.
  */
 export async function planKubeconfig(
   { path, text, isUsed }: ProvidedKubeconfig,

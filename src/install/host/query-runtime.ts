@@ -11,7 +11,7 @@ const report = z.object({
   passThrough: z.optional(z.enum(['configured', 'invalid configuration'])),
 });
 
-/** What a shim says of itself. */
+/** A shim's report about itself. */
 export type ShimReport = z.infer<typeof report>;
 
 /** The CRI runtime that answers on a socket. */
@@ -52,8 +52,8 @@ export const answerOf = (socket: string): Promise<Answer> =>
 const causeOf = (error: unknown): string => /Last error: (.*)/.exec(messageOf(error))?.[1] ?? messageOf(error);
 
 /**
- * Asks the shim alone: it answers also if containerd does not. Returns undefined if the socket is not served by a shim of this version.
- * Rejects with a ServiceError if nothing answers.
+ * Asks the shim alone: it answers also if containerd does not. Returns undefined if the socket is not served by a shim
+ * of this version. Rejects with a ServiceError if nothing answers.
  */
 export async function queryShim(socket: string): Promise<ShimReport | undefined> {
   const backend = new Backend(`unix://${socket}`);

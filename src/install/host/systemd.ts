@@ -36,8 +36,8 @@ export async function unitProperties(
 const MOST_STOPS = 5;
 
 /**
- * Stops units. The fallback of the bypass starts a shim that fails, and systemd cancels the stop of a unit that something starts. Such a
- * stop is repeated.
+ * Stops units. The fallback of the bypass starts a shim that fails, and systemd cancels the stop of a unit that
+ * something starts. Such a stop is repeated.
  * @param afterEach runs after each stop, and before it is repeated
  */
 export async function stopUnits(units: readonly string[], afterEach?: () => Promise<void>): Promise<void> {
@@ -85,7 +85,7 @@ interface UnitPlaces {
   readonly writable: readonly string[];
 }
 
-/** What the shipped units have of these places. */
+/** The values of these places in the shipped units. */
 const SOCKET = 'ListenStream=/run/cri-resize-shim/cri-resize-shim.sock';
 const SERVICE = [
   'StateDirectory=cri-resize-shim cri-resize-shim-bypass',
@@ -100,8 +100,8 @@ const folders = (unitFolder: string): readonly string[] => [
 ];
 
 /**
- * Reads the places from the shipped units and the drop-ins on this machine: an installation may not have written the units yet. Rejects if
- * a drop-in cannot be read.
+ * Reads the places from the shipped units and the drop-ins on this machine: an installation may not have written the
+ * units yet. Rejects if a drop-in cannot be read.
  * @param unitFolder `/etc/systemd/system`
  */
 export async function unitPlaces(unitFolder: string): Promise<UnitPlaces> {
@@ -179,9 +179,9 @@ export function flagsIn(text: string): readonly string[] {
 const hasWildcard = (text: string): boolean => /[*?[]/.test(text);
 
 /**
- * Returns the paths that a pattern stands for, as glob(3) with its default flags, which systemd uses: `*`, `?` and `[...]` match within a
- * name, and a dot at its start only if it is written. Braces have no meaning. The order is that of the bytes. A path without wildcards
- * stands for itself, whether it exists or not.
+ * Returns the paths that a pattern stands for, as glob(3) with its default flags, which systemd uses: `*`, `?` and
+ * `[...]` match within a name, and a dot at its start only if it is written. Braces have no meaning. The order is that
+ * of the bytes. A path without wildcards stands for itself, whether it exists or not.
  * @param pattern an absolute path
  */
 export async function expandGlob(pattern: string): Promise<readonly string[]> {

@@ -2,8 +2,9 @@ import { isDeepStrictEqual } from 'node:util';
 import { isMap, parseDocument } from 'yaml';
 
 /**
- * Returns the text of a YAML or JSON file with another value of one top-level key. Comments, the order of keys, and the values of all other
- * keys stay; spaces between them may not. Returns undefined if the text is not one mapping, or if another value would change.
+ * Returns the text of a YAML or JSON file with another value of one top-level key. Comments, the order of keys, and the
+ * values of all other keys stay; spaces between them may not. Returns undefined if the text is not one mapping, or if
+ * another value would change.
  * @param value undefined removes the key
  */
 export function withKey(text: string, key: string, value: string | boolean | undefined): string | undefined {

@@ -13,8 +13,8 @@ import { Refusal } from './setting.ts';
 const backupOf = (file: string): string => `${file}.before-cri-resize-shim`;
 
 /**
- * Returns the setup of the running kubelet, or of one that ends again after each start because nothing serves the socket of the shim.
- * Throws Refusal for any other kubelet that does not run.
+ * Returns the setup of the running kubelet, or of one that ends again after each start because nothing serves the
+ * socket of the shim. Throws Refusal for any other kubelet that does not run.
  */
 export async function runningKubelet({ node }: Site): Promise<Kubelet> {
   const { kubeletUnit: unit } = node;
@@ -62,8 +62,8 @@ export async function pointAtShim(site: Site, kubelet: Kubelet): Promise<Change>
 }
 
 /**
- * For a kubelet that uses the shim: sets the endpoint in kubeadm's patch too, from which an upgrade of the node would write the old one.
- * kubelet is not restarted. Throws Refusal.
+ * For a kubelet that uses the shim: sets the endpoint in kubeadm's patch too, from which an upgrade of the node would
+ * write the old one. kubelet is not restarted. Throws Refusal.
  */
 export async function keepAtShim(site: Site, { chain }: Kubelet): Promise<readonly Change[]> {
   const { node } = site;
@@ -105,8 +105,8 @@ async function editOf(setting: Setting, endpoint: string): Promise<Edit> {
 }
 
 /**
- * Writes an edited text. Changes of others, such as `kubeadm upgrade node`, are not lost: before the write they make it fail, and
- * after it a rollback changes nothing but our endpoint.
+ * Writes an edited text. Changes of others, such as `kubeadm upgrade node`, are not lost: before the write they make it
+ * fail, and after it a rollback changes nothing but our endpoint.
  */
 function editing({ file, edited, endpointOf }: Setting, before: string, after: string): Change {
   const [from, to] = [endpointOf(before), endpointOf(after)];
@@ -129,8 +129,9 @@ function assertText(file: string, text: string, saved: SavedFile | undefined): v
 }
 
 /**
- * Points kubelet back at its previous endpoint, in every file that has ours. If kubelet does not use the shim, only the files are
- * restored: a later upgrade of the node would point kubelet at a socket that is gone. Returns no change if nothing is left. Throws Refusal.
+ * Points kubelet back at its previous endpoint, in every file that has ours. If kubelet does not use the shim, only the
+ * files are restored: a later upgrade of the node would point kubelet at a socket that is gone. Returns no change if
+ * nothing is left. Throws Refusal.
  */
 export async function pointAtContainerd(site: Site, kubelet: Kubelet): Promise<readonly Change[]> {
   const { node } = site;

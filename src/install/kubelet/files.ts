@@ -30,9 +30,9 @@ export interface Setting {
 }
 
 /**
- * Finds the files to change so that kubelet uses another endpoint, now and after the next upgrade of the node: the flag if there is one,
- * otherwise a drop-in of our own if kubelet has a folder for them, otherwise the configuration file and kubeadm's patch for it.
- * Throws Refusal if a file has to be changed manually. @param wanted the new endpoint
+ * Finds the files to change so that kubelet uses another endpoint, now and after the next upgrade of the node: the flag
+ * if there is one, otherwise a drop-in of our own if kubelet has a folder for them, otherwise the configuration file
+ * and kubeadm's patch for it. Throws Refusal if a file has to be changed manually. @param wanted the new endpoint
  */
 export async function settingsToChange(node: Node, kubelet: Kubelet, wanted: string): Promise<readonly Setting[]> {
   const { chain } = kubelet;

@@ -29,8 +29,8 @@ const MOST_LOOKS = 10;
 const LOOK_MS = 100;
 
 /**
- * Reads the setup of kubelet from the command line of its process, so it does not matter which unit, drop-in or environment file
- * set it. Rejects if systemd does not answer.
+ * Reads the setup of kubelet from the command line of its process, so it does not matter which unit, drop-in or
+ * environment file set it. Rejects if systemd does not answer.
  */
 export async function findKubelet(node: Node): Promise<KubeletFound> {
   for (let looks = 1; ; looks += 1) {
@@ -59,7 +59,7 @@ async function runningSetup({ procRoot }: Node, pid: string): Promise<KubeletFou
   }
 }
 
-/** What a kubelet that does not run is configured with, by its unit and its files. */
+/** The configuration of a kubelet that does not run, from its unit and its files. */
 export interface StoppedKubelet {
   /** Undefined if the unit does not start kubelet itself, or its command is not known. */
   readonly chain: EndpointChain | undefined;

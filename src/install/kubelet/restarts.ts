@@ -29,8 +29,8 @@ const PROPERTIES = [...THIS_START, 'ActiveState', 'NRestarts', 'Result', 'ExecMa
 const EXITED = 1;
 
 /**
- * Reads from systemd how often kubelet has started. `NRestarts` may count from months ago, and systemd forgets the last end at the next
- * start: both are in the journal. Rejects if systemd does not answer.
+ * Reads from systemd how often kubelet has started. `NRestarts` may count from months ago, and systemd forgets the last
+ * end at the next start: both are in the journal. Rejects if systemd does not answer.
  * @param isAtShim whether kubelet uses the shim
  */
 export async function readRestarts({ kubeletUnit: unit }: Node, isAtShim: boolean): Promise<Restarts> {
@@ -76,9 +76,10 @@ function countsOf(
 }
 
 /**
- * Whether a person or a program has started a unit that ended. systemd (up to 254 at least) keeps `NRestarts` if the unit is stopped or
- * started during the pause before a restart, as `kubeadm join` does with a kubelet that has waited for it (service_stop and service_start
- * in src/core/service.c reset it only after an end without a restart). The journal has the restarts that systemd schedules.
+ * Whether a person or a program has started a unit that ended. systemd (up to 254 at least) keeps `NRestarts` if the
+ * unit is stopped or started during the pause before a restart, as `kubeadm join` does with a kubelet that has waited
+ * for it (service_stop and service_start in src/core/service.c reset it only after an end without a restart). The
+ * journal has the restarts that systemd schedules.
  * @param before the properties that were read before the history
  */
 async function isStartOfHand(unit: string, history: UnitHistory, before: Properties): Promise<boolean> {
@@ -125,7 +126,7 @@ function signalText(signal: number): string {
   return name === undefined ? String(signal) : `${signal} (${name})`;
 }
 
-/** What the journal has about a unit that systemd starts again and again. */
+/** The journal's entries about a unit that systemd starts again and again. */
 interface UnitHistory {
   /** Starts that followed an end of its own (Restart=), since a person or a program last started it. */
   readonly restarts: number;
@@ -151,8 +152,8 @@ const MOST_ENTRIES = 4096;
 const TIMEOUT_MS = 10_000;
 
 /**
- * Reads the automatic restarts of a unit in the last minutes. Returns undefined if the journal has no entries of it: nothing may store
- * them, or only root may read them.
+ * Reads the automatic restarts of a unit in the last minutes. Returns undefined if the journal has no entries of it:
+ * nothing may store them, or only root may read them.
  */
 export async function unitHistory(unit: string, minutes: number): Promise<UnitHistory | undefined> {
   const kinds = [RESTART, PROCESS_EXIT, FAILURE, SUCCESS].map((id) => `MESSAGE_ID=${id}`);
@@ -240,7 +241,7 @@ export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
   };
 }
 
-/** What systemd says about the restarts of a kubelet that runs. */
+/** The restarts of a running kubelet, from systemd. */
 export interface RestartNote {
   /** `loop`: it ends again after each start. `note`: a single end, which is no problem. */
   readonly kind: 'loop' | 'warning' | 'note';
@@ -248,8 +249,9 @@ export interface RestartNote {
 }
 
 /**
- * Describes the restarts of a kubelet that runs; undefined if there are none that matter. One restart is no problem: a person, or a
- * monitor of the node, may have killed it. Without the journal nobody knows whether systemd or a person has started it last.
+ * Describes the restarts of a kubelet that runs; undefined if there are none that matter. One restart is no problem: a
+ * person, or a monitor of the node, may have killed it. Without the journal nobody knows whether systemd or a person
+ * has started it last.
  */
 export function restartNote(restarts: Restarts, unit: string): RestartNote | undefined {
   const { total, sinceShim, runsFor = 0 } = restarts;

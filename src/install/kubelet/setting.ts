@@ -9,7 +9,7 @@ export class Refusal extends Error {
   override readonly name = 'Refusal';
   constructor(
     message: string,
-    /** What to do manually. */
+    /** The manual remedy. */
     readonly remedy: string,
   ) {
     super(message);
@@ -26,7 +26,8 @@ export function endpointIn(text: string, file: string, form: FileForm = 'config'
 }
 
 /**
- * Sets the endpoint in the text of a KubeletConfiguration, or of kubeadm's patch for one. Throws Refusal if the text cannot be edited.
+ * Sets the endpoint in the text of a KubeletConfiguration, or of kubeadm's patch for one. Throws Refusal if the text
+ * cannot be edited.
  * @param endpoint undefined removes the setting
  * @param file for errors
  */

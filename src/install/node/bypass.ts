@@ -43,8 +43,8 @@ const UNIT_FOLDER = '/etc/systemd/system';
 const [SOCKET = ''] = SOCKETS;
 
 /**
- * Whether the bypass was switched on by hand. The socket wants it then, and the shim's unit has a condition on this very
- * link, so that both hold after a reboot.
+ * Whether the bypass was switched on by hand. The socket wants it then, and the shim's unit has a condition on this
+ * very link, so that both hold after a reboot.
  */
 export async function isBypassHeld(unitFolder = UNIT_FOLDER): Promise<boolean> {
   try {
@@ -55,7 +55,7 @@ export async function isBypassHeld(unitFolder = UNIT_FOLDER): Promise<boolean> {
   }
 }
 
-/** What a switch of the bypass has led to. */
+/** The result of switching the bypass. */
 export interface BypassSwitch {
   readonly isOn: boolean;
   /** Why clients reach no runtime through it. */
@@ -69,9 +69,9 @@ interface SwitchOptions {
 }
 
 /**
- * Stops the shim, as at an upgrade: calls that run are answered. The bypass is started first, so that new clients do not
- * wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot. If containerd answers, but not through the
- * bypass, the shim is started again at once. Rejects if it does not become ready then.
+ * Stops the shim, as at an upgrade: calls that run are answered. The bypass is started first, so that new clients do
+ * not wait. The shim is not started again until {@link turnBypassOff}, not even after a reboot. If containerd answers,
+ * but not through the bypass, the shim is started again at once. Rejects if it does not become ready then.
  */
 export async function turnBypassOn(
   { listen, containerd }: Pick<Node, 'listen' | 'containerd'>,

@@ -82,7 +82,7 @@ async function running(node: Node, finding: Finding, isAtShim = false): Promise<
   return { ...finding, result, found, remedy: remedies.join('\n'), ...(isLoop && isAtShim && AT_SHIM) };
 }
 
-/** What keeps a kubelet from starting is in its files, or in its journal. */
+/** The cause that keeps a kubelet from starting is in its files, or in its journal. */
 async function stoppedFinding(node: Node, state: string): Promise<Finding> {
   const { chain, environment } = await readStoppedKubelet(node);
   const isAtShim = await isSameSocket(chain?.endpoint ?? '', node.listen);
@@ -138,7 +138,7 @@ async function endpointFinding(node: Node, { endpoint, chain }: Kubelet): Promis
 const INSTALL = 'run resizectl install: it starts the shim, and then sets the endpoint';
 const LASTING = 'run resizectl install: it sets the endpoint there too';
 
-/** What an upgrade by kubeadm would do to the endpoint; undefined if the shim stays. */
+/** The effect of an upgrade by kubeadm on the endpoint; undefined if the shim stays. */
 async function kubeadmLoss({ listen }: Node, { winner, kubeadm }: EndpointChain): Promise<string | undefined> {
   if (kubeadm === undefined || winner.kind !== 'config') return undefined;
   const { file, endpoint, problem } = kubeadm;

@@ -4,11 +4,11 @@ export interface Finding {
   readonly check: string;
   /** `warning`: the shim works, with restrictions. `failed`: the shim would not work, or could not be installed. */
   readonly result: 'ok' | 'warning' | 'failed';
-  /** What was found, with the values. */
+  /** The finding, with its values. */
   readonly found: string;
-  /** What to do about it; empty if the check passed. */
+  /** The remedy; empty if the check passed. */
   readonly remedy: string;
-  /** What the finding is based on, one line each. */
+  /** The evidence for the finding, one line each. */
   readonly details?: readonly string[];
   /** kubelet uses the shim, and ends again after each start, maybe because of the shim: an installation may repair it. */
   readonly isLoopAtShim?: true;

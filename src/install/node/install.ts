@@ -38,7 +38,7 @@ import {
 export interface Plan {
   readonly changes: readonly Change[];
   readonly already: readonly string[];
-  /** What happens to the program: `upgrade 0.1.0 to 0.2.0`. Absent if it stays, or belongs to a package. */
+  /** The change of the program: `upgrade 0.1.0 to 0.2.0`. Absent if it stays, or belongs to a package. */
   readonly versions?: string;
 }
 
@@ -101,7 +101,7 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const isPackaged = await isOfPackage(site);
   await refuseOtherOwner(site, isPackaged ? 'package' : 'resizectl');
   const state = await unitsState();
-  // What another installation may have left here is not the package's.
+  // Files that another installation may have left here are not the package's.
   const files = isPackaged ? [] : UNIT_FILES.map((unit) => join(site.unitFolder, unit));
   const written = (await Promise.all(files.map(async (file) => ((await isThere(file)) ? [file] : [])))).flat();
   const hasProgram = !isPackaged && (await isThere(site.to));
@@ -111,7 +111,8 @@ export async function planUninstall(site: Site): Promise<Plan> {
   const units =
     written.length === 0 ? [] : [combineChanges(`remove ${written.join(', ')}`, written.map(removing), reload)];
   const command = isPackaged ? [] : await removingCommand(site);
-  // First: otherwise the pod of the DaemonSet may take the move for a drift, and later a new shim that kubelet no longer uses it.
+  // First: otherwise the pod of the DaemonSet may take the move for a drift, and later a new shim that kubelet no
+  // longer uses it.
   const used = join(site.node.stateFolder, USED_FILE);
   const forget = (await isThere(used)) ? [removing(used)] : [];
   const program = hasProgram ? [removingProgram(site.to)] : [];
@@ -124,8 +125,8 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
   try {
     return await pointAtContainerd(site, await runningKubelet(site));
   } catch (error) {
-    // Without an installed shim there is nothing that kubelet could still use, unless it is to use the shim at its next start: the units of
-    // a package may be stopped and disabled.
+    // Without an installed shim there is nothing that kubelet could still use, unless it is to use the shim at its next
+    // start: the units of a package may be stopped and disabled.
     if (!(error instanceof Refusal)) throw error;
     if (!isHere && (await stoppedAtShim(site.node)) === undefined) return [];
     const { isFree, byHand } = await nextStart(site.node);

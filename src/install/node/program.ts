@@ -229,7 +229,7 @@ async function fromProgram(to: string): Promise<string | undefined> {
   return failed ? undefined : stdout.trim();
 }
 
-/** What an installation does: `install 0.2.0`, `upgrade 0.1.0 to 0.2.0`. */
+/** Returns the kind of an installation: `install 0.2.0`, `upgrade 0.1.0 to 0.2.0`. */
 export function changeOfVersion(from: string | undefined, to: string): string {
   if (from === undefined) return `install ${to}`;
   if (from === to) return `another build of ${to}`;

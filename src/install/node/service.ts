@@ -67,7 +67,8 @@ export function retryOnRollback(): Change {
   return {
     description: `record that ${SERVICE} has failed, to start it again on rollback`,
     do: () => Promise.resolve(),
-    // The bypass serves. Nobody waits for a shim that has failed before: the fallback starts it again if it fails again.
+    // The bypass serves. Nobody waits for a shim that has failed before: the fallback starts it again if it fails
+    // again.
     undo: retryShim,
   };
 }
@@ -78,8 +79,8 @@ async function retryShim(): Promise<void> {
 }
 
 /**
- * Returns a shim that did not serve to its earlier state, after it was started: one that had failed is started again, without waiting
- * for it, and one that was stopped is stopped.
+ * Returns a shim that did not serve to its earlier state, after it was started: one that had failed is started again,
+ * without waiting for it, and one that was stopped is stopped.
  */
 export async function leaveShim(node: Node, before: UnitsState): Promise<void> {
   if (before.hasFailed || before.active.includes(SERVICE)) await retryShim();
@@ -120,7 +121,7 @@ async function syncLinks(unitFolder: string): Promise<void> {
   await syncFolder(unitFolder);
 }
 
-/** What others have there may be a link to nothing, or to /dev/null. */
+/** A file of others may be a link to nothing, or to /dev/null. */
 function ignoreNoFolder(error: unknown): void {
   if (!['ENOENT', 'ENOTDIR', 'EINVAL'].includes(errnoOf(error) ?? '')) throw error;
 }
@@ -174,7 +175,7 @@ async function stopAtBypass(units: readonly string[], { hasFailed, bypass }: Uni
   await stopUnits(units, async () => {
     await systemctl(['stop', '--', FALLBACK]);
   });
-  // The fallback starts a shim again that is "failed", and leaves one alone that was stopped.
+  // The fallback starts a shim again that is "failed", and does not start one that was stopped.
   if (!hasFailed) await systemctl(['reset-failed', '--', ...units]).catch(() => undefined);
   await resumeBypass(bypass);
 }

@@ -19,8 +19,8 @@ export interface SwitchOptions {
 }
 
 /**
- * Plans to set `intercept` in the configuration file of the service, and to restart it. systemd keeps the sockets, so clients stay
- * connected to a runtime. Changes nothing. Throws Refusal.
+ * Plans to set `intercept` in the configuration file of the service, and to restart it. systemd keeps the sockets, so
+ * clients stay connected to a runtime. Changes nothing. Throws Refusal.
  */
 export async function planSwitch(node: Node, { isOn, wait, unitFolder }: SwitchOptions): Promise<Plan> {
   if (await isBypassHeld(unitFolder))

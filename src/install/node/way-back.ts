@@ -75,7 +75,7 @@ async function answers(socket: string): Promise<boolean> {
   );
 }
 
-/** What sets the socket of the shim. */
+/** The place that sets the socket of the shim. */
 interface Place {
   /** The file, or the flag. */
   readonly name: string;
@@ -110,7 +110,7 @@ async function chainOf(node: Node): Promise<EndpointChain | undefined> {
 export interface NextStart {
   /** Nothing that kubelet reads has the socket of the shim, and no kubelet uses it. */
   readonly isFree: boolean;
-  /** What to do by hand if kubelet is to stay stopped. */
+  /** The manual steps if kubelet is to stay stopped. */
   readonly byHand?: string;
 }
 
@@ -127,7 +127,7 @@ export async function nextStart(node: Node): Promise<NextStart> {
   const { kubeletFiles } = node;
   const file = await fileWith({ ...node, kubeletFiles: [...kubeletFiles, ...RANCHER_FILES] });
   if (file !== undefined) return { isFree: false, byHand: `set unix://${node.containerd} in ${file}` };
-  // Of another unit, such as that of MicroK8s.
+  // A kubelet of another unit, such as that of MicroK8s.
   if (await runsKubelet(node.procRoot)) return { isFree: false };
   if (found.kind === 'no unit') return startWithoutUnit(node);
   const { chain } = await readStoppedKubelet(node);

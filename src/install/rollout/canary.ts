@@ -3,7 +3,7 @@ import { type RolloutContext, posted } from './context.ts';
 import { haltAll, vouchFor, vouchedCanaries } from './turns.ts';
 import { retry } from './retry.ts';
 
-/** What a look at a canary node finds: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
+/** The result of a look at a canary node: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {
   readonly why?: string;
   /** Whether the reason is that kubelet does not use the shim. */
@@ -12,10 +12,11 @@ interface Look {
 }
 
 /**
- * If this node is a canary and canaries are still needed: watches it for the time that a canary has to work, and then vouches for the
- * release, so that the other nodes get it. If the node does not work, halts all installations of this release, and continues to watch
- * it. Two looks in a row have to agree. Returns false when the shim is to be installed again, because kubelet does not use it: this
- * does not halt the release the first time. Otherwise returns true. Rejects only with the reason of the signal.
+ * If this node is a canary and canaries are still needed: watches it for the time that a canary has to work, and then
+ * vouches for the release, so that the other nodes get it. If the node does not work, halts all installations of this
+ * release, and continues to watch it. Two looks in a row have to agree. Returns false when the shim is to be installed
+ * again, because kubelet does not use it: this does not halt the release the first time. Otherwise returns true.
+ * Rejects only with the reason of the signal.
  * @param earliest time of the clock before which nothing is repaired
  */
 export async function passedAsCanary(context: RolloutContext, earliest: number, stop: AbortSignal): Promise<boolean> {
@@ -63,7 +64,10 @@ async function failed(context: RolloutContext, why: string, stop: AbortSignal): 
   await posted(context, 'ShimCanaryFailed', why, stop);
 }
 
-/** @param known the run of the shim that was seen last: it is the result if systemd does not answer, so that no restart is missed */
+/**
+ * @param known the run of the shim that was seen last: it is the result if systemd does not answer, so that no restart
+ * is missed
+ */
 async function look(context: RolloutContext, known: string, stop: AbortSignal): Promise<Look> {
   const node = await retry('this node cannot be read', context, stop, context.readNode);
   let run = known;

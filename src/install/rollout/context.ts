@@ -13,7 +13,7 @@ import { leaseStore } from './lease.ts';
 import { type Clock, effectiveSettings, systemClock } from '../../core/index.ts';
 import { type Api, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
 
-/** What the installer works with. */
+/** The dependencies of the installer. */
 export interface RolloutContext extends RetryOptions {
   readonly host: Host;
   readonly turns: TurnContext;
@@ -62,7 +62,7 @@ export interface Times {
 /** The root of process 1 is that of the host. */
 const HOST_ROOT = '/proc/1/root';
 
-/** What is outside of the process. */
+/** The interfaces to the outside of the process. */
 export interface Outside {
   readonly api: Api;
   readonly clock: Clock;
@@ -192,7 +192,6 @@ async function markReady(file: string, isReady: boolean): Promise<void> {
 /** Maximum time to create an event, in milliseconds. */
 export const EVENT_MS = 30_000;
 
-/** What {@link posted} needs. */
 export type PostingContext = Pick<RolloutContext, 'eventToPost' | 'random' | 'say' | 'clock'>;
 
 /** Creates an event of the node, unless that takes too long, or the right is missing. */

@@ -9,14 +9,14 @@ import { loggingChanges } from './retry.ts';
 /** Operations on the host, outside the pod. */
 export interface Host {
   /**
-   * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end of the pod stops
-   * it. Returns its exit code and output. Rejects if systemd cannot start it.
+   * Runs the staged resizectl on the host in its own systemd unit, so that neither the restart of kubelet nor the end
+   * of the pod stops it. Returns its exit code and output. Rejects if systemd cannot start it.
    * @param after `unstage`: systemd removes the staged files once it has ended, also if this pod no longer runs
    */
   resizectl(args: readonly string[], after?: 'unstage'): Promise<CommandResult>;
   /**
-   * Waits until no resizectl of an earlier pod runs on the host. Asks again if systemd does not answer, as while it re-executes itself.
-   * Rejects with the reason of the signal, and with {@link NoSystemd}.
+   * Waits until no resizectl of an earlier pod runs on the host. Asks again if systemd does not answer, as while it
+   * re-executes itself. Rejects with the reason of the signal, and with {@link NoSystemd}.
    */
   idle(signal: AbortSignal): Promise<void>;
   /** Start time of the kubelet process in milliseconds since the epoch; undefined if it does not run. */
@@ -64,8 +64,8 @@ const LABEL_MS = 60_000;
 const onHost = ['--target', '1', '--mount', '--'];
 
 /**
- * The transient unit. `--collect` removes it also after a failure. RuntimeMaxSec is longer than all time limits of resizectl together:
- * if it hangs, systemd stops it, and TimeoutStopSec leaves time for the rollback.
+ * The transient unit. `--collect` removes it also after a failure. RuntimeMaxSec is longer than all time limits of
+ * resizectl together: if it hangs, systemd stops it, and TimeoutStopSec leaves time for the rollback.
  */
 const unit = [
   'systemd-run',
@@ -84,15 +84,16 @@ const unit = [
 const quoted = (word: string): string => `"${word.replaceAll(/[\\"]/g, '\\$&').replaceAll('$', '$$$$')}"`;
 
 /**
- * The property of the unit that removes files and folders when it has ended, also after a failure. What it cannot remove, rm says in the
- * output of the unit; the result of the unit is that of resizectl.
+ * The property of the unit that removes files and folders when it has ended, also after a failure. What it cannot
+ * remove, rm says in the output of the unit; the result of the unit is that of resizectl.
  */
 export const removalAfter = (paths: readonly string[]): string =>
   `--property=ExecStopPost=-/bin/rm -rf -- ${paths.map(quoted).join(' ')}`;
 
 /**
- * Sets the SELinux type of programs on copied files, if the host has SELinux: below /var/lib they inherit var_lib_t, which systemd may not
- * execute in enforcing mode. A failure is logged: where the type matters, systemd does not start the program (exit code 203).
+ * Sets the SELinux type of programs on copied files, if the host has SELinux: below /var/lib they inherit var_lib_t,
+ * which systemd may not execute in enforcing mode. A failure is logged: where the type matters, systemd does not start
+ * the program (exit code 203).
  * @param hostRoot the root of the host
  */
 export async function allowExecution(folder: string, say: (line: string) => void, hostRoot: string): Promise<void> {
@@ -142,7 +143,8 @@ export function thisHost({ folder, staged, kubeletUnit, hostRoot, say }: HostOpt
     },
 
     async shim() {
-      // Not NRestarts: the fallback of the unit starts the service again, which systemd counts as no restart (docs/bypass.md).
+      // Not NRestarts: the fallback of the unit starts the service again, which systemd counts as no restart
+      // (docs/bypass.md).
       const { ActiveState: state = '', InvocationID: run = '' } = await properties(SHIM, [
         'ActiveState',
         'InvocationID',
@@ -212,7 +214,7 @@ export type Outcome =
   /** The node has left the cluster: nobody can tell whether it works, and no other node has to wait for it. */
   | { readonly kind: 'gone'; readonly why: string };
 
-/** What resizectl, or rm after it, says of a file that is still there. */
+/** The message of resizectl, or of rm after it, about a file that is still there. */
 const LEFT = /^(?:not cleaned up after |(?:\/bin\/)?rm: )/;
 /** Exit codes of systemd for a program that could not be started (systemd.exec(5)), because of another C library or noexec. */
 const NOT_STARTED = [127, 203];
@@ -240,8 +242,8 @@ export function outcomeOf({ code, lines }: CommandResult): Outcome {
 }
 
 /**
- * Says what to do about a program that may not be executed, or a library that the dynamic loader has not found. Node links to one that
- * minimal systems lack: libatomic.
+ * Says what to do about a program that may not be executed, or a library that the dynamic loader has not found. Node
+ * links to one that minimal systems lack: libatomic.
  */
 function remedyFor(code: number, cause: string): string {
   const [, library] = /error while loading shared libraries: (\S+): /.exec(cause) ?? [];

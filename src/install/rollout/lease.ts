@@ -69,21 +69,21 @@ async function orUndefined<Value>(status: number, asked: Promise<Value>): Promis
 /** Halts the installations of all revisions, with any text. Set by an operator, and by a pod that does not know its revision. */
 export const HALTED = 'cri-resize-shim.io/halted';
 /**
- * Revisions of the DaemonSet that have failed and are halted, each with `<node>: <reason>`: a JSON object, the latest failure last. Pods
- * of another revision are not halted: they are the remedy.
+ * Revisions of the DaemonSet that have failed and are halted, each with `<node>: <reason>`: a JSON object, the latest
+ * failure last. Pods of another revision are not halted: they are the remedy.
  */
 export const FAILED = 'cri-resize-shim.io/failed';
 /** Pauses all installations, with any text. Only an operator sets and removes it. */
 export const PAUSED = 'cri-resize-shim.io/paused';
 /**
- * Nodes that are being changed: a JSON object. Each has the time of its last renewal, the revision of its pod (` revision=<text>`), and
- * ` removal` if the shim is being removed.
+ * Nodes that are being changed: a JSON object. Each has the time of its last renewal, the revision of its pod (`
+ * revision=<text>`), and ` removal` if the shim is being removed.
  */
 const TURNS = 'cri-resize-shim.io/turns';
 /** Canary nodes that vouch for a revision: a JSON object, the latest revision last. */
 export const VOUCHED = 'cri-resize-shim.io/vouched';
 
-/** What a turn is for. */
+/** The purpose of a turn. */
 export type Work = 'install' | 'uninstall';
 /** The end of the entry of a turn in which the shim is removed. Nothing reads the time: it only has to change with each renewal. */
 const REMOVAL = ' removal';
@@ -130,8 +130,8 @@ export function turnsOf(lease: Lease): Turns {
 export const pauseOf = (lease: Lease): string | undefined => annotation(lease, PAUSED);
 
 /**
- * Returns why installations of a revision are halted; undefined if they are not. A pod that does not know its revision is halted by the
- * failure of any. Throws ApiUnreached.
+ * Returns why installations of a revision are halted; undefined if they are not. A pod that does not know its revision
+ * is halted by the failure of any. Throws ApiUnreached.
  */
 export function haltOf(lease: Lease, revision: string): string | undefined {
   const failed = parsed(lease, FAILED, textsSchema) ?? {};

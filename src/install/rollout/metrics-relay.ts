@@ -5,15 +5,16 @@ import { MiB, limitConnections, oneRequestEach, steadyNow } from '../../core/ind
 import { isShimEnabled } from '../../kubelet/endpoint/drift.ts';
 
 /**
- * Any pod of the cluster may connect. A scraper needs one connection; each takes memory of the pod. A new one ends the oldest if there are
- * too many, and each ends after this time.
+ * Any pod of the cluster may connect. A scraper needs one connection; each takes memory of the pod. A new one ends the
+ * oldest if there are too many, and each ends after this time.
  */
 const LIMITS = { connections: 16, connectionMs: 10_000 };
 
 /**
- * Serves the metrics of the shim, which has only local addresses, to Prometheus in the cluster. Only GET /metrics: the status page and
- * the health checks stay on the node. Without an answer of the shim the status is 502, so that Prometheus reports it as down. A node that
- * waits for its first turn has no shim that could be down: its answer is empty. Rejects if the port is taken.
+ * Serves the metrics of the shim, which has only local addresses, to Prometheus in the cluster. Only GET /metrics: the
+ * status page and the health checks stay on the node. Without an answer of the shim the status is 502, so that
+ * Prometheus reports it as down. A node that waits for its first turn has no shim that could be down: its answer is
+ * empty. Rejects if the port is taken.
  * @param socket the shim's unix socket for metrics, as a path on the host
  */
 export async function relayMetrics(port: number, hostRoot: string, socket: string): Promise<Server> {
@@ -73,7 +74,7 @@ function end(response: ServerResponse, { status, type, body }: Answer): void {
   response.end(body);
 }
 
-/** What the shim answers. */
+/** An answer of the shim. */
 export interface ShimAnswer {
   readonly status: number;
   readonly type: string | undefined;
@@ -96,9 +97,9 @@ interface Call {
 }
 
 /**
- * Reads the metrics of the shim, one call at a time, so that requests cannot load it. The shim is asked without authorization first: if it
- * has no token, its answer is for everyone. A call whose clients have all gone before it starts is dropped, so no more calls wait than
- * there are connections.
+ * Reads the metrics of the shim, one call at a time, so that requests cannot load it. The shim is asked without
+ * authorization first: if it has no token, its answer is for everyone. A call whose clients have all gone before it
+ * starts is dropped, so no more calls wait than there are connections.
  */
 class ShimMetrics {
   /** Calls that run or wait, by their authorization, in their order. */

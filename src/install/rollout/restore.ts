@@ -65,7 +65,8 @@ async function restored(context: RestoreContext, signal: AbortSignal): Promise<0
   const lost = await unlabelled(context, labelled, signal);
   const { begun, unknown } = await removals(context, lost, signal);
   if (begun.length > 0) {
-    // The usual case: the restarted kubelet ends the pod, which no longer fits the node, and the host completes the removal.
+    // The usual case: the restarted kubelet ends the pod, which no longer fits the node, and the host completes the
+    // removal.
     say(
       `on ${shown(begun)} the pod ended before the removal did: \`resizectl doctor\` there says whether the shim is gone`,
     );
@@ -93,8 +94,8 @@ function reported({ say }: RestoreContext, installed: readonly string[], unknown
 }
 
 /**
- * Returns the nodes whose pod has ended during the removal: `begun` if they are Ready, so that the host has completed it, and `unknown` if
- * they are not. The pod of a node that is down may have been deleted by force.
+ * Returns the nodes whose pod has ended during the removal: `begun` if they are Ready, so that the host has completed
+ * it, and `unknown` if they are not. The pod of a node that is down may have been deleted by force.
  * @param lost nodes that are not Ready, and still have a pod
  */
 async function removals(

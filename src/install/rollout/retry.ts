@@ -5,8 +5,8 @@ const FIRST_MS = 1000;
 const LONGEST_MS = 60_000;
 
 /**
- * Returns the delay before the next try in milliseconds: doubled each time up to a minute, with the second half random. Ten thousand
- * waiting nodes together send some 200 requests per second.
+ * Returns the delay before the next try in milliseconds: doubled each time up to a minute, with the second half random.
+ * Ten thousand waiting nodes together send some 200 requests per second.
  * @param random 0 to 1, as from Math.random
  */
 export const retryDelay = (tries: number, random: number): number =>
@@ -20,8 +20,8 @@ export interface RetryOptions {
 }
 
 /**
- * Retries until the attempt succeeds. Logs an error once until it changes. Rejects only with the reason of the signal, or with an error
- * that is final.
+ * Retries until the attempt succeeds. Logs an error once until it changes. Rejects only with the reason of the signal,
+ * or with an error that is final.
  * @param what prefix of the log line
  * @param isFinal whether a retry is useless after an error. Such an error is not logged
  */

@@ -9,10 +9,10 @@ import { loggingChanges, retry, retryDelay } from './retry.ts';
 import { passedAsCanary } from './canary.ts';
 
 /**
- * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as after a
- * restart of the pod, it takes no turn. First waits for a random time, because a release replaces the pods of all nodes at once. If
- * kubelet stops using the shim, it reports that, and installs the shim again if it is to.
- * Rejects only with the reason of the signal.
+ * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as
+ * after a restart of the pod, it takes no turn. First waits for a random time, because a release replaces the pods of
+ * all nodes at once. If kubelet stops using the shim, it reports that, and installs the shim again if it is to. Rejects
+ * only with the reason of the signal.
  * @param end aborts when the grace period is over
  */
 export async function keepInstalled(context: RolloutContext, stop: AbortSignal, end: AbortSignal): Promise<never> {
@@ -97,8 +97,9 @@ async function unfinishedTurnOf(context: RolloutContext, stop: AbortSignal): Pro
 }
 
 /**
- * Runs when the pod ends. Uninstalls the shim if the label was removed. If the node has the label, or the API server does not
- * answer, the shim stays: a pod also ends on an upgrade of the DaemonSet or a drain. Rejects only with the reason of the signal.
+ * Runs when the pod ends. Uninstalls the shim if the label was removed. If the node has the label, or the API server
+ * does not answer, the shim stays: a pod also ends on an upgrade of the DaemonSet or a drain. Rejects only with the
+ * reason of the signal.
  */
 export async function leave(context: RolloutContext, end: AbortSignal): Promise<void> {
   const { say, readNode, hasLabel } = context;
@@ -171,8 +172,9 @@ async function remove(context: RolloutContext, removal: Removal, end: AbortSigna
   }
   // Only a removal that has succeeded removes it: `restore` waits for that (docs/kubernetes.md).
   await labelled(context, REMOVING, end);
-  // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it within seconds,
-  // and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on the host completes its work.
+  // Before the restart of kubelet, which admits its pods again: this one no longer fits the node, so kubelet ends it
+  // within seconds, and nothing after this may happen (kubelet, HandlePodAdditions and HandlePodCleanups). The unit on
+  // the host completes its work.
   await posted(context, 'ShimUninstalling', 'the label was removed: kubelet is about to restart', end);
   const outcome = (removal.outcome = await uninstalled(context, isStaged, end));
   await labelled(context, outcome.kind === 'done' ? undefined : version, end);
@@ -222,7 +224,8 @@ async function reportUnfinished(
   const why = end.aborted ? whyLate(turn, outcome) : messageOf(error);
   if (turn !== undefined) {
     await labelled(context, outcome?.kind === 'done' ? undefined : version, soon);
-    // Otherwise the turn stays: the other nodes find out whether this one becomes Ready, as if kubelet had ended the pod.
+    // Otherwise the turn stays: the other nodes find out whether this one becomes Ready, as if kubelet had ended the
+    // pod.
     if (outcome?.kind !== 'done' || !end.aborted)
       await turn
         .end(soon, outcome === undefined ? undefined : why)
@@ -280,8 +283,9 @@ async function readyNow(context: RolloutContext, signal: AbortSignal): Promise<v
 }
 
 /**
- * After work that is done, waits until the restarted kubelet has reported the node as Ready. The API keeps the status of the old one for a
- * while. After an outage of the API server the time begins again, because kubelet could not report in it.
+ * After work that is done, waits until the restarted kubelet has reported the node as Ready. The API keeps the status
+ * of the old one for a while. After an outage of the API server the time begins again, because kubelet could not report
+ * in it.
  */
 async function readyAgain(context: RolloutContext, outcome: Outcome, signal: AbortSignal): Promise<Outcome> {
   if (outcome.kind !== 'done') return outcome;

@@ -23,8 +23,8 @@ const OLDER: readonly string[] = ['program', 'program.new', 'config.yaml', 'kube
 const FOLDER = /^pod-(\d+)$/;
 
 /**
- * Returns the folder of a pod, by the ID of its process, which is one of the host (hostPID): a pod that was deleted by force may end after
- * its successor has staged the program.
+ * Returns the folder of a pod, by the ID of its process, which is one of the host (hostPID): a pod that was deleted by
+ * force may end after its successor has staged the program.
  */
 export const stagingOf = (staging: string, pid: number): string => join(staging, `pod-${pid}`);
 
@@ -36,8 +36,8 @@ export const kubeconfigIn = (own: string): string => join(own, 'kubeconfig.new')
 export const configIn = (own: string): string => join(own, 'config.yaml');
 
 /**
- * Copies the program to the host atomically, with the Node of the image: the host may have none. What the installed shim uses, and what
- * another pod that still runs has staged, stays as it is.
+ * Copies the program to the host atomically, with the Node of the image: the host may have none. What the installed
+ * shim uses, and what another pod that still runs has staged, stays as it is.
  */
 export async function stage({ from, staging, own, config, nodeName, credentials }: StagingPlaces): Promise<void> {
   const to = programIn(own);
@@ -81,8 +81,8 @@ export async function unstage(own: string): Promise<void> {
 }
 
 /**
- * Writes the kubeconfig of the shim for the host, with the token and the certificate of a mounted secret: the shim is no pod, so it has
- * no token of its own. Only root may read it. Rejects if a file cannot be read or written.
+ * Writes the kubeconfig of the shim for the host, with the token and the certificate of a mounted secret: the shim is
+ * no pod, so it has no token of its own. Only root may read it. Rejects if a file cannot be read or written.
  * @param from folder with `token` and `ca.crt`
  */
 export async function provideKubeconfig(from: string, to: string, environment = process.env): Promise<void> {
@@ -111,8 +111,9 @@ export async function provideKubeconfig(from: string, to: string, environment = 
 }
 
 /**
- * Returns a configuration of the shim with the name of its node, unless it has one: with credentials the shim asks for the pods of this
- * node, whose name may differ from the host name. A text that is not a mapping is returned unchanged; the shim reports it.
+ * Returns a configuration of the shim with the name of its node, unless it has one: with credentials the shim asks for
+ * the pods of this node, whose name may differ from the host name. A text that is not a mapping is returned unchanged;
+ * the shim reports it.
  */
 export function withNodeName(text: string, nodeName: string): string {
   const document = parseDocument(text);

@@ -18,8 +18,8 @@ import { type RetryOptions, loggingChanges, retry, retryDelay } from './retry.ts
 import { wordsOf } from '../../kubernetes/index.ts';
 
 /**
- * A pod changes its node only in a turn, of which there is a limited number at a time. A failure halts all further installations of the
- * same revision until an operator removes the annotation.
+ * A pod changes its node only in a turn, of which there is a limited number at a time. A failure halts all further
+ * installations of the same revision until an operator removes the annotation.
  */
 export interface TurnContext extends RetryOptions, TurnRules {
   readonly store: LeaseStore;
@@ -37,9 +37,9 @@ export interface Turn {
 }
 
 /**
- * The kubelet that a removal restarts ends the pod, so that nobody ends the turn. After this time without a renewal other nodes look
- * whether the node is Ready. By then the API has no status of the kubelet before: a node that does not report is not Ready after 40 s, or
- * 50 s from Kubernetes 1.32 on (node-monitor-grace-period).
+ * The kubelet that a removal restarts ends the pod, so that nobody ends the turn. After this time without a renewal
+ * other nodes look whether the node is Ready. By then the API has no status of the kubelet before: a node that does not
+ * report is not Ready after 40 s, or 50 s from Kubernetes 1.32 on (node-monitor-grace-period).
  */
 const REMOVAL_MS = 60_000;
 
@@ -56,8 +56,9 @@ class RenewalWatch {
   constructor(readonly durationMs: number) {}
 
   /**
-   * Notes the turns of a Lease. If the Lease could not be read for a third of the duration, in which each turn is renewed once, the time
-   * without a renewal begins again: the nodes that have a turn may not have reached the API server either.
+   * Notes the turns of a Lease. If the Lease could not be read for a third of the duration, in which each turn is
+   * renewed once, the time without a renewal begins again: the nodes that have a turn may not have reached the API
+   * server either.
    * @param now from a monotonic clock
    * @param slept the pause before this look, in milliseconds
    */
@@ -227,8 +228,8 @@ export async function vouchFor(context: TurnContext, signal: AbortSignal): Promi
 }
 
 /**
- * Reads, changes and writes the Lease, and repeats this on a conflict. Returns whether it was still the turn of this node. If it was
- * not, a renewal is not written, but any other change is.
+ * Reads, changes and writes the Lease, and repeats this on a conflict. Returns whether it was still the turn of this
+ * node. If it was not, a renewal is not written, but any other change is.
  */
 async function changing(context: TurnContext, to: (lease: Lease) => Lease, signal: AbortSignal): Promise<boolean> {
   const { holder, clock, random } = context;
@@ -243,7 +244,7 @@ async function changing(context: TurnContext, to: (lease: Lease) => Lease, signa
   }
 }
 
-/** What keeps a node from its turn. */
+/** The reason why it is not a node's turn. */
 type Obstacle =
   | { readonly kind: 'none' }
   /** `left`: nodes whose pod has ended in its turn, as in each removal: a turn is free once such a node is Ready. */

@@ -32,20 +32,22 @@ export interface EndpointChain {
 }
 
 /**
- * kubeadm's `instance-config.yaml`. `kubeadm upgrade node` writes config.yaml from the cluster's ConfigMap and applies this patch to it
- * (WriteConfigToDisk in cmd/kubeadm/app/phases/kubelet/config.go, feature NodeLocalCRISocket, always on since 1.36).
+ * kubeadm's `instance-config.yaml`. `kubeadm upgrade node` writes config.yaml from the cluster's ConfigMap and applies
+ * this patch to it (WriteConfigToDisk in cmd/kubeadm/app/phases/kubelet/config.go, feature NodeLocalCRISocket, always
+ * on since 1.36).
  */
 export interface KubeadmPatch {
   readonly file: string;
-  /** What kubeadm writes next. Undefined: the value of the ConfigMap, usually none. */
+  /** The endpoint that kubeadm writes next. Undefined: the value of the ConfigMap, usually none. */
   readonly endpoint?: string;
   readonly problem?: string;
 }
 
 /**
- * Reads where the endpoint comes from, as NewKubeletCommand in cmd/kubelet/app/server.go merges it (Kubernetes 1.36): loadConfigFile
- * reads `--config` or takes the defaults, mergeKubeletConfigurations applies the drop-ins of `--config-dir` as JSON merge patches and then
- * the defaults again, and kubeletConfigFlagPrecedence parses the flags over the result. Never rejects: what cannot be read has a `problem`.
+ * Reads where the endpoint comes from, as NewKubeletCommand in cmd/kubelet/app/server.go merges it (Kubernetes 1.36):
+ * loadConfigFile reads `--config` or takes the defaults, mergeKubeletConfigurations applies the drop-ins of
+ * `--config-dir` as JSON merge patches and then the defaults again, and kubeletConfigFlagPrecedence parses the flags
+ * over the result. Never rejects: what cannot be read has a `problem`.
  */
 export async function readEndpointChain(flags: EndpointFlags, view: ProcessView): Promise<EndpointChain> {
   const { config, configDir, endpoint: flag } = flags;

@@ -17,7 +17,7 @@ export type FileForm =
   | 'patch';
 
 /**
- * What a file says about the endpoint. `reset`: it has the key without a value. In a drop-in that brings back the
+ * The setting of the endpoint in a file. `reset`: it has the key without a value. In a drop-in that brings back the
  * default: the merge patch removes the value, or sets it to "" (mergeKubeletConfigurations in
  * cmd/kubelet/app/server.go, then SetDefaults_KubeletConfiguration).
  */

@@ -27,8 +27,8 @@ export interface DriftPlaces {
 const ENABLED = '/etc/systemd/system/multi-user.target.wants/cri-resize-shim.service';
 
 /**
- * Reads the endpoint in the configuration of the running kubelet. Rejects if procfs or the root of the host cannot be read, and if
- * a file of a kubelet that is expected to use the shim cannot be read.
+ * Reads the endpoint in the configuration of the running kubelet. Rejects if procfs or the root of the host cannot be
+ * read, and if a file of a kubelet that is expected to use the shim cannot be read.
  */
 export async function driftOf(places: DriftPlaces): Promise<Drift> {
   const { procRoot, listen } = places;

@@ -48,11 +48,11 @@ export async function readBytes(path: string, file: string): Promise<Buffer> {
 }
 
 /**
- * Lists the drop-ins of `--config-dir` in the order in which kubelet merges them, relative to the folder. kubelet walks the folder with
- * filepath.WalkDir: entries in the order of the bytes of their names, subfolders in their place, symbolic links not followed to folders.
- * It takes every entry that is no folder and whose name ends with `.conf` (mergeKubeletConfigurations in cmd/kubelet/app/server.go).
- * A folder that is itself a symbolic link is walked only with a slash at its end: WalkDir begins with Lstat. Returns undefined for what is
- * not walked.
+ * Lists the drop-ins of `--config-dir` in the order in which kubelet merges them, relative to the folder. kubelet walks
+ * the folder with filepath.WalkDir: entries in the order of the bytes of their names, subfolders in their place,
+ * symbolic links not followed to folders. It takes every entry that is no folder and whose name ends with `.conf`
+ * (mergeKubeletConfigurations in cmd/kubelet/app/server.go). A folder that is itself a symbolic link is walked only
+ * with a slash at its end: WalkDir begins with Lstat. Returns undefined for what is not walked.
  * @param folder where to read it
  */
 export async function dropInsIn(folder: string): Promise<readonly string[] | undefined> {

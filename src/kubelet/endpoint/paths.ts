@@ -17,9 +17,9 @@ export const USED_FILE = 'kubelet-uses-the-shim';
 const MOST_LINKS = 40;
 
 /**
- * Returns where to read a file of another process, as that process finds it: a symbolic link with an absolute target leads to the root of
- * the process, and the kernel would take ours. A part that does not exist stays as it is. Rejects if a folder cannot be read, and with
- * ELOOP.
+ * Returns where to read a file of another process, as that process finds it: a symbolic link with an absolute target
+ * leads to the root of the process, and the kernel would take ours. A part that does not exist stays as it is. Rejects
+ * if a folder cannot be read, and with ELOOP.
  * @param isFollowed whether a link at the end is followed: not for lstat(2)
  */
 export async function seenBy({ root, cwd }: ProcessView, file: string, isFollowed = true): Promise<string> {
@@ -69,8 +69,8 @@ async function linkOf(path: string): Promise<string | undefined> {
 export const socketPathOf = (endpoint: string): string => endpoint.replace(/^unix:(\/\/)?/, '');
 
 /**
- * Whether two endpoints, with or without `unix://`, name the same socket. Folders may be symbolic links: /var/run is one. What does not
- * exist, or is hidden, counts by its name.
+ * Whether two endpoints, with or without `unix://`, name the same socket. Folders may be symbolic links: /var/run is
+ * one. What does not exist, or is hidden, counts by its name.
  */
 export async function isSameSocket(one: string, other: string): Promise<boolean> {
   const [path, otherPath] = [socketPathOf(one), socketPathOf(other)];

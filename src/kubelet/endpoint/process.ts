@@ -13,8 +13,9 @@ export interface KubeletProcess {
 }
 
 /**
- * The folder of drop-ins of k3s, which has its kubelet inside its own process and overwrites its own command line (proctitle.SetProcTitle
- * in pkg/cli/server). It starts kubelet with `--config-dir` alone (kubeletArgsAndConfig in pkg/daemons/agent/agent_linux.go, since 1.32).
+ * The folder of drop-ins of k3s, which has its kubelet inside its own process and overwrites its own command line
+ * (proctitle.SetProcTitle in pkg/cli/server). It starts kubelet with `--config-dir` alone (kubeletArgsAndConfig in
+ * pkg/daemons/agent/agent_linux.go, since 1.32).
  */
 export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
 
@@ -33,8 +34,9 @@ export class NotStartedYet extends Error {
 }
 
 /**
- * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet themselves, below
- * their own unit. Rejects if the process has ended, or hides the flags of kubelet, and with NotStartedYet.
+ * Returns the kubelet of a unit: its main process, or a child of it that is called kubelet. RKE2 and k0s start kubelet
+ * themselves, below their own unit. Rejects if the process has ended, or hides the flags of kubelet, and with
+ * NotStartedYet.
  * @param procRoot mount point of procfs
  */
 export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<KubeletProcess> {
@@ -47,8 +49,8 @@ export async function kubeletOfUnit(procRoot: string, mainPid: number): Promise<
 }
 
 /**
- * Finds the kubelet of this node among all processes; undefined if there is none. Processes of other PID namespaces, such as those of a
- * kubelet in a container, do not count.
+ * Finds the kubelet of this node among all processes; undefined if there is none. Processes of other PID namespaces,
+ * such as those of a kubelet in a container, do not count.
  * @param procRoot mount point of procfs
  */
 export const findKubeletProcess = (procRoot: string): Promise<KubeletProcess | undefined> =>
@@ -179,8 +181,9 @@ export function endpointFlagsOf(commandLine: readonly string[]): EndpointFlags {
 }
 
 /**
- * Returns the value of a flag, given as `--flag value` or `--flag=value`; undefined if it is missing. As in kubelet, the last one wins,
- * `_` and `-` are the same (WordSepNormalizeFunc in k8s.io/component-base/cli/flag), and `--` ends the flags (pflag, parseArgs).
+ * Returns the value of a flag, given as `--flag value` or `--flag=value`; undefined if it is missing. As in kubelet,
+ * the last one wins, `_` and `-` are the same (WordSepNormalizeFunc in k8s.io/component-base/cli/flag), and `--` ends
+ * the flags (pflag, parseArgs).
  */
 export function flagOf(commandLine: readonly string[], flag: string): string | undefined {
   let found: string | undefined;

@@ -12,15 +12,16 @@ export interface UnitCommand {
   readonly unsetEnvironment?: string | undefined;
   /** The texts of the environment files, in the order of the unit. */
   readonly files: readonly string[];
-  /** What systemd itself hands down: its own variables, and those of `PassEnvironment`. */
+  /** The environment that systemd itself passes on: its own variables, and those of `PassEnvironment`. */
   readonly inherited?: readonly Assignment[];
 }
 
 /**
- * Returns the words with which systemd starts a unit (systemd.service(5), Command lines): a word `$NAME` stands for the words of a
- * variable, `${NAME}` for its value, also as a part of a word. Environment files override `Environment`, later ones the earlier, and both
- * override what is inherited (systemd.exec(5)). The first word is the path of the program. Returns none if there is no command, or if a
- * systemctl before release 246 hides the variables. Words with blanks in them are split: systemctl does not quote them.
+ * Returns the words with which systemd starts a unit (systemd.service(5), Command lines): a word `$NAME` stands for the
+ * words of a variable, `${NAME}` for its value, also as a part of a word. Environment files override `Environment`,
+ * later ones the earlier, and both override what is inherited (systemd.exec(5)). The first word is the path of the
+ * program. Returns none if there is no command, or if a systemctl before release 246 hides the variables. Words with
+ * blanks in them are split: systemctl does not quote them.
  */
 export function wordsOfUnit(unit: UnitCommand): readonly string[] {
   const [, path = '', command = ''] = /path=(.*?) ; argv\[\]=(.*?) ; ignore_errors=/s.exec(unit.execStart) ?? [];
@@ -31,7 +32,7 @@ export function wordsOfUnit(unit: UnitCommand): readonly string[] {
   return [path, ...args.flatMap((word) => expanded(word, variables))];
 }
 
-/** What systemctl prints in place of a value with blanks before release 246. */
+/** The text that systemctl before release 246 prints in place of a value with blanks. */
 const UNPRINTABLE = '[unprintable]';
 
 function variablesOf({ environment, unsetEnvironment = '', files, inherited = [] }: UnitCommand): Map<string, string> {
@@ -93,18 +94,19 @@ export function printedVariables(text: string): readonly Assignment[] {
 export type Assignment = readonly [name: string, value: string];
 
 /**
- * Reads the assignments in an environment file as systemd does (systemd.exec(5), EnvironmentFile=; parse_env_file_internal in
- * src/basic/env-file.c, release 257): a quoted value may have several lines, a backslash continues a line, and a value without quotes ends
- * with its line. systemd ignores names that a shell could not set, such as `export A`.
+ * Reads the assignments in an environment file as systemd does (systemd.exec(5), EnvironmentFile=;
+ * parse_env_file_internal in src/basic/env-file.c, release 257): a quoted value may have several lines, a backslash
+ * continues a line, and a value without quotes ends with its line. systemd ignores names that a shell could not set,
+ * such as `export A`.
  */
 export function assignmentsIn(text: string): readonly Assignment[] {
   return allIn(text).filter(([name]) => /^[A-Za-z_]\w*$/.test(name));
 }
 
 /**
- * Returns what systemd cannot read in an environment file: a name or a value that is not valid UTF-8, also of a name that it would ignore.
- * It then takes nothing of the file (load_env_file_push in src/basic/env-file.c). It does not check comments. Returns undefined for a file
- * that it can read.
+ * Returns what systemd cannot read in an environment file: a name or a value that is not valid UTF-8, also of a name
+ * that it would ignore. It then takes nothing of the file (load_env_file_push in src/basic/env-file.c). It does not
+ * check comments. Returns undefined for a file that it can read.
  */
 export function invalidTextIn(file: Buffer): string | undefined {
   const isValid = (text: string): boolean => isUtf8(Buffer.from(text, 'latin1'));

@@ -22,7 +22,7 @@ export interface EndpointWatchOptions {
   readonly log: Log;
 }
 
-/** What one look at kubelet found. */
+/** The result of one look at kubelet. */
 interface Look {
   readonly state: EndpointState;
   readonly process: KubeletProcess | undefined;
@@ -33,9 +33,9 @@ const INTERVAL_MS = 15_000;
 const nothing: Look = { state: 'unknown', process: undefined, says: 'no kubelet is visible' };
 
 /**
- * Compares the endpoint that kubelet uses with the shim's own socket, every 15 s. An upgrade of a node may rewrite kubelet's
- * configuration, and nothing reports that to the shim. A drift counts once two looks in a row have found the same process with it, so a
- * kubelet that starts is no drift, and a drift is known within 45 s.
+ * Compares the endpoint that kubelet uses with the shim's own socket, every 15 s. An upgrade of a node may rewrite
+ * kubelet's configuration, and nothing reports that to the shim. A drift counts once two looks in a row have found the
+ * same process with it, so a kubelet that starts is no drift, and a drift is known within 45 s.
  */
 export class EndpointWatch {
   #look = nothing;
@@ -105,10 +105,12 @@ export class EndpointWatch {
   async #stateOf(isConnected: boolean | undefined, isOurs: boolean, chain: EndpointChain): Promise<EndpointState> {
     if (isConnected === true || (isConnected === undefined && isOurs)) {
       await this.#markUsed();
-      // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no drift.
+      // A file that cannot be read may be hidden from the shim's unit, and kubelet does not start with it at all: no
+      // drift.
       return isOurs || chain.endpoint === undefined ? 'shim' : 'next_start';
     }
-    // A kubelet that waits for its certificate is not connected yet. Without the peers, a configuration that cannot be read says nothing.
+    // A kubelet that waits for its certificate is not connected yet. Without the peers, a configuration that cannot be
+    // read says nothing.
     if (isOurs || (isConnected === undefined && chain.endpoint === undefined)) return 'unknown';
     return (await this.#wasUsed()) ? 'past' : 'unused';
   }

@@ -111,8 +111,8 @@ interface Waiting {
 }
 
 /**
- * Posts events one after the other, those of a namespace in order. Retries, except for events that the server rejects permanently. A
- * namespace whose events fail in the server does not delay others.
+ * Posts events one after the other, those of a namespace in order. Retries, except for events that the server rejects
+ * permanently. A namespace whose events fail in the server does not delay others.
  */
 export class EventPoster {
   readonly #isFirst = oncePerKey(64);
@@ -161,8 +161,8 @@ export class EventPoster {
   }
 
   /**
-   * Moves the events of a namespace behind all others if one fails again and again. If the server reports an error for it, other events of
-   * the namespace go before it.
+   * Moves the events of a namespace behind all others if one fails again and again. If the server reports an error for
+   * it, other events of the namespace go before it.
    */
   #failed(event: Waiting, error: unknown): void {
     event.failures += 1;

@@ -10,7 +10,7 @@ import {
   formatMemory,
 } from '../../sandbox/index.ts';
 
-/** What says nothing about the request itself: it is made again. */
+/** Reasons that do not concern the request itself: it is made again. */
 const PASSING: ReadonlySet<string> = new Set([
   Reason.BACKEND_UNAVAILABLE,
   Reason.DEADLINE,
@@ -28,8 +28,8 @@ export interface OutcomesOptions {
 }
 
 /**
- * Posts events about the requests that a pod's annotations make. Each outcome is posted once for each request, however often
- * the request is retried.
+ * Posts events about the requests that a pod's annotations make. Each outcome is posted once for each request, however
+ * often the request is retried.
  */
 export class Outcomes {
   /** The outcomes already posted for the last request, and its text, by pod and volume. */

@@ -11,7 +11,7 @@ import type { VolumePolicy } from '../../tmpfs/index.ts';
 export interface NodePods {
   /** Undefined: not yet, or no longer. Rejects when that cannot be found out now. */
   find(uid: string): Promise<LocalPod | undefined>;
-  /** What decides the size of a volume now. */
+  /** The present owner of a volume's size. */
   policy(sandboxId: string, volume: string): VolumePolicy;
   /** The volume's annotation has been asked for, or has been taken away: nobody else's remount is taken over meanwhile. */
   annotated(sandboxId: string, volume: string, isThere: boolean): Promise<void>;
@@ -48,8 +48,8 @@ interface Entry {
 const TRY_MS = 30_000;
 
 /**
- * Turns changed annotations into resize requests: one at a time per pod, pods concurrently. A new request includes the volumes that
- * are still waiting, because a newer resize of a pod supersedes older ones.
+ * Turns changed annotations into resize requests: one at a time per pod, pods concurrently. A new request includes the
+ * volumes that are still waiting, because a newer resize of a pod supersedes older ones.
  */
 export class AnnotationRequests implements PodAudience {
   readonly #outcomes: Outcomes;
@@ -217,14 +217,14 @@ export class AnnotationRequests implements PodAudience {
 
 type Texts = Readonly<Record<string, string>>;
 
-/** What is no outcome of a try: the resize was taken over from an earlier shim. */
+/** An event without the outcome of a try: the resize was taken over from an earlier shim. */
 const RESTARTED = 'RESTARTED';
 const POD_GONE = 'POD_GONE';
 const SUPERSEDED = 'SUPERSEDED';
 
 /**
- * The resizes that annotations have asked for, among all: those for volumes alone, with the texts that were last asked for.
- * So they are known after a restart too, and one whose annotation has changed since is no longer one of them.
+ * The resizes that annotations have asked for, among all: those for volumes alone, with the texts that were last asked
+ * for. So they are known after a restart too, and one whose annotation has changed since is no longer one of them.
  */
 class OwnResizes {
   /** By pod uid, what is being asked right now. */
@@ -264,13 +264,13 @@ class OwnResizes {
 
   /** The volumes of which this resize is not the last word. */
   #elsewhere({ pod, state, reason, defer }: Resize): Texts {
-    // What is refused has changed nothing: what waited still does.
+    // A rejected request has changed nothing: the earlier one still waits.
     if (state === 'Infeasible' || (state === 'Canceled' && !defer)) return this.waitingTexts(pod);
     const newest = reason === SUPERSEDED ? this.resizes.newestOf(pod.sandboxId) : undefined;
     return newest === undefined ? {} : Object.fromEntries(this.#ours(newest));
   }
 
-  /** What is asked for a pod's volumes and waits. */
+  /** The request for a pod's volumes that waits. */
   waitingTexts(pod: PodIdentity): Texts {
     return Object.fromEntries(this.#waitingOf(pod).flatMap((resize) => this.#ours(resize)));
   }

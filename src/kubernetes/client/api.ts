@@ -55,7 +55,8 @@ function send({ server, options }: Connection, request: ApiRequest): Promise<Inc
       'content-length': String(Buffer.byteLength(body)),
     }),
   };
-  // The option counts from the socket on. ClientRequest.setTimeout would count only from the connect on, which may hang for minutes.
+  // The option counts from the socket on. ClientRequest.setTimeout would count only from the connect on, which may hang
+  // for minutes.
   const all: RequestOptions = { ...options, method, headers, signal, timeout: idleMs };
   return new Promise((resolve, reject) => {
     const call = url.protocol === 'http:' ? requestPlain(url, all) : requestTls(url, all);
@@ -106,7 +107,8 @@ export async function readText(response: Readable, longest: number): Promise<str
 }
 
 /**
- * Parses the body of a response. Throws ApiUnreached with what it is not, because the messages of the parsers quote the body.
+ * Parses the body of a response. Throws ApiUnreached with what it is not, because the messages of the parsers quote the
+ * body.
  * @param what the object that was asked for: `a node`
  */
 export function parsedResponse<Value>(schema: z.ZodMiniType<Value>, text: string, what: string): Value {

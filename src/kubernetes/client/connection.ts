@@ -17,8 +17,8 @@ export interface Connection {
 }
 
 /**
- * Reads the kubeconfig and its files. Called for each request, because tokens and certificates are rotated. Rejects with
- * ApiUnreached, whose message quotes nothing of the file.
+ * Reads the kubeconfig and its files. Called for each request, because tokens and certificates are rotated. Rejects
+ * with ApiUnreached, whose message quotes nothing of the file.
  */
 export async function openConnection(kubeconfig: string): Promise<Connection> {
   const config = readConfig(kubeconfig);

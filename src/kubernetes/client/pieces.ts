@@ -65,8 +65,8 @@ export async function* readLines(response: Readable, longest: number): AsyncGene
 }
 
 /**
- * Reads a list of the API server, and passes each item on as it arrives, so that the length of the list does not matter. Stores at most
- * `longest` bytes of an item. Returns the list without its items, as JSON.
+ * Reads a list of the API server, and passes each item on as it arrives, so that the length of the list does not
+ * matter. Stores at most `longest` bytes of an item. Returns the list without its items, as JSON.
  */
 export async function readItems(response: Readable, longest: number, onItem: (item: Piece) => void): Promise<string> {
   const splitter = new ItemSplitter(longest, onItem);

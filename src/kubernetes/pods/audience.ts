@@ -10,8 +10,9 @@ export interface PodAudience {
 }
 
 /**
- * Passes on pods, and what an object was before once it is another one: its author can have it claim to be a mirror pod, and take the claim
- * back, and a deletion names only the last uid. At one time, the API server has one pod with a namespace and name.
+ * Passes on pods, and what an object was before once it is another one: its author can have it claim to be a mirror
+ * pod, and take the claim back, and a deletion names only the last uid. At one time, the API server has one pod with a
+ * namespace and name.
  */
 export function perObject(audience: PodAudience): PodAudience {
   let known = new Map<string, ApiPodIdentity>();

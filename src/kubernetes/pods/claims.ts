@@ -18,8 +18,8 @@ export interface ClaimsOptions {
 type Claim = Pick<ApiPod, 'uid' | 'namespace' | 'name' | 'isMirror'>;
 
 /**
- * Reports the objects of the API server that claim the uid of another pod, each once. They are ignored where objects are used
- * ({@link whyForeign}): the registry decides, so the order in which objects appear does not matter.
+ * Reports the objects of the API server that claim the uid of another pod, each once. They are ignored where objects
+ * are used ({@link whyForeign}): the registry decides, so the order in which objects appear does not matter.
  */
 export class PodClaims implements PodAudience {
   /** By uid and key. */

@@ -93,7 +93,7 @@ function pass(change: PodChange, { audience, skipped }: Pick<FeedOptions, 'audie
   if (change.kind === 'present') audience.present(change.pod);
   if (change.kind === 'gone') audience.gone(change.pod);
   if (change.kind !== 'skipped') return;
-  // What was known of it is out of date.
+  // Its earlier state is out of date.
   if (change.pod !== undefined) audience.gone(change.pod);
   skipped(change.pod);
 }

@@ -39,8 +39,8 @@ export interface NodeFeedOptions {
 }
 
 /**
- * Reads the Node every five minutes until aborted. The right to do so is optional: without it the allocatable stays unknown. Logs each
- * change, and a failure once for each kind. Never rejects.
+ * Reads the Node every five minutes until aborted. The right to do so is optional: without it the allocatable stays
+ * unknown. Logs each change, and a failure once for each kind. Never rejects.
  */
 export async function feedNode(
   { api, nodeName, store, clock, log }: NodeFeedOptions,

@@ -10,13 +10,13 @@ import { type Piece, readItems, readLines } from '../client/pieces.ts';
 export interface PodWatch {
   /**
    * Lists all pods of the node. Rejects as {@link Api}, with 410 if a page has expired: list again.
-   * @param atLeast the state of this version or a later one, which the API server has in memory ('0': any state); undefined: the
-   * present state, which it may have to read from etcd
+   * @param atLeast the state of this version or a later one, which the API server has in memory ('0': any state);
+   * undefined: the present state, which it may have to read from etcd
    */
   list(atLeast: string | undefined, signal: AbortSignal): Promise<PodList>;
   /**
-   * Resolves when the server accepts the watch, to the changes after `version` until the server ends it. The promise or the
-   * iteration rejects with 410 if `version` has expired: list again.
+   * Resolves when the server accepts the watch, to the changes after `version` until the server ends it. The promise or
+   * the iteration rejects with 410 if `version` has expired: list again.
    */
   changes(version: string, signal: AbortSignal): Promise<AsyncIterable<PodChange>>;
 }
@@ -36,13 +36,13 @@ export type PodChange =
   | { readonly kind: 'bookmark'; readonly version: string };
 
 /**
- * Bytes of a pod. etcd stores at most 1.5 MiB of it, and JSON has up to six times that: Go encodes `<`, `>` and `&` in six characters.
- * Larger objects are skipped, so that the author of a pod cannot stop the watch for the others.
+ * Bytes of a pod. etcd stores at most 1.5 MiB of it, and JSON has up to six times that: Go encodes `<`, `>` and `&` in
+ * six characters. Larger objects are skipped, so that the author of a pod cannot stop the watch for the others.
  */
 export const LONGEST_OBJECT = 12 * MiB;
 /**
- * Pods per page of a list from etcd, as in client-go. The API server applies it only to a list without a resource version: with one it
- * would read etcd too, up to 1.30 once for each page (storage/cacher, shouldDelegateList).
+ * Pods per page of a list from etcd, as in client-go. The API server applies it only to a list without a resource
+ * version: with one it would read etcd too, up to 1.30 once for each page (storage/cacher, shouldDelegateList).
  */
 const PAGE = 500;
 const LIST_IDLE_MS = 30_000;
@@ -129,15 +129,15 @@ function read<Schema extends z.ZodMiniType>(schema: Schema, text: string): z.inf
   }
 }
 
-/** What the beginning of a pod object says. */
+/** The first fields of a pod object. */
 export interface PodStart {
   readonly pod: ApiPodIdentity;
   readonly version: string;
 }
 
 /**
- * The first fields of an event or of a pod, in the order in which Go encodes them. What a pod's author chooses freely, such as labels
- * and annotations, comes after them.
+ * The first fields of an event or of a pod, in the order in which Go encodes them. What a pod's author chooses freely,
+ * such as labels and annotations, comes after them.
  */
 const FIRST_FIELDS =
   /^(?:\{"type":"[A-Z]+","object":)?\{(?:"(?:kind|apiVersion)":"[^"\\]*",)*"metadata":\{((?:"(?:name|generateName|namespace|selfLink|uid|resourceVersion)":"[^"\\]*",)+)/;

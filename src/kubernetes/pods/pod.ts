@@ -69,9 +69,10 @@ export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>, nod
 }
 
 /**
- * Returns the uid that the static pod of a mirror pod has in the CRI. Anyone who may create a pod may also set this annotation, with
- * any uid: it counts only for a mirror pod, which kubelet creates as owned by its Node (kubelet pkg/kubelet/pod/mirror_client.go).
- * An owner can be set by anybody too, so {@link whyForeign} decides where the object is used.
+ * Returns the uid that the static pod of a mirror pod has in the CRI. Anyone who may create a pod may also set this
+ * annotation, with any uid: it counts only for a mirror pod, which kubelet creates as owned by its Node (kubelet
+ * pkg/kubelet/pod/mirror_client.go). An owner can be set by anybody too, so {@link whyForeign} decides where the object
+ * is used.
  */
 function mirroredUid(
   { annotations, ownerReferences }: z.infer<typeof metadataSchema>,
@@ -83,8 +84,8 @@ function mirroredUid(
 }
 
 /**
- * Returns why an object of the API server is not the one of this pod of the node; undefined if it is. A uid alone proves nothing,
- * because a pod's author chooses what looks like a mirror pod.
+ * Returns why an object of the API server is not the one of this pod of the node; undefined if it is. A uid alone
+ * proves nothing, because a pod's author chooses what looks like a mirror pod.
  * @param isStatic whether the pod of the node is a static pod
  */
 export function whyForeign(
@@ -171,8 +172,8 @@ type Container = z.infer<typeof containerSchema>;
 type Quantity = z.infer<typeof quantity> | null | undefined;
 
 /**
- * Returns the restart policy of an app container: its own (KEP-5307), or that of the pod. No policy is known in a pod with rules: that of
- * any container may restart all of them (KEP-5532).
+ * Returns the restart policy of an app container: its own (KEP-5307), or that of the pod. No policy is known in a pod
+ * with rules: that of any container may restart all of them (KEP-5532).
  */
 function restartPolicies(
   spec: z.infer<typeof specSchema>,

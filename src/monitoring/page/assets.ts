@@ -34,8 +34,9 @@ li rect.area { fill: var(--use); } ol { padding-left: 1.4rem; font-size: 0.85rem
 `;
 
 /**
- * The only script of the page; the Content-Security-Policy has its hash. It filters the rows, and replaces the parts of the page by those
- * that arrive at `live`, which the shim has rendered and escaped. Without it, the links and the filter load the page again.
+ * The only script of the page; the Content-Security-Policy has its hash. It filters the rows, and replaces the parts of
+ * the page by those that arrive at `live`, which the shim has rendered and escaped. Without it, the links and the
+ * filter load the page again.
  */
 export const script = `
 'use strict';
@@ -60,7 +61,7 @@ function show(parts) {
   for (const [id, content] of Object.entries(parts)) {
     const part = byId(id);
     const selection = getSelection();
-    // What somebody is about to copy stays.
+    // Text that somebody is about to copy stays.
     const isSelected = !selection.isCollapsed && part.contains(selection.anchorNode);
     if (isSelected) waiting.set(id, content);
     else {

@@ -34,7 +34,7 @@ export interface PageOptions {
   readonly now: Date;
 }
 
-/** What somebody asks the page for. */
+/** A request for the page. */
 export interface PageQuery {
   /** The sandbox id of the pod whose details are shown; empty: none. */
   readonly pod: string;

@@ -3,7 +3,7 @@ import type { Output } from '../command-texts.ts';
 import type { TopOptions } from './top.ts';
 import type { NodeOptions } from './this-node.ts';
 
-/** What every command gets. */
+/** The dependencies of every command. */
 export interface Context {
   readonly client: ResizeClient;
   readonly output: Output;

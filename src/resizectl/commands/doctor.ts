@@ -19,7 +19,7 @@ export async function doctor(
   return exits[worstOf(findings)];
 }
 
-/** What programs read of a finding. */
+/** Returns a finding as programs read it. */
 const printed = ({ check, result, found, remedy, details }: Finding): Finding => ({
   ...{ check, result, found, remedy },
   ...(details !== undefined && { details }),

@@ -59,10 +59,10 @@ export async function install({ print, say }: Print, options: InstallOptions): P
 }
 
 /**
- * Returns the findings that an installation does not repair. The shim takes the clients of the bypass. A given configuration
- * replaces an invalid one. An installation starts what kubelet misses, and a kubelet without its runtime ends again after each
- * start. One that uses the shim may do so because of the shim: another version or configuration may repair it, and planInstall
- * refuses what it cannot read.
+ * Returns the findings that an installation does not repair. The shim takes the clients of the bypass. A given
+ * configuration replaces an invalid one. An installation starts what kubelet misses, and a kubelet without its runtime
+ * ends again after each start. One that uses the shim may do so because of the shim: another version or configuration
+ * may repair it, and planInstall refuses what it cannot read.
  */
 export function unrepaired(findings: readonly Finding[], { isConfigGiven }: Pick<Site, 'isConfigGiven'>): Finding[] {
   const lacksRuntime = findings.some(({ check, result }) => check === 'kubelet runtime' && result === 'failed');
@@ -74,7 +74,7 @@ export function unrepaired(findings: readonly Finding[], { isConfigGiven }: Pick
   return findings.filter(({ check, isLoopAtShim }) => !repaired.includes(check) && isLoopAtShim !== true);
 }
 
-/** What to do next, and how to undo it. */
+/** The next steps, and how to undo the installation. */
 export function afterInstall({ versions }: Pick<Plan, 'versions'>): string {
   const [, kind, from] = /^(upgrade|downgrade) (\S+) to /.exec(versions ?? '') ?? [];
   const back = from === undefined ? '' : `run resizectl install of ${from}, or `;
@@ -149,7 +149,8 @@ export async function locked(isDryRun: boolean, take = takeInstallLock): Promise
 }
 
 /**
- * Makes the changes of a plan while no other process does, or prints them. An interrupt rolls them back. Returns the exit code.
+ * Makes the changes of a plan while no other process does, or prints them. An interrupt rolls them back. Returns the
+ * exit code.
  * @param planOf throws Refusal; its signal aborts on an interrupt
  */
 export async function changing(

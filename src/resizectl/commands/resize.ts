@@ -188,7 +188,8 @@ export function exitOf({ state, reason }: Pick<Messages['Resize'], 'state' | 're
     case 'DEFERRED':
       return Exit.deferred;
     case 'CANCELED':
-      // A resize that did not fit, or whose pod has ended, carries its error reason. The others carry CANCELLED, SUPERSEDED or POD_GONE.
+      // A resize that did not fit, or whose pod has ended, carries its error reason. The others carry CANCELLED,
+      // SUPERSEDED or POD_GONE.
       return reason in Reason && reason !== Reason.SUPERSEDED ? Exit.infeasible : Exit.canceled;
     case 'INFEASIBLE':
       return reason === Reason.UNDO_FAILED ? Exit.undoFailed : Exit.infeasible;
@@ -199,7 +200,7 @@ export function exitOf({ state, reason }: Pick<Messages['Resize'], 'state' | 're
   }
 }
 
-/** What a person has to know about a resize that was applied or is possible. */
+/** Notes for the user about a resize that was applied or is possible. */
 
 /** Returns a note for each limit that the kernel has rounded, with both figures. */
 export function roundingNotes(
@@ -238,8 +239,8 @@ const size = (text: string | undefined): number | undefined => parseQuantity(tex
 const ofKubelet: ReadonlySet<string> = new Set(['spec', 'kubelet-state', 'kubelet-labels']);
 
 /**
- * Returns what kubelet does about a resize that it does not know of, and the command that makes it last. Empty for a pod that kubelet
- * does not manage.
+ * Returns what kubelet does about a resize that it does not know of, and the command that makes it last. Empty for a
+ * pod that kubelet does not manage.
  */
 export function kubeletNotes(
   { identity, declared }: Pick<Messages['Pod'], 'identity' | 'declared'>,
@@ -285,7 +286,7 @@ interface LastingContainer {
   readonly resources: { readonly limits?: Amounts; readonly requests?: Amounts };
 }
 
-/** What the resize subresource can set: limits and requests of containers, but not that a limit is removed. */
+/** The changes that the resize subresource supports: limits and requests of containers, but not the removal of a limit. */
 function lastingContainers({ containers }: RequestedValues): LastingContainer[] {
   return Object.entries(containers).flatMap(([name, { limits, requests }]) => {
     const kept = withoutRemoved(limits);

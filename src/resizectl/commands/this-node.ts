@@ -83,7 +83,7 @@ async function validSettings(): Promise<NodeOptions> {
   }
 }
 
-/** What the installation needs to know of the settings of the service. */
+/** The service settings that the installation uses. */
 export interface ServiceSettings {
   readonly listen: string;
   readonly containerRuntimeEndpoint: string;

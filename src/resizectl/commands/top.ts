@@ -41,9 +41,7 @@ const DEFAULT_INTERVAL_MS = 2000;
 /** From the top left, and nothing of the earlier figures below. */
 const CLEAR = '\u001b[H\u001b[2J';
 
-/**
- * `resizectl top`: once, or with --watch until it is interrupted, the reader of its output ends, or the last of the named pods has ended.
- */
+/** `resizectl top`: once, or with --watch until it is interrupted, the reader of its output ends, or the last of the named pods has ended. */
 export async function top(context: TopContext, texts: readonly string[], options: TopOptions): Promise<void> {
   const intervalMs = intervalOf(options.interval);
   const by = sortKeyOf(options.sortBy);
@@ -154,7 +152,7 @@ function sortKeyOf(text = 'pressure'): SortKey {
   return found;
 }
 
-/** What `resizectl top` shows of pods and containers, computed from two readings of the API. */
+/** The rows of `resizectl top`, computed from two readings of the API. */
 
 /** Pods as the shim has reported them. */
 interface Reading {
@@ -163,7 +161,7 @@ interface Reading {
   readonly at: number;
 }
 
-/** Undefined: the kernel does not tell. */
+/** Undefined: the kernel does not report. */
 interface Figures {
   /** In percent; see pressureOf. */
   readonly pressure: number;

@@ -73,7 +73,7 @@ export function errorInfoOf(error: ServiceError): ErrorInfo | undefined {
   return Buffer.isBuffer(details) ? decodeStatusDetails(details) : undefined;
 }
 
-/** What to do about each reason: the last column of docs/errors.md, which a test compares. */
+/** The remedy for each reason: the last column of docs/errors.md, which a test compares. */
 export const remedies: Readonly<Record<Reason, string>> = {
   INVALID_VALUE:
     'correct the request; the message names the field and the value; field is its path in a request of the resize API',

@@ -6,7 +6,7 @@ import type { Messages } from '../../server/api/messages.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 
-/** What finds a pod. */
+/** Options for finding a pod. */
 export interface FindPod {
   readonly client: Pick<ResizeClient, 'call'>;
   /** Only pods of this namespace; undefined: of all. */

@@ -4,8 +4,8 @@ import { MiB, roundedDuration, roundedSize } from '../../core/index.ts';
 import type { Output } from '../command-texts.ts';
 
 /**
- * Replaces control characters, and so escape sequences, and the marks that reorder text (Unicode, Bidi_Control) by `?`: names and
- * messages come from other programs.
+ * Replaces control characters, and so escape sequences, and the marks that reorder text (Unicode, Bidi_Control) by `?`:
+ * names and messages come from other programs.
  */
 export const printable = (text: string): string =>
   // oxlint-disable-next-line no-control-regex -- the control characters are what this is about.
@@ -31,8 +31,8 @@ export function table(rows: readonly (readonly string[])[]): string {
 }
 
 /**
- * Formats a message of the shim for people: without control characters, and with amounts of a mebibyte and more in units instead of
- * bytes. Two numbers in a row are a quota and its period.
+ * Formats a message of the shim for people: without control characters, and with amounts of a mebibyte and more in
+ * units instead of bytes. Two numbers in a row are a quota and its period.
  */
 export const messageText = (message: string): string =>
   printable(message).replace(
@@ -53,8 +53,9 @@ export const durationText = ({ seconds, nanos }: { readonly seconds: number; rea
 export const counted = (count: number, one: string): string => `${count} ${one}${count === 1 ? '' : 's'}`;
 
 /**
- * Converts a response of the API to an object for programs: fields and enums have the names of proto/criresize, timestamps are
- * RFC 3339 and durations seconds with their unit (`0.0012s`) as in the JSON mapping of protobuf. Sizes stay numbers.
+ * Converts a response of the API to an object for programs: fields and enums have the names of proto/criresize,
+ * timestamps are RFC 3339 and durations seconds with their unit (`0.0012s`) as in the JSON mapping of protobuf. Sizes
+ * stay numbers.
  */
 export function plainObject(value: unknown, key = ''): unknown {
   if (Array.isArray(value)) return value.map((item) => plainObject(item));

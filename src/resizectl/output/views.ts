@@ -35,8 +35,8 @@ function podRow(pod: Messages['Pod']): string[] {
 }
 
 /**
- * The error of a pod that is not recovered, otherwise the state of a pending decrease of kubelet if there is one, otherwise of the last
- * resize that went through the shim.
+ * The error of a pod that is not recovered, otherwise the state of a pending decrease of kubelet if there is one,
+ * otherwise of the last resize that went through the shim.
  */
 function latestState({ kubelet, last_resize: last, last_error: error }: Messages['Pod']): string {
   if (error !== undefined) return error.reason;

@@ -20,9 +20,7 @@ const REQUEST_TIMEOUT = '30s';
 /** The longest time for a command on a node: doctor takes a few seconds, a node that hangs has no end. */
 const EXEC_MS = 60_000;
 
-/**
- * Runs kubectl, which knows the cluster, the user's credentials and proxies: a plugin runs next to it. Says what it waits for after 5 s.
- */
+/** Runs kubectl, which knows the cluster, the user's credentials and proxies: a plugin runs next to it. Says what it waits for after 5 s. */
 export class Kubectl {
   readonly #flags: readonly string[];
   readonly #execMs: number;

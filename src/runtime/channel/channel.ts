@@ -244,8 +244,8 @@ const CANCELLED: Outcome = { code: Code.CANCELLED, details: 'Cancelled on client
 const STOPPING: Outcome = { code: Code.UNAVAILABLE, details: 'the shim stops' };
 
 /**
- * The deadlines of all calls, with one timer. It is set when an earlier deadline than all others is added, and not when one is removed,
- * so that most calls set none.
+ * The deadlines of all calls, with one timer. It is set when an earlier deadline than all others is added, and not when
+ * one is removed, so that most calls set none.
  */
 export class Deadlines<Item extends { readonly due: number }> {
   readonly #items = new Set<Item>();

@@ -48,7 +48,7 @@ export interface ConnectionEvents {
   closed(connection: Connection, reason: string): void;
 }
 
-/** What all connections share. */
+/** Limits that all connections share. */
 export interface ConnectionLimits {
   readonly memory: ResponseMemory;
   /** The longest message of a response, in bytes. */
@@ -229,8 +229,8 @@ export class Connection implements Runner {
   }
 
   /**
-   * Opens a window again that is half used. Returns what is left of it. It is never used up: everything is read at once, and a frame is
-   * shorter than half a window.
+   * Opens a window again that is half used. Returns what is left of it. It is never used up: everything is read at
+   * once, and a frame is shorter than half a window.
    */
   #received(streamId: number, left: number, whole: number): number {
     if (left > whole / 2) return left;
@@ -340,8 +340,8 @@ export class Connection implements Runner {
 }
 
 /**
- * Returns how a call ends whose stream the server resets. grpc-go resets a stream with CANCEL at the deadline of its call
- * (internal/transport/http2_server.go), and its client reports the deadline, as the own timer of this client does.
+ * Returns how a call ends whose stream the server resets. grpc-go resets a stream with CANCEL at the deadline of its
+ * call (internal/transport/http2_server.go), and its client reports the deadline, as the own timer of this client does.
  */
 function outcomeOf(stream: Stream, errorCode: number): Outcome {
   const now = steadyNow();
@@ -352,7 +352,7 @@ function outcomeOf(stream: Stream, errorCode: number): Outcome {
 /** Bytes that the server may send on all streams ahead of what was read. */
 const CONNECTION_WINDOW = 2 * STREAM_WINDOW;
 
-/** What the client sends first: preface, SETTINGS, and the window of the connection, which SETTINGS cannot set. */
+/** The first bytes of the client: preface, SETTINGS, and the window of the connection, which SETTINGS cannot set. */
 const HELLO = Buffer.concat([
   PREFACE,
   settingsFrame([

@@ -66,7 +66,7 @@ export const httpOutcome = (httpStatus: number): Outcome => ({
 
 /** Outcomes for the error codes of RST_STREAM ("Errors" in PROTOCOL-HTTP2.md of grpc). All others mean INTERNAL. */
 const RESETS: Readonly<Record<number, Outcome>> = {
-  // Of a stream with a response, so that the server has processed the call. Otherwise it is sent again.
+  // A stream with a response was processed by the server. Any other call is sent again.
   7: { ...REFUSED, isUnsent: false },
   8: { code: Code.CANCELLED, details: 'Call cancelled' },
   11: { code: Code.RESOURCE_EXHAUSTED, details: 'Bandwidth exhausted or memory limit exceeded' },
@@ -94,8 +94,8 @@ export function trailersOutcome(fields: readonly HeaderField[], httpStatus: numb
 }
 
 /**
- * Fields that are not metadata: the status and its message, fields of one connection (RFC 9113 8.2.2), and the length of a response that
- * another one may replace. node:http2 sends none of those of a connection.
+ * Fields that are not metadata: the status and its message, fields of one connection (RFC 9113 8.2.2), and the length
+ * of a response that another one may replace. node:http2 sends none of those of a connection.
  */
 const DROPPED = new Set([
   'grpc-status',
@@ -161,8 +161,8 @@ export function metadataOf(fields: readonly HeaderField[]): Metadata {
 }
 
 /**
- * Decodes a `grpc-message` (PROTOCOL-HTTP2.md of grpc): `%XX` is one octet of UTF-8. Everything that is no such escape stays as it is,
- * because a message that cannot be decoded is better than none.
+ * Decodes a `grpc-message` (PROTOCOL-HTTP2.md of grpc): `%XX` is one octet of UTF-8. Everything that is no such escape
+ * stays as it is, because a message that cannot be decoded is better than none.
  * @param text one character for each octet
  */
 export function percentDecoded(text: string): string {

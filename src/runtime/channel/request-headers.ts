@@ -5,8 +5,8 @@ import { HeaderField, HpackEncoder, StaticIndex, staticField } from '../../http2
 const MAX_PATHS = 64;
 
 /**
- * Fields that a call may not take over from the call that has caused it: those of the connection and the message, and those that this
- * client sets itself. It accepts no compression.
+ * Fields that a call may not take over from the call that has caused it: those of the connection and the message, and
+ * those that this client sets itself. It accepts no compression.
  */
 const OWN = new Set([
   'te',

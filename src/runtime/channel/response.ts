@@ -127,8 +127,8 @@ interface KnownBlock {
 }
 
 /**
- * Decodes the header blocks of a server that may not use a dynamic table. A block has then the same fields each time, and frequent ones
- * are decoded once.
+ * Decodes the header blocks of a server that may not use a dynamic table. A block has then the same fields each time,
+ * and frequent ones are decoded once.
  */
 export class HeaderBlocks {
   readonly #decoder = new HpackDecoder(0, HEADER_LIST_LIMIT);

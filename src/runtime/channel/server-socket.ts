@@ -1,7 +1,7 @@
 import { type Socket, connect } from 'node:net';
 import { MiB, steadyNow } from '../../core/index.ts';
 
-/** What a read gets. One memory for all sockets: its bytes are handled before the next read of any of them. */
+/** The buffer of reads. One memory for all sockets: its bytes are handled before the next read of any of them. */
 const memory = Buffer.allocUnsafeSlow(65_536);
 /** How long the server may take to close a connection that was ended here, in milliseconds. */
 const LINGER_MS = 1000;
@@ -9,7 +9,7 @@ const LINGER_MS = 1000;
 export interface SocketEvents {
   /** Handles bytes, which are valid until it returns. */
   data(bytes: Buffer): void;
-  /** What was written has left the process. @param pausedMs how long nothing was read before, in milliseconds */
+  /** The written bytes have left the process. @param pausedMs how long nothing was read before, in milliseconds */
   drained(pausedMs: number): void;
   /** The server has closed the connection, or there is none. Not called after {@link ServerSocket.end}. */
   lost(error: Error | undefined): void;
@@ -114,8 +114,8 @@ export class Writer {
   }
 
   /**
-   * Writes a frame that is not urgent, together with the next one: a write of its own for the answer to each PING would cost as much as a
-   * call. Go servers send one for every burst of data.
+   * Writes a frame that is not urgent, together with the next one: a write of its own for the answer to each PING would
+   * cost as much as a call. Go servers send one for every burst of data.
    */
   defer(bytes: Buffer): void {
     this.#deferred.push(bytes);

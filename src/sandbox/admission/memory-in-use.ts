@@ -4,8 +4,8 @@ import type { Subject } from '../pods/names.ts';
 import { compareLimits } from '../plan/amounts.ts';
 
 /**
- * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below `wanted`: the
- * OOM killer would then act (kernel cgroup-v2, memory.max).
+ * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below
+ * `wanted`: the OOM killer would then act (kernel cgroup-v2, memory.max).
  */
 export function isBelowUnreclaimable(
   wanted: Limit<Bytes>,

@@ -16,17 +16,18 @@ export interface RequestsChange {
   readonly after: TotalRequests;
 }
 
-/** What the node has for the requests of its pods. */
+/** The node's resources for the requests of its pods. */
 export interface NodeRoom {
   /** Absent: not known. */
   readonly allocatable: { readonly [resource in Resource]?: Allocatable };
-  /** What the other pods have requested. */
+  /** The requests of the other pods. */
   readonly others: TotalRequests;
 }
 
 /**
- * KEP-1287: a request that the node can never fit is infeasible (EXCEEDS_NODE), one that does not fit next to the requests of the other
- * pods is deferred (NODE_FULL). Limits do not count, and a resource whose request does not rise always fits.
+ * KEP-1287: a request that the node can never fit is infeasible (EXCEEDS_NODE), one that does not fit next to the
+ * requests of the other pods is deferred (NODE_FULL). Limits do not count, and a resource whose request does not rise
+ * always fits.
  */
 export function assertNodeHasRoom(pod: PodDescription, { before, after }: RequestsChange, room: NodeRoom): void {
   const raised = RESOURCES.filter((resource) => after[resource] > before[resource]);
@@ -43,9 +44,9 @@ export function assertNodeHasRoom(pod: PodDescription, { before, after }: Reques
 }
 
 /**
- * Throws EXCEEDS_NODE for a memory limit that is raised above that of a cgroup above the pod's: it would never be reached. kubelet's own
- * cgroups do not count: kubepods is limited to what the node has for pods, and Kubernetes allows a limit above that, as above the
- * node's size.
+ * Throws EXCEEDS_NODE for a memory limit that is raised above that of a cgroup above the pod's: it would never be
+ * reached. kubelet's own cgroups do not count: kubepods is limited to what the node has for pods, and Kubernetes allows
+ * a limit above that, as above the node's size.
  */
 export function assertWithinCgroups(
   tree: Pick<CgroupTree, 'readLimitsNow'>,
@@ -74,7 +75,7 @@ export function assertWithinCgroups(
   }
 }
 
-/** Returns the memory limit that a container has now. Undefined if nothing tells. */
+/** Returns the memory limit that a container has now. Undefined if unknown. */
 function memoryOf({ declared, containers }: PodState, name: string): Limit<Bytes> | undefined {
   const found = declared?.containers.find((one) => one.name === name);
   const live = containers.find(({ id }) => id === found?.id);
@@ -109,7 +110,7 @@ const nameOf = (resource: Resource): string => (resource === 'memory' ? 'memory'
 const formatOf = (resource: Resource, amount: number): string =>
   resource === 'memory' ? formatMemory(bytes(amount)) : formatMilli(amount);
 
-/** What all pods together may request, and the source of that figure. */
+/** The maximum of the requests of all pods, and the source of that figure. */
 interface Allocatable {
   readonly amount: number;
   readonly source: string;
@@ -120,7 +121,7 @@ export interface LimitAbove extends Allocatable {
   readonly cgroup: CgroupPath;
 }
 
-/** What tells how much memory and CPU the pods of the node may use. */
+/** The sources for the memory and CPU that pods of the node may use. */
 export interface AllocatableSources {
   readonly tree: Pick<CgroupTree, 'readLimitsNow'>;
   /** The allocatable of the Node object, where the API server says it. */
@@ -130,9 +131,10 @@ export interface AllocatableSources {
 }
 
 /**
- * Returns the memory and the CPUs that all pods together may request; a resource is absent if nothing tells. The Node object has it.
- * Without that, it is what the node has. A finite limit of a cgroup above the pod's counts if it is less: kubelet limits the memory
- * of kubepods to what it reserves for pods (kubelet pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
+ * Returns the memory and the CPUs that all pods together may request; a resource is absent if it is unknown. The Node
+ * object has it. Without that, it is what the node has. A finite limit of a cgroup above the pod's counts if it is
+ * less: kubelet limits the memory of kubepods to what it reserves for pods (kubelet
+ * pkg/kubelet/cm/node_container_manager_linux.go, enforceNodeAllocatableCgroups).
  */
 export function nodeAllocatable(
   sources: AllocatableSources,
@@ -148,8 +150,8 @@ export function nodeAllocatable(
 }
 
 /**
- * Returns what may be the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute): the least first. kubelet limits the
- * memory of kubepods to that; the Node object has less, by the threshold of evictions.
+ * Returns what may be the node's memory for pods as kubelet counts it (GetNodeAllocatableAbsolute): the least first.
+ * kubelet limits the memory of kubepods to that; the Node object has less, by the threshold of evictions.
  */
 export function memorySizes(sources: AllocatableSources, pod: PodDescription): readonly Bytes[] {
   const above = limitsAbove(sources.tree, pod)
@@ -191,8 +193,8 @@ export function limitsAbove(
 }
 
 /**
- * Returns the node's memory and online CPUs. They are read from /proc: the process itself may be limited to a part of the CPUs
- * (systemd CPUAffinity=). A file that cannot be read tells nothing.
+ * Returns the node's memory and online CPUs. They are read from /proc: the process itself may be limited to a part of
+ * the CPUs (systemd CPUAffinity=). A file that cannot be read says nothing.
  */
 export function nodeSize(procRoot = '/proc'): Amounts {
   const memory = meminfoSize(procRoot, 'MemTotal');
@@ -202,8 +204,8 @@ export function nodeSize(procRoot = '/proc'): Amounts {
 }
 
 /**
- * The requests of pods that a ResizePod has changed. kubelet's record does not have them, and the kernel has no file for a memory
- * request. In memory: after a restart of the shim, kubelet's record counts alone.
+ * The requests of pods that a ResizePod has changed. kubelet's record does not have them, and the kernel has no file
+ * for a memory request. In memory: after a restart of the shim, kubelet's record counts alone.
  */
 export class AdmittedRequests {
   readonly #pods = new Map<string, { readonly requests: TotalRequests; readonly kubelet: string }>();
@@ -214,8 +216,8 @@ export class AdmittedRequests {
   }
 
   /**
-   * Records a pod's requests. Returns a function that restores the record as it was before, unless it was forgotten or replaced, and
-   * that returns whether it has restored it.
+   * Records a pod's requests. Returns a function that restores the record as it was before, unless it was forgotten or
+   * replaced, and that returns whether it has restored it.
    * @param entry what kubelet has admitted for the pod now
    */
   record(podUid: string, requests: TotalRequests, entry: PodEntry | undefined): () => boolean {

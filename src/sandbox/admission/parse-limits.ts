@@ -19,9 +19,9 @@ import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import type { Limits } from '../pods/pod-state.ts';
 
 /**
- * Returns the limits that a CRI resources message sets. 0 or an absent field keeps a value, -1 removes a limit. A `unified` key
- * wins over its field, as in the runtimes, which write it last. A quota without a period takes the period of `current`, and vice
- * versa. Throws INVALID_ARGUMENT, with the field and the value, for an invalid value.
+ * Returns the limits that a CRI resources message sets. 0 or an absent field keeps a value, -1 removes a limit. A
+ * `unified` key wins over its field, as in the runtimes, which write it last. A quota without a period takes the period
+ * of `current`, and vice versa. Throws INVALID_ARGUMENT, with the field and the value, for an invalid value.
  */
 export function parseLimits(resources: LinuxContainerResources, current: CpuMax): Limits {
   const memory = unifiedMemory(resources) ?? fieldMemory(resources);
@@ -41,10 +41,7 @@ export const touchesMemory = ({ memory_limit_in_bytes: limit, unified }: LinuxCo
 export const touchesCpu = ({ cpu_quota, cpu_period, unified }: LinuxContainerResources): boolean =>
   cpu_quota !== 0n || cpu_period !== 0n || 'cpu.max' in unified;
 
-/**
- * Returns the fields that a request sets, with one entry for each key of a map. A later request that sets all of them supersedes
- * this one.
- */
+/** Returns the fields that a request sets, with one entry for each key of a map. A later request that sets all of them supersedes this one. */
 export function fieldsSet({ linux, windows, annotations }: Request): ReadonlySet<string> {
   const set = new Set<string>(Object.keys(annotations).map((key) => `annotations ${key}`));
   if (windows !== null) set.add('windows');

@@ -27,8 +27,9 @@ export interface CountedPod {
 }
 
 /**
- * Returns the requests of a pod (k8s.io/component-helpers resource/helpers.go, PodRequests): the sum of app containers and sidecars,
- * or an init container with the sidecars before it if that is more, plus the overhead. Ephemeral containers request nothing.
+ * Returns the requests of a pod (k8s.io/component-helpers resource/helpers.go, PodRequests): the sum of app containers
+ * and sidecars, or an init container with the sidecars before it if that is more, plus the overhead. Ephemeral
+ * containers request nothing.
  */
 export function podRequests({ containers, level, overhead }: CountedPod): TotalRequests {
   const total = (resource: Resource): number => {
@@ -60,8 +61,8 @@ export const overheadRequests = ({ memory, cpu: { quota, period } }: PodState['o
 });
 
 /**
- * Returns what kubelet has admitted for a pod. Without the spec, the kinds of the containers are not known, and the init containers
- * that kubelet lists since 1.36 count as app containers.
+ * Returns what kubelet has admitted for a pod. Without the spec, the kinds of the containers are not known, and the
+ * init containers that kubelet lists since 1.36 count as app containers.
  */
 export function admittedRequests(
   { requests }: PodEntry,
@@ -96,9 +97,9 @@ export interface ContainerAmounts extends Pick<DeclaredContainer, 'name' | 'kind
 }
 
 /**
- * Returns the limits and requests that a pod's declared containers have after a resize. Limits of running containers are the kernel's.
- * A CPU request is what the runtime has as shares; a memory request is what an earlier resize has set, kubelet has admitted, or the
- * spec says. Containers that have no part in the pod limit are left out.
+ * Returns the limits and requests that a pod's declared containers have after a resize. Limits of running containers
+ * are the kernel's. A CPU request is what the runtime has as shares; a memory request is what an earlier resize has
+ * set, kubelet has admitted, or the spec says. Containers that have no part in the pod limit are left out.
  */
 export function amountsAfter({ declared, containers }: PodState, desired: DesiredPod): ContainerAmounts[] {
   const live = new Map(containers.map((container) => [container.id, container]));
@@ -154,9 +155,9 @@ function amountsOfOne(
 }
 
 /**
- * Returns the CPU request that shares stand for, of a container or a pod. The minimum stands for no request, as kubelet writes it
- * (MilliCPUToShares), and for one of up to two thousandths of a CPU: the request declared so far tells which. Without shares (undefined or
- * 0) the declared request counts.
+ * Returns the CPU request that shares stand for, of a container or a pod. The minimum stands for no request, as kubelet
+ * writes it (MilliCPUToShares), and for one of up to two thousandths of a CPU: the request declared so far shows which.
+ * Without shares (undefined or 0) the declared request counts.
  */
 export function requestOfShares(
   shares: CpuShares | 0 | undefined = 0,
@@ -168,8 +169,8 @@ export function requestOfShares(
 }
 
 /**
- * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down and a request is
- * stored as asked.
+ * Returns an amount as it is compared with another one: memory in whole pages, because the kernel rounds a limit down
+ * and a request is stored as asked.
  */
 export const comparable = (resource: Resource, amount: number): number =>
   resource === 'memory' ? wholePages(amount, PAGE_SIZE) : amount;

@@ -18,9 +18,9 @@ import {
 } from './pod-requests.ts';
 
 /**
- * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's status or of its
- * cgroup. It is not compared where the present values do not have that class, because then they are not completely known. A container
- * of unknown values may be what keeps a pod Burstable.
+ * KEP-1287: a resize does not change the QoS class of a pod. Throws QOS_CLASS_CHANGES. The class is that of the pod's
+ * status or of its cgroup. It is not compared where the present values do not have that class, because then they are
+ * not completely known. A container of unknown values may be what keeps a pod Burstable.
  */
 export function assertQosClassStays(pod: PodDescription, state: PodState, desired: DesiredPod): void {
   const qosClass = state.declared?.qosClass;
@@ -54,7 +54,7 @@ function classOf(
   return computeQosClass(counted.map((container) => withAssumedRequests(container, assumed)));
 }
 
-/** A request that nothing tells is equal to the limit in a Guaranteed pod, and taken as absent in any other. */
+/** A request that is unknown is equal to the limit in a Guaranteed pod, and taken as absent in any other. */
 function withAssumedRequests({ limits, requests, knows }: ContainerAmounts, assumed: QosClass): QosAmounts {
   if (assumed !== 'Guaranteed') return { limits, requests };
   const { memory = knows.memory ? undefined : limits.memory, milliCpu = knows.milliCpu ? undefined : limits.milliCpu } =
@@ -85,8 +85,9 @@ export interface QosAmounts {
 }
 
 /**
- * Returns the QoS class (kubelet pkg/apis/core/v1/helper/qos, ComputePodQOS): BestEffort without any limit and request, Guaranteed if all
- * have limits of CPU and memory and the sums of the requests are those of the limits, otherwise Burstable.
+ * Returns the QoS class (kubelet pkg/apis/core/v1/helper/qos, ComputePodQOS): BestEffort without any limit and request,
+ * Guaranteed if all have limits of CPU and memory and the sums of the requests are those of the limits, otherwise
+ * Burstable.
  */
 export function computeQosClass(all: readonly QosAmounts[]): QosClass {
   const sum = (field: keyof QosAmounts, resource: Resource): number =>

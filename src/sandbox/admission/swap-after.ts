@@ -6,8 +6,8 @@ import { bytes } from '../../core/index.ts';
 import { sizeIn } from '../plan/memory-qos-change.ts';
 
 /**
- * Returns the limit on swap that a change of memory.swap.max lowers, by cgroup; undefined if the cgroup keeps the swap that it has. A
- * size with a suffix, which neither the kernel prints nor kubelet writes, counts as none.
+ * Returns the limit on swap that a change of memory.swap.max lowers, by cgroup; undefined if the cgroup keeps the swap
+ * that it has. A size with a suffix, which neither the kernel prints nor kubelet writes, counts as none.
  */
 export function swapAfter(cgroup: CgroupPath, change: Change<string> | undefined): SwapLimits | undefined {
   if (change === undefined || change.from === change.to) return undefined;

@@ -14,8 +14,8 @@ import { parseLimits } from './parse-limits.ts';
 import { overheadQuota } from '../../kubelet/index.ts';
 
 /**
- * Validates the values of a request, independently of the state of its pod. This happens before a request waits for the pod's
- * lock: a rejected request must not supersede a waiting one (see KeyedLock.run).
+ * Validates the values of a request, independently of the state of its pod. This happens before a request waits for the
+ * pod's lock: a rejected request must not supersede a waiting one (see KeyedLock.run).
  */
 
 /** Runtimes convert shares to a weight with a 64-bit multiplication by 9999. An overflow would give an arbitrary weight. */
@@ -33,8 +33,8 @@ const LIST =
 const LONGEST_ID = 253;
 
 /**
- * Throws INVALID_VALUE for an id that is too long. A runtime may quote an unknown id in its answer, and trailers of 100 KB stop
- * the grpc-js connection (seen with 1.14) that all resizes of the node share.
+ * Throws INVALID_VALUE for an id that is too long. A runtime may quote an unknown id in its answer, and trailers of 100
+ * KB stop the grpc-js connection (seen with 1.14) that all resizes of the node share.
  */
 export function assertId(field: string, id: string): void {
   if (id.length > LONGEST_ID) throw invalidValue(field, id, `an id has at most ${LONGEST_ID} characters`);
@@ -56,8 +56,8 @@ export function validateResources(resources: LinuxContainerResources): void {
 }
 
 /**
- * Throws INVALID_VALUE, with the pod, the field and the value, for the first invalid value of an UpdatePodSandboxResources
- * request. Limits are those of resources plus overhead.
+ * Throws INVALID_VALUE, with the pod, the field and the value, for the first invalid value of an
+ * UpdatePodSandboxResources request. Limits are those of resources plus overhead.
  */
 export function validatePodRequest(pod: Subject, request: Messages['UpdatePodSandboxResourcesRequest']): void {
   const { overhead } = request;
@@ -103,11 +103,11 @@ export function withSubject<Result>(subject: string, ids: ErrorContext, check: (
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
 /**
- * Adds the limits of a pod's overhead to those of its resources, so that only the sum has to be a limit that the kernel accepts.
- * kubelet subtracts the overhead from the pod's limits (kubelet pkg/kubelet/kuberuntime/helpers_linux.go,
- * subtractOverheadFromResourceConfig), and reads a missing limit as -1: any negative limit of a resource with an overhead is no
- * limit. Likewise, the difference may be below the minimum of the kernel. A value that `resources` does not set stays unset.
- * Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
+ * Adds the limits of a pod's overhead to those of its resources, so that only the sum has to be a limit that the kernel
+ * accepts. kubelet subtracts the overhead from the pod's limits (kubelet pkg/kubelet/kuberuntime/helpers_linux.go,
+ * subtractOverheadFromResourceConfig), and reads a missing limit as -1: any negative limit of a resource with an
+ * overhead is no limit. Likewise, the difference may be below the minimum of the kernel. A value that `resources` does
+ * not set stays unset. Throws INVALID_VALUE when the sum is not an exact number or more than the kernel accepts.
  *
  * @param current the pod's cpu.max, whose period counts where the request has none
  */
@@ -150,8 +150,8 @@ function memorySum(resources: LinuxContainerResources, overhead: LinuxContainerR
 }
 
 /**
- * CRI has the sum of memory and swap, and the memory limit of the pod's cgroup contains the overhead. A field that is not set, or that
- * removes the limit, stays.
+ * CRI has the sum of memory and swap, and the memory limit of the pod's cgroup contains the overhead. A field that is
+ * not set, or that removes the limit, stays.
  */
 function swapSum(
   { memory_swap_limit_in_bytes: both, unified }: LinuxContainerResources,

@@ -26,10 +26,10 @@ interface ComparisonOptions extends Pick<DecreaseReclaimerOptions, 'clock' | 'lo
 }
 
 /**
- * KEP-1287, lowering memory: says when kubelet may compare a pod's usage with its pending limits: once usage is held below them and
- * kubelet's figures show it, or when the shim cannot help. kubelet 1.34 and later take the usage of containers from the runtime
- * (ListContainerStats) and the pod's from cAdvisor, unless its feature gate PodAndContainerStatsFromCRI is on (pkg/kubelet/stats,
- * cri_stats_provider.go, PodCPUAndMemoryStats).
+ * KEP-1287, lowering memory: says when kubelet may compare a pod's usage with its pending limits: once usage is held
+ * below them and kubelet's figures show it, or when the shim cannot help. kubelet 1.34 and later take the usage of
+ * containers from the runtime (ListContainerStats) and the pod's from cAdvisor, unless its feature gate
+ * PodAndContainerStatsFromCRI is on (pkg/kubelet/stats, cri_stats_provider.go, PodCPUAndMemoryStats).
  */
 export class Comparison {
   /** Calls that wait until the state changes. */

@@ -182,15 +182,15 @@ interface KnownDeclaration {
 }
 
 /**
- * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only if the pod's
- * entry in kubelet's checkpoint has changed, or other containers have cgroups.
+ * The declarations of pods with a pending resize. A hold checks its pod every second: the backend is asked again only
+ * if the pod's entry in kubelet's checkpoint has changed, or other containers have cgroups.
  */
 export class KnownDeclarations {
   readonly #known = new WeakMap<PodEntry, KnownDeclaration>();
 
   /**
-   * Reads the live values of a pod with its declaration, without the cgroups that ended containers have left. While the backend
-   * cannot be asked, with the last known declaration, or without one. Throws as {@link readPod}.
+   * Reads the live values of a pod with its declaration, without the cgroups that ended containers have left. While the
+   * backend cannot be asked, with the last known declaration, or without one. Throws as {@link readPod}.
    */
   async readPod(node: Node, pod: PodDescription, allocated: PodEntry): Promise<PodState> {
     const present = node.tree.children(podCgroup(pod)).flatMap((name) => containerIdOf(name) ?? []);

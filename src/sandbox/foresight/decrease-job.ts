@@ -62,8 +62,8 @@ export class DecreaseJob {
   }
 
   /**
-   * Ends the present hold: a request for the pod begins. Resolves once memory.high is restored; undefined when there is no hold. The
-   * next check follows the request, which may apply what is pending.
+   * Ends the present hold: a request for the pod begins. Resolves once memory.high is restored; undefined when there is
+   * no hold. The next check follows the request, which may apply what is pending.
    */
   release(): Promise<void> | undefined {
     this.#sleep.wake();
@@ -161,8 +161,9 @@ export class DecreaseJob {
   }
 
   /**
-   * Whether kubelet compares usage with the limits. It does so in its first try. Before, it may restart a container to apply its limit
-   * (resizePolicy), and it leaves a container that does not run: then these limits are not applied, or other ones.
+   * Whether kubelet compares usage with the limits. It does so in its first try. Before, it may restart a container to
+   * apply its limit (resizePolicy), and it leaves a container that does not run: then these limits are not applied, or
+   * other ones.
    */
   #isAsked(progress: DecreaseProgress, { isPodLevel }: PendingDecreases): boolean {
     if (!progress.isAsked && (isPodLevel || this.#comparison.isAsked)) {

@@ -15,15 +15,17 @@ export type Assessment =
   | 'stuck';
 
 /**
- * Returns the unreclaimable memory, in bytes, from which on usage cannot be held below a limit: the limit less the larger of 1/64 of it
- * and 2 MiB. With less space the processes could hardly run, and kubelet would see usage above the limit now and then.
+ * Returns the unreclaimable memory, in bytes, from which on usage cannot be held below a limit: the limit less the
+ * larger of 1/64 of it and 2 MiB. With less space the processes could hardly run, and kubelet would see usage above the
+ * limit now and then.
  */
 export const stuckFrom = (limit: Bytes): Bytes => bytes(Math.max(0, limit - Math.max(Math.ceil(limit / 64), 2 * MiB)));
 
 /**
- * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory limit (...)
- * below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, validateMemoryResizeAction). kubelet does not
- * look at swap: where the decrease takes it, kubelet tries, and the shim rejects the update by the same rule as here.
+ * Assesses one memory decrease. kubelet 1.34 and later reject a limit at or below usage, page cache included ("memory
+ * limit (...) below current usage (...)", kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go,
+ * validateMemoryResizeAction). kubelet does not look at swap: where the decrease takes it, kubelet tries, and the shim
+ * rejects the update by the same rule as here.
  */
 export function assessDecrease(
   limit: Bytes,
@@ -44,8 +46,8 @@ export const REPORT_AGAIN_MS = 5 * MINUTE;
 export const REACH_MS = 30_000;
 
 /**
- * Maximum time to hold usage below the limits, in milliseconds. kubelet retries every 10 to 15 s, with a figure that cAdvisor has
- * measured up to 15 s before.
+ * Maximum time to hold usage below the limits, in milliseconds. kubelet retries every 10 to 15 s, with a figure that
+ * cAdvisor has measured up to 15 s before.
  */
 export const HOLD_MS = MINUTE;
 
@@ -56,8 +58,9 @@ export const HOLD_MS = MINUTE;
 export const CHECK_INTERVAL_MS = 1000;
 
 /**
- * How long all checks find usage at or above a limit, although memory.high is below it, before a hold is given up, in milliseconds: the
- * third check at the usual interval. In time, not in checks: kubelet's writes trigger checks too, many a second with many pods.
+ * How long all checks find usage at or above a limit, although memory.high is below it, before a hold is given up, in
+ * milliseconds: the third check at the usual interval. In time, not in checks: kubelet's writes trigger checks too,
+ * many a second with many pods.
  */
 export const CLIMB_MS = 2.5 * CHECK_INTERVAL_MS;
 
@@ -71,8 +74,8 @@ export const MAX_REFUSALS = 2;
 export const MAX_LOSSES = 3;
 
 /**
- * Returns how long to wait after so many attempts, in milliseconds. In the first minute after the admission, at most 5 s: the
- * Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
+ * Returns how long to wait after so many attempts, in milliseconds. In the first minute after the admission, at most 5
+ * s: the Vertical Pod Autoscaler evicts a pod at its next round, one minute later by default.
  */
 export const backoffMs = (times: number, sinceMs: number): number =>
   backOff(times, 1000, sinceMs < MINUTE ? 5000 : 30_000);

@@ -8,9 +8,10 @@ import type { Registry } from '../pods/registry.ts';
 export const CLOSE_MS = 1000;
 
 /**
- * Brings usage below the memory decreases that kubelet has admitted, and holds it there until kubelet has applied them. kubelet
- * 1.34 and later reject a decrease below usage, page cache included, and make no CRI call for it. Ends when kubelet has admitted
- * something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and never holds while a request for the pod runs.
+ * Brings usage below the memory decreases that kubelet has admitted, and holds it there until kubelet has applied them.
+ * kubelet 1.34 and later reject a decrease below usage, page cache included, and make no CRI call for it. Ends when
+ * kubelet has admitted something else, or when {@link RECLAIM_PERIOD_MS} is over. It never changes a limit, and never
+ * holds while a request for the pod runs.
  */
 export class DecreaseReclaimer {
   /** By pod, with its entries when it was last woken. */
@@ -18,7 +19,7 @@ export class DecreaseReclaimer {
   /** All jobs that have not ended, including those of removed pods. */
   readonly #running = new Set<DecreaseJob>();
   readonly #listeners: DeferredListener[] = [];
-  /** What to call when comparisons are opened. */
+  /** Called when comparisons are opened. */
   readonly #opening = new Set<() => void>();
   #isClosed = false;
   #isOpen = false;
@@ -26,8 +27,8 @@ export class DecreaseReclaimer {
   constructor(private readonly options: DecreaseReclaimerOptions) {}
 
   /**
-   * Checks the pods whose entries have changed: kubelet writes the entries of all pods when one changes. To be called when kubelet's
-   * state files have changed.
+   * Checks the pods whose entries have changed: kubelet writes the entries of all pods when one changes. To be called
+   * when kubelet's state files have changed.
    */
   check(): void {
     if (this.#isClosed) return;
@@ -47,8 +48,8 @@ export class DecreaseReclaimer {
   }
 
   /**
-   * Checks a pod. Returns a promise that resolves when kubelet may compare its usage with the limits that it has admitted;
-   * undefined if none is pending. Never rejects.
+   * Checks a pod. Returns a promise that resolves when kubelet may compare its usage with the limits that it has
+   * admitted; undefined if none is pending. Never rejects.
    * @param read resolves when it is known what kubelet has admitted; undefined if it is
    */
   comparable(uid: string, source: UsageSource, read?: Promise<void>): Promise<void> | undefined {
@@ -86,8 +87,8 @@ export class DecreaseReclaimer {
   }
 
   /**
-   * Ends the hold of a pod's usage. Resolves once memory.high is restored; undefined when there is no hold. Never rejects. To be
-   * called with the pod's lock held: no other hold begins then.
+   * Ends the hold of a pod's usage. Resolves once memory.high is restored; undefined when there is no hold. Never
+   * rejects. To be called with the pod's lock held: no other hold begins then.
    */
   release(uid: string): Promise<void> | undefined {
     return this.#jobs.get(uid)?.job.release();
@@ -99,8 +100,8 @@ export class DecreaseReclaimer {
   }
 
   /**
-   * Resolves once every memory.high is restored and the journal says so, within {@link CLOSE_MS}: the next start recovers what a disk
-   * that hangs does not let end. Never rejects.
+   * Resolves once every memory.high is restored and the journal says so, within {@link CLOSE_MS}: the next start
+   * recovers what a disk that hangs does not let end. Never rejects.
    */
   async close(): Promise<void> {
     this.#isClosed = true;
@@ -140,8 +141,8 @@ export class DecreaseReclaimer {
 }
 
 /**
- * Returns a promise that resolves when kubelet may compare the usage of a pod with the limits that it has admitted; undefined if it
- * may at once. The promise never rejects.
+ * Returns a promise that resolves when kubelet may compare the usage of a pod with the limits that it has admitted;
+ * undefined if it may at once. The promise never rejects.
  */
 export function awaitComparable(
   { registry, kubelet }: Node,

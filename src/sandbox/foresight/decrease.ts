@@ -69,8 +69,9 @@ interface Refusal {
 /** The journal of holds: what restores memory.high after a crash. */
 export interface HoldJournal {
   /**
-   * Restores what an earlier hold has left, and records memory.high of these cgroups of a pod. Returns false, and does nothing, while
-   * a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and with the errors of reading and writing.
+   * Restores what an earlier hold has left, and records memory.high of these cgroups of a pod. Returns false, and does
+   * nothing, while a transaction of the pod is unfinished. Rejects with JOURNAL_UNAVAILABLE and with the errors of
+   * reading and writing.
    */
   begin(podUid: string, cgroups: readonly CgroupPath[]): Promise<boolean>;
   /** Records a value to restore, unless it is recorded already. Rejects with JOURNAL_UNAVAILABLE. */
@@ -104,8 +105,8 @@ export interface DecreaseReclaimerOptions {
 }
 
 /**
- * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when it is given up; also
- * when the listener is added, for what is deferred then. Must not throw.
+ * Called when a decrease is deferred: once per decrease and reason, again after five minutes, and when it is given up;
+ * also when the listener is added, for what is deferred then. Must not throw.
  */
 export type DeferredListener = (podUid: string, report: DecreaseReport) => void;
 

@@ -59,9 +59,9 @@ export class PendingResizes {
   }
 
   /**
-   * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so before it starts a
-   * container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also have written for the previous resize
-   * is raised: a container without room in its pod would be worse.
+   * Returns raised pod limits of a container that starts, without those that kubelet has written already: it does so
+   * before it starts a container again to resize it (`resizePolicy: RestartContainer`). A limit that kubelet may also
+   * have written for the previous resize is raised: a container without room in its pod would be worse.
    */
   withoutWritten({ metadata }: PodDescription, state: PodState, raised: Limits): Limits {
     const allocated = this.kubelet.allocated(metadata.uid);
@@ -97,8 +97,8 @@ interface BoundOptions {
 }
 
 /**
- * Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits, and for the limits that
- * kubelet has admitted not raised above them or above what kubelet has written.
+ * Bounds pod limits that are derived from the containers': they are not lowered below the pending pod limits, and for
+ * the limits that kubelet has admitted not raised above them or above what kubelet has written.
  */
 export function boundByPending(
   pending: PendingResize | undefined,
@@ -119,11 +119,11 @@ export interface VolumeChanges {
 }
 
 /**
- * Returns the volume sizes to set with a call that brings the pod from `state` to `after`. kubelet makes one call per container
- * and none for volumes. With a known pending resize, volumes shrink once, at its first call, and grow at its last call.
- * Otherwise the sizes follow from `after`, and volumes grow only once the pod's limit is tight: while it is looser than its
- * containers need, more calls are expected. The order is that of KEP-6030: shrink before memory is lowered, grow after memory
- * is raised.
+ * Returns the volume sizes to set with a call that brings the pod from `state` to `after`. kubelet makes one call per
+ * container and none for volumes. With a known pending resize, volumes shrink once, at its first call, and grow at its
+ * last call. Otherwise the sizes follow from `after`, and volumes grow only once the pod's limit is tight: while it is
+ * looser than its containers need, more calls are expected. The order is that of KEP-6030: shrink before memory is
+ * lowered, grow after memory is raised.
  */
 export function volumeChanges(
   context: { readonly registry: Registry; readonly policies: VolumePolicies },

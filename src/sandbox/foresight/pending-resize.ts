@@ -37,13 +37,13 @@ export interface PendingPodLimits {
 }
 
 /**
- * Derives the resize that kubelet has admitted and not actuated; undefined if there is none. Limits that kubelet counts as
- * actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints, not the kernel
- * (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction).
+ * Derives the resize that kubelet has admitted and not actuated; undefined if there is none. Limits that kubelet counts
+ * as actuated are not pending, even if another program has changed them since: kubelet compares its two checkpoints,
+ * not the kernel (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, computePodResizeAction).
  *
- * The pod's own limit is computed as kubelet does, from the declared pod with the limits of the checkpoint ({@link podAmounts}), plus
- * overhead. It is used only if the present limit follows from the same formula. If the present limit follows from no known amounts, in
- * the middle of a resize, the previously derived limit stays.
+ * The pod's own limit is computed as kubelet does, from the declared pod with the limits of the checkpoint ({@link
+ * podAmounts}), plus overhead. It is used only if the present limit follows from the same formula. If the present limit
+ * follows from no known amounts, in the middle of a resize, the previously derived limit stays.
  */
 export function derivePendingResize(
   state: PodState,
@@ -89,7 +89,7 @@ function memoryOf(amount: number, { overhead }: PodState): Bytes | undefined {
   return Number.isSafeInteger(total) ? bytes(total) : undefined;
 }
 
-/** Whether it is known how each running container counts: the checkpoint lists it, or a source tells its kind. */
+/** Whether it is known how each running container counts: the checkpoint lists it, or a source reports its kind. */
 const areAllKnown = (allocated: PodEntry, { state, names }: EntryContext): boolean =>
   state.containers.every(({ id }) => {
     const kind = state.declared?.containers.find((one) => one.id === id)?.kind ?? 'unknown';
@@ -97,8 +97,8 @@ const areAllKnown = (allocated: PodEntry, { state, names }: EntryContext): boole
   });
 
 /**
- * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none (kubelet
- * pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
+ * Returns the limits that differ. A limit that is absent from the checkpoint stays in force: kubelet removes none
+ * (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
  */
 function pendingLimits(
   wanted: EntryLimits | undefined,
@@ -156,8 +156,9 @@ function podCpu(context: EntryContext, { allocated, actuated }: PodEntries): Cpu
 }
 
 /**
- * Returns the wanted amount of the pod, by a way to count that leads to the present limit: with the wanted amounts or with other known
- * ones. Undefined if no way does, if the pod is to have no limit, or if several ways do and the wanted amounts differ.
+ * Returns the wanted amount of the pod, by a way to count that leads to the present limit: with the wanted amounts or
+ * with other known ones. Undefined if no way does, if the pod is to have no limit, or if several ways do and the wanted
+ * amounts differ.
  *
  * @param wanted the amount for each way to count, as the lists of `others` have it
  */
@@ -192,8 +193,8 @@ const changes = ({ memory, cpu }: PodState, wanted: Limits): boolean =>
   (wanted.cpu !== undefined && !sameCpu(cpu, wanted.cpu));
 
 /**
- * Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. An ordinary init container
- * that has ended does not count: kubelet 1.36 admits limits for it, and never actuates them.
+ * Returns whether kubelet has admitted a memory limit that it has not actuated, according to its checkpoints. An
+ * ordinary init container that has ended does not count: kubelet 1.36 admits limits for it, and never actuates them.
  *
  * @param declared the pod as it is declared, if that is known
  */
@@ -239,8 +240,8 @@ export function matchesPodUpdate({ pod }: PendingResize, state: PodState, memory
 }
 
 /**
- * Returns whether all memory limits of the pending resize are set in `after`, so that volumes can get their final sizes;
- * undefined if unknown.
+ * Returns whether all memory limits of the pending resize are set in `after`, so that volumes can get their final
+ * sizes; undefined if unknown.
  */
 export function isMemoryComplete(after: PodState, pending: PendingResize): boolean | undefined {
   if (pending.pod.memory === undefined && after.memory !== 'max') return undefined;
@@ -267,9 +268,10 @@ export function boundDecrease(limits: Limits, { memory, cpu }: PodState, { pod }
 }
 
 /**
- * Bounds increases of the pod's limits that go with a container's update to what kubelet has admitted. kubelet writes the pod limit
- * before it raises a container, so a limit that it may have written stays: the ways to count that fit the raised limit are not those that
- * fitted the previous one. Others are raised to the pending limit at most. An update to another limit needs all of its room.
+ * Bounds increases of the pod's limits that go with a container's update to what kubelet has admitted. kubelet writes
+ * the pod limit before it raises a container, so a limit that it may have written stays: the ways to count that fit the
+ * raised limit are not those that fitted the previous one. Others are raised to the pending limit at most. An update to
+ * another limit needs all of its room.
  *
  * @param asked the limits of the update
  */
@@ -294,15 +296,16 @@ const hasSameMemory = (asked: Limits, { memory }: Limits): boolean =>
 const hasSameCpu = (asked: Limits, { cpu }: Limits): boolean =>
   asked.cpu !== undefined && cpu !== undefined && sameCpu(asked.cpu, cpu);
 
-/** What is needed to interpret an entry: the pod as it is declared, and the names of containers by id. */
+/** Input for the interpretation of an entry: the declared pod, and the names of containers by id. */
 interface EntryContext {
   readonly state: PodState;
   readonly names: ReadonlyMap<string, string>;
 }
 
 /**
- * Returns the limit of a whole pod that its entry leads to, as kubelet computes it, without overhead: once for each way to count the
- * containers whose kind no source tells, always in the same order. Infinity: no limit. Empty if the entry is not completely understood.
+ * Returns the limit of a whole pod that its entry leads to, as kubelet computes it, without overhead: once for each way
+ * to count the containers whose kind no source reports, always in the same order. Infinity: no limit. Empty if the
+ * entry is not completely understood.
  */
 export const podAmounts = (
   entry: PodEntry,

@@ -4,8 +4,8 @@ import { type PodEntry, type SwapAmounts, swapAfterResize } from '../../kubelet/
 import { compareLimits } from '../plan/amounts.ts';
 
 /**
- * Returns the limits on swap that kubelet lowers with the resize that it has admitted: it derives them from requests and limits. Without
- * those that stay or rise.
+ * Returns the limits on swap that kubelet lowers with the resize that it has admitted: it derives them from requests
+ * and limits. Without those that stay or rise.
  *
  * @param places the cgroups of the running containers, by name
  */

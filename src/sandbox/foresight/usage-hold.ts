@@ -13,7 +13,7 @@ export type HoldEnd =
   | 'unfinished'
   /** Another program has raised memory.high. */
   | 'lost'
-  /** What cannot be reclaimed has come close to the limit. */
+  /** Unreclaimable memory has come close to the limit. */
   | 'stuck'
   /** Usage has climbed back to the limit, although memory.high is below it. */
   | 'climbed'
@@ -55,10 +55,10 @@ interface Level {
 }
 
 /**
- * KEP-1287, lowering memory: brings the usage of one pod below its pending limits and holds it there through memory.high, so that
- * kubelet sees it: hot page cache climbs back at once, and kubelet compares with a figure that is up to 15 s old. Containers come first
- * and the pod last, each held while the next is lowered. Begins when created. The caller makes sure that no section under the pod's
- * lock runs meanwhile.
+ * KEP-1287, lowering memory: brings the usage of one pod below its pending limits and holds it there through
+ * memory.high, so that kubelet sees it: hot page cache climbs back at once, and kubelet compares with a figure that is
+ * up to 15 s old. Containers come first and the pod last, each held while the next is lowered. Begins when created. The
+ * caller makes sure that no section under the pod's lock runs meanwhile.
  */
 export class UsageHold {
   /** Resolves once memory.high is restored. Never rejects. */
@@ -76,7 +76,7 @@ export class UsageHold {
   readonly #whenOver: Promise<void>;
   readonly #sleep: Sleep;
   readonly #watching: Promise<HoldEnd>;
-  /** What to call with the result of the next check. */
+  /** Called with the result of the next check. */
   #asked: ((isCurrent: boolean) => void)[] = [];
   #heldUntil = Infinity;
   #heldFrom: number | undefined;

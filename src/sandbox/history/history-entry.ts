@@ -22,8 +22,8 @@ export interface HistoryEntry {
 }
 
 /**
- * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its name. No decision
- * depends on it.
+ * Who asked for a resize. The process is a hint for people, read from the socket's peer: any process may choose its
+ * name. No decision depends on it.
  */
 export interface Requester {
   /** `shim`: a volume that follows an earlier resize of its pod, or a pod limit that rises for a container that starts. */

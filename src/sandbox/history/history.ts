@@ -32,8 +32,8 @@ export interface HistoryOptions {
 export type HistoryListener = (entry: HistoryEntry, step?: StepRecord) => void;
 
 /**
- * The last resizes of this node, from any requester: kubelet and other CRI clients, the resize API, and annotations. In memory: it
- * begins with the process.
+ * The last resizes of this node, from any requester: kubelet and other CRI clients, the resize API, and annotations. In
+ * memory: it begins with the process.
  */
 export class ResizeHistory {
   readonly #bounds: HistoryBounds;
@@ -69,7 +69,8 @@ export class ResizeHistory {
     return new RequestRecorder(this.changes(), requester, {
       put: (given) => {
         const entry = this.put({ ...given, id, pod, requester, createdAt, changedAt: wallTime(), count: 1 });
-        // A failure that repeats another one is stored with that one. Its own id has begun for the listeners, and so has to end.
+        // A failure that repeats another one is stored with that one. Its own id has begun for the listeners, and so
+        // has to end.
         for (const listener of this.#listeners) listener({ ...entry, id });
       },
       step: (record) => {
@@ -180,6 +181,6 @@ function log(
     changes: changes.map(({ value, from, to: then }) => `${value} ${from === '' ? '?' : from} -> ${then}`),
     ...(count > 1 && { count }),
   };
-  // What needs attention has a line of its own: a failed rollback, a runtime that has failed midway.
+  // Events that need attention have a line of their own: a failed rollback, a runtime that has failed midway.
   to.info(fields, 'resize ended');
 }

@@ -28,9 +28,9 @@ export interface Writer {
 export type AppliedListener = (sandboxId: string) => Promise<void>;
 
 /**
- * The order of all requests that write a pod's values: updates of the CRI, ResizePod, annotations and deferred requests are one
- * sequence, and the newest request of each field wins, from any client. In memory only: what survives a restart are deferred
- * requests, which lose a field when a newer request for it is applied.
+ * The order of all requests that write a pod's values: updates of the CRI, ResizePod, annotations and deferred requests
+ * are one sequence, and the newest request of each field wins, from any client. In memory only: what survives a restart
+ * are deferred requests, which lose a field when a newer request for it is applied.
  */
 export class NewestValues {
   #last = 0;

@@ -28,8 +28,8 @@ export interface PodOutcome {
   /** Why the last request failed; undefined when it succeeded. */
   readonly lastError: RequestError | undefined;
   /**
-   * By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. If the failed
-   * request did not name the volume, which follows a limit, the next success of the pod removes it.
+   * By volume, why the last request failed; removed when a newer request names the volume, or the volume is resized. If
+   * the failed request did not name the volume, which follows a limit, the next success of the pod removes it.
    */
   readonly volumeErrors: ReadonlyMap<string, RequestError>;
   /** The invalid annotations among those that the pod was created with. */
@@ -56,8 +56,8 @@ const nothing: PodOutcome = {
 };
 
 /**
- * The outcomes of requests per pod, which the pod's status reports. They are in memory only: actual values come from the
- * kernel, and open transactions from the journal. A pod has one outcome, because its requests run one at a time.
+ * The outcomes of requests per pod, which the pod's status reports. They are in memory only: actual values come from
+ * the kernel, and open transactions from the journal. A pod has one outcome, because its requests run one at a time.
  */
 export class PodOutcomes implements TransactionListener {
   readonly #pods = new Map<string, PodOutcome>();
@@ -66,7 +66,7 @@ export class PodOutcomes implements TransactionListener {
   /** The volumes that the requests in progress name, by sandbox id. */
   readonly #named = new Map<string, ReadonlySet<string>>();
   readonly #allocatedBefore = new WeakMap<PlannedTransaction, KnownValues<Bytes>>();
-  /** What the requests in progress report to, by sandbox id. */
+  /** The recorders of the requests in progress, by sandbox id. */
   readonly #reports = new Map<string, Partial<RequestReport>>();
 
   constructor(private readonly counters: Pick<Counters, 'resize'> = noCounters) {}
@@ -97,8 +97,8 @@ export class PodOutcomes implements TransactionListener {
   }
 
   /**
-   * Runs one request of a pod and records its outcome. Returns and throws what the request does. One that was superseded while it
-   * waited has no outcome: that of the pod stays the one of the request that has replaced it.
+   * Runs one request of a pod and records its outcome. Returns and throws what the request does. One that was
+   * superseded while it waited has no outcome: that of the pod stays the one of the request that has replaced it.
    * @param report what the request changes, and how it ends, is reported to it
    */
   async track<Result>(
@@ -129,8 +129,8 @@ export class PodOutcomes implements TransactionListener {
   }
 
   /**
-   * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless another
-   * request is in progress.
+   * Runs a check that precedes the wait for the pod's lock. An error becomes the outcome of the last request, unless
+   * another request is in progress.
    */
   check(sandboxId: string, check: () => void, report: Partial<RequestReport> = {}): void {
     try {

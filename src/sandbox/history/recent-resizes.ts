@@ -42,7 +42,7 @@ export interface Recording {
 export interface Recorded {
   readonly pod: PodDescription;
   readonly before: PodState;
-  /** What the caller's own call changes; undefined if nothing. */
+  /** The changes of the caller's own call; undefined if none. */
   readonly asked: Step | undefined;
   readonly names: ReadonlyMap<string, string>;
   readonly used: () => Bytes | undefined;

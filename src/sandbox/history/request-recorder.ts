@@ -17,7 +17,7 @@ import type { HistoryEntry, Requester } from './history-entry.ts';
 /** Characters of one value: unified keys of the CRI may have any content. */
 const VALUE_LENGTH = 128;
 
-/** What one request changes is reported to it. Methods must not throw. */
+/** Receives the changes of one request. Methods must not throw. */
 export type ChangeListener = Pick<ResizeOptions, 'onChanges' | 'onStep' | 'onLeftUnfinished'>;
 
 /** Collects what one request changes: what it asks for, and then the steps of its transactions. */
@@ -35,7 +35,7 @@ export class ChangeRecorder {
     private readonly listener: ChangeListener = {},
   ) {}
 
-  /** What the steps change; what is asked for, as long as no transaction has begun. With the memory requests, which have no step. */
+  /** The changes of the steps, or the requested ones until a transaction begins. Includes memory requests, which have no step. */
   get changes(): readonly ValueChange[] {
     return this.#bounded([...(this.#steps ?? this.#requested), ...this.#memoryRequests]);
   }
@@ -75,7 +75,7 @@ export const boundedChanges = (changes: readonly ValueChange[], max: number): re
     to: to.slice(0, VALUE_LENGTH),
   }));
 
-/** What is reported of a request while it runs. Methods must not throw. */
+/** Receives the events of a running request. Methods must not throw. */
 export interface RequestReport {
   /** The request was read: what it asks for, and what the pod has. */
   asks(desired: KnownValues<VolumePolicy>, now: KnownValues<Bytes>): void;

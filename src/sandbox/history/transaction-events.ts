@@ -4,7 +4,7 @@ import type { PodState } from '../pods/pod-state.ts';
 import type { ContainerStep, PodTarget, Step, StepRecord } from '../plan/step.ts';
 import type { KnownValues } from '../plan/value-changes.ts';
 
-/** What a transaction is to do. */
+/** A transaction before its first step. */
 export interface PlannedTransaction {
   readonly pod: PodDescription;
   /** The pod before it. */
@@ -14,11 +14,11 @@ export interface PlannedTransaction {
   readonly values: KnownValues<Bytes>;
   /** Its steps, with the changes of the caller's own call in place of the call. */
   readonly steps: readonly Step[];
-  /** What the caller's own call changes; undefined for nothing. */
+  /** The changes of the caller's own call; undefined for none. */
   readonly asked: ContainerStep | undefined;
 }
 
-/** What happens to transactions is reported to it, in this order. Methods must not throw. */
+/** Receives the events of transactions, in this order. Methods must not throw. */
 export interface TransactionListener {
   /** A plan is rejected: nothing has changed. */
   rejected?(error: unknown): void;

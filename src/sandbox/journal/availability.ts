@@ -31,8 +31,8 @@ export interface AvailabilityOptions {
 }
 
 /**
- * Whether the journal's disk takes writes. A disk that is full, read-only, broken or that hangs makes the journal unavailable:
- * resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
+ * Whether the journal's disk takes writes. A disk that is full, read-only, broken or that hangs makes the journal
+ * unavailable: resizes are rejected with JOURNAL_UNAVAILABLE, until a write or a check succeeds.
  */
 export class Availability {
   #fault: ShimError | undefined;
@@ -49,9 +49,9 @@ export class Availability {
   }
 
   /**
-   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so that a
-   * full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link ANSWER_MS}.
-   * Never rejects.
+   * Returns the present readiness. Checks the folder if the last successful write is older than {@link RECHECK_MS}, so
+   * that a full or read-only disk is known before a resize fails. Not ready when the check takes longer than {@link
+   * ANSWER_MS}. Never rejects.
    */
   async readinessNow(): Promise<Readiness> {
     const age = this.#clock.now() - this.#writtenAt;
@@ -128,8 +128,8 @@ export function unavailable(cause: unknown, file: string, pod?: string): ShimErr
 }
 
 /**
- * How long a caller, which holds the lock of its pod, waits for a disk that does nothing, in milliseconds: for its own change once that
- * runs, and before that for any change to end. A disk whose fsync takes longer counts as unavailable.
+ * How long a caller, which holds the lock of its pod, waits for a disk that does nothing, in milliseconds: for its own
+ * change once that runs, and before that for any change to end. A disk whose fsync takes longer counts as unavailable.
  */
 export const LONGEST_CHANGE_MS = 5000;
 

@@ -5,8 +5,9 @@ const TEMPORARY_END = '.tmp';
 const BAD_END = '.bad';
 
 /**
- * Returns the file name of a pod's record. The caller that creates a pod chooses its uid, so only a well-formed uid is used
- * as it is; anything else (`../../etc/x`) is hashed. Names never collide: `s` of `sha256-` is not a hexadecimal digit.
+ * Returns the file name of a pod's record. The caller that creates a pod chooses its uid, so only a well-formed uid is
+ * used as it is; anything else (`../../etc/x`) is hashed. Names never collide: `s` of `sha256-` is not a hexadecimal
+ * digit.
  */
 export function recordFile(podUid: string): string {
   if (UID.test(podUid)) return `${podUid}.json`;
@@ -28,7 +29,7 @@ export interface KnownFile {
   readonly record: string;
 }
 
-/** Classifies a file of the state folder. Returns undefined for a file that is not the journal's: it is left alone. */
+/** Classifies a file of the state folder. Returns undefined for a file that is not the journal's: it is ignored. */
 export function knownFile(name: string): KnownFile | undefined {
   if (RECORD.test(name)) return { kind: 'record', record: name };
   for (const [kind, end] of [

@@ -63,9 +63,9 @@ class OpenFolder {
 }
 
 /**
- * The folder of the records. It stays open, because opening and closing it took a third of the time of a change. Each use
- * checks that the path still names this folder and that its owner and mode are still safe, in the thread pool: a disk that hangs, or
- * a file system behind a network, may take seconds.
+ * The folder of the records. It stays open, because opening and closing it took a third of the time of a change. Each
+ * use checks that the path still names this folder and that its owner and mode are still safe, in the thread pool: a
+ * disk that hangs, or a file system behind a network, may take seconds.
  */
 export class StateFolder {
   #open: OpenFolder | undefined;
@@ -75,8 +75,8 @@ export class StateFolder {
   constructor(private readonly path: string) {}
 
   /**
-   * Runs an action with the open folder, and creates the folder when it is missing. Rejects when the path is not a folder, or when
-   * another user may write to it: a user who can replace a record controls the limits of a pod.
+   * Runs an action with the open folder, and creates the folder when it is missing. Rejects when the path is not a
+   * folder, or when another user may write to it: a user who can replace a record controls the limits of a pod.
    */
   async use(action: (folder: FileHandle) => Promise<void>): Promise<void> {
     const known = this.#open;
@@ -177,8 +177,8 @@ async function openOrMake(path: string): Promise<FileHandle> {
 const openFolder = (path: string): Promise<FileHandle> => open(path, O_RDONLY | O_DIRECTORY);
 
 /**
- * Replaces a file atomically: at every instant it has the old content or the new one. When this rejects, the file has the old
- * content, or the new one if the last step failed, the fsync of the folder.
+ * Replaces a file atomically: at every instant it has the old content or the new one. When this rejects, the file has
+ * the old content, or the new one if the last step failed, the fsync of the folder.
  */
 export async function replaceFile(path: string, folder: FileHandle, name: string, content: Buffer): Promise<void> {
   crashPoint('journal-write-before');
@@ -210,9 +210,9 @@ export async function writeThrough(file: string, content: Buffer): Promise<void>
 }
 
 /**
- * Removes a file; a missing one is fine. With the open `folder` the removal is synced to the disk, also when the file is missing,
- * since an earlier attempt may have failed at the sync. Otherwise the file may reappear after a crash of the machine, but not
- * after a crash of the process.
+ * Removes a file; a missing one is fine. With the open `folder` the removal is synced to the disk, also when the file
+ * is missing, since an earlier attempt may have failed at the sync. Otherwise the file may reappear after a crash of
+ * the machine, but not after a crash of the process.
  */
 export async function removeFile(path: string, folder: FileHandle | undefined, name: string): Promise<void> {
   crashPoint('journal-remove-before');

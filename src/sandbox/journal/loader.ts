@@ -23,8 +23,8 @@ import {
 } from './record.ts';
 
 /**
- * Why a record stays as it is: a newer shim has written it, or it cannot be read at present (EIO, EMFILE). Its content is not known, so
- * nothing may replace or remove it.
+ * Why a record stays as it is: a newer shim has written it, or it cannot be read at present (EIO, EMFILE). Its content
+ * is not known, so nothing may replace or remove it.
  */
 interface Withheld {
   readonly kind: 'newer' | 'unread';
@@ -75,8 +75,8 @@ export class WithheldRecords {
 /** How many unreadable records are kept for inspection, the newest ones. */
 const MAX_BAD_FILES = 16;
 /**
- * Errors of open(2) that a file of the wrong kind causes: a symbolic link, a socket, a device without a driver. Any other error is a
- * fault of the disk or a shortage of the machine, and says nothing about the record.
+ * Errors of open(2) that a file of the wrong kind causes: a symbolic link, a socket, a device without a driver. Any
+ * other error is a fault of the disk or a shortage of the machine, and says nothing about the record.
  */
 const WRONG_KIND = new Set(['ELOOP', 'ENXIO', 'ENODEV']);
 
@@ -89,7 +89,7 @@ export type ReadRecord =
   | { readonly withheld: Withheld; readonly record?: undefined };
 
 const MESSAGES = {
-  newer: 'journal record of a newer version left alone',
+  newer: 'journal record of a newer version ignored',
   unread: 'journal record not readable at present',
 } as const satisfies Record<Withheld['kind'], string>;
 
@@ -105,8 +105,8 @@ export class RecordReader {
   ) {}
 
   /**
-   * Returns a record, or why it is withheld; undefined when there is none, or none that any shim can read: that one is moved aside.
-   * Counts and logs each record that it does not return. Never rejects.
+   * Returns a record, or why it is withheld; undefined when there is none, or none that any shim can read: that one is
+   * moved aside. Counts and logs each record that it does not return. Never rejects.
    */
   async read(name: string): Promise<ReadRecord | undefined> {
     const file = join(this.folder, name);
@@ -221,8 +221,8 @@ export class RecordLoader {
   }
 
   /**
-   * Reads the withheld records again: the disk may be back, or the file replaced. Passes each record to `onRead` in the moment from which
-   * it may be changed. Returns how many these were. Never rejects.
+   * Reads the withheld records again: the disk may be back, or the file replaced. Passes each record to `onRead` in the
+   * moment from which it may be changed. Returns how many these were. Never rejects.
    */
   async withheld(bootId: string, onRead: (record: LoadedRecord) => void): Promise<number> {
     const { lock, withheld } = this.options;

@@ -4,8 +4,8 @@ import type { JournalledTransaction, PodRecord } from './record.ts';
 import type { Step } from '../plan/step.ts';
 
 /**
- * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`: it is as changed
- * even then, and written once the disk works.
+ * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`:
+ * it is as changed even then, and written once the disk works.
  */
 export type ChangeRecord = (change: (record: PodRecord) => PodRecord, hasHappened?: 'hasHappened') => Promise<void>;
 
@@ -40,18 +40,20 @@ export class OpenTransaction {
   }
 
   /**
-   * Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start. It has failed
-   * even if that does not reach the disk: until then the pod's status says so, and no other failure takes its place.
+   * Records that the rollback failed: the pod is recovered in the background, at its next request or at the next start.
+   * It has failed even if that does not reach the disk: until then the pod's status says so, and no other failure takes
+   * its place.
    */
   failed(why: string): Promise<void> {
     return this.#update(() => ({ failed: why }), 'hasHappened');
   }
 
   /**
-   * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does not reach the
-   * disk, so that no recovery rolls back what the caller knows as applied.
+   * Ends the transaction: every step is applied, or every applied step is rolled back. It has ended even if that does
+   * not reach the disk, so that no recovery rolls back what the caller knows as applied.
    * @param volumes the current records of the pod's volumes
-   * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not answered
+   * @param left steps to roll back later, although the transaction is done: of updates that the runtime has not
+   * answered
    */
   end(how: 'done' | 'undone', volumes: PodRecord['volumes'], left: readonly Step[] = []): Promise<void> {
     return this.change(

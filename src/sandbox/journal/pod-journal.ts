@@ -13,7 +13,7 @@ import type { Step } from '../plan/step.ts';
 /** Identifies the pod of a record. `podUid` is the sandbox's id when the pod has no uid. */
 export type Identity = Pick<PodRecord, 'podUid' | 'sandboxId'>;
 
-/** What {@link PodJournal.begin} records in addition to the steps. */
+/** Additional input of {@link PodJournal.begin}, in addition to the steps. */
 export interface BeginOptions {
   /** The current records of the pod's volumes. */
   readonly volumes: PodRecord['volumes'];
@@ -24,9 +24,9 @@ export interface BeginOptions {
 }
 
 /**
- * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a transaction, set
- * volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for deferred requests and for holds,
- * which never overlap with a section under that lock.
+ * The records of all pods, the same in memory as on the disk, and their changes: begin, roll back and end a
+ * transaction, set volumes, begin and end a hold, set deferred requests. Callers hold the pod's lock, except for
+ * deferred requests and for holds, which never overlap with a section under that lock.
  */
 export class PodJournal {
   /** Updates that the runtime has not answered. */
@@ -55,7 +55,7 @@ export class PodJournal {
     return (await this.journal).readinessNow();
   }
 
-  /** Returns how many records are left alone because their content is not known. */
+  /** Returns how many records are ignored because their content is not known. */
   async withheld(): Promise<WithheldCounts> {
     return (await this.journal).withheld;
   }
@@ -71,8 +71,8 @@ export class PodJournal {
   }
 
   /**
-   * Calls `listener` when a transaction or a hold could not end, because what it has changed could not be rolled back or the journal not
-   * be written, and when its pod has got another sandbox.
+   * Calls `listener` when a transaction or a hold could not end, because what it has changed could not be rolled back
+   * or the journal not be written, and when its pod has got another sandbox.
    */
   onUnfinished(listener: () => void): void {
     this.#onUnfinished = listener;
@@ -158,11 +158,12 @@ export class PodJournal {
   }
 
   /**
-   * Records a transaction before its first step is applied. Rejects with JOURNAL_UNAVAILABLE: the transaction must not start
-   * then.
+   * Records a transaction before its first step is applied. Rejects with JOURNAL_UNAVAILABLE: the transaction must not
+   * start then.
    *
-   * An earlier transaction whose rollback failed stays in the record: a recovery rolls it back together with this one, and it
-   * remains when only this one is rolled back. Once this one is done, its values replace those of the earlier one.
+   * An earlier transaction whose rollback failed stays in the record: a recovery rolls it back together with this one,
+   * and it remains when only this one is rolled back. Once this one is done, its values replace those of the earlier
+   * one.
    */
   async begin(
     pod: PodDescription,
@@ -200,8 +201,8 @@ export class PodJournal {
   }
 
   /**
-   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the one that was removed: its containers are
-   * gone with it. Rejects with JOURNAL_UNAVAILABLE.
+   * Assigns the record of a pod to its newest sandbox, and drops the unanswered updates of the one that was removed:
+   * its containers are gone with it. Rejects with JOURNAL_UNAVAILABLE.
    */
   async move(removed: string, newest: PodDescription): Promise<void> {
     this.unanswered.forget(removed);
@@ -220,7 +221,8 @@ export class PodJournal {
   }
 
   /**
-   * @param identity without a sandbox id, the record's own is used when the change runs: deferred requests change concurrently
+   * @param identity without a sandbox id, the record's own is used when the change runs: deferred requests change
+   * concurrently
    *   with transactions
    */
   async #change(
@@ -256,7 +258,8 @@ export class PodJournal {
       if (empty) await journal.remove(podUid, outlivesBoot(before) ? 'durable' : 'this-boot');
       else await journal.write(record);
     } catch (error) {
-      // A transaction that was to begin does not. One that was to end has: only a crash before the next write leaves it to recovery.
+      // A transaction that was to begin does not. One that was to end has: only a crash before the next write leaves it
+      // to recovery.
       if (hasHappened === undefined) this.#putBack(podUid, before);
       // A write may have failed after the disk had taken it.
       if (!empty || isLate(error)) void this.#writeAgain(podUid, journal);

@@ -1,6 +1,6 @@
 /**
- * The journal's record of one pod, and its file format. Everything that is read is validated: a file may be truncated, of
- * another version, or not written by the shim.
+ * The journal's record of one pod, and its file format. Everything that is read is validated: a file may be truncated,
+ * of another version, or not written by the shim.
  */
 import * as z from 'zod/mini';
 import { en } from 'zod/locales';
@@ -25,8 +25,8 @@ import type { VolumePolicy } from '../../tmpfs/index.ts';
 export interface VolumeRecord {
   readonly policy: VolumePolicy;
   /**
-   * Where the policy comes from: `seen`, the mount when the shim first saw the volume; `asked`, a request or an annotation at
-   * run time; `found`, a remount by another program.
+   * Where the policy comes from: `seen`, the mount when the shim first saw the volume; `asked`, a request or an
+   * annotation at run time; `found`, a remount by another program.
    */
   readonly source: 'seen' | 'asked' | 'found';
   /** Whether an annotation added at run time sets the size: then a remount by another program does not change the policy. */
@@ -85,8 +85,9 @@ const volumeRecord: z.ZodMiniType<VolumeRecord> = z.strictObject({
 });
 
 /**
- * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is still read: it has
- * the fields of version 4 without those of memory.high's mark, of the other settings of containers and of holds.
+ * The version of the file format. Adding or removing a field changes the version. 0.1.0 writes version 3, which is
+ * still read: it has the fields of version 4 without those of memory.high's mark, of the other settings of containers
+ * and of holds.
  */
 export const RECORD_VERSION = 4;
 const OLDEST_VERSION = 3;
@@ -118,8 +119,8 @@ export interface PodRecord {
   readonly sandboxId: string;
   readonly transaction?: JournalledTransaction;
   /**
-   * The cgroups whose memory.high holds the usage below a limit that kubelet is about to lower, each once, with the value to restore.
-   * Never empty.
+   * The cgroups whose memory.high holds the usage below a limit that kubelet is about to lower, each once, with the
+   * value to restore. Never empty.
    */
   readonly holds?: readonly PreviousHigh[];
   /** The volumes whose size the annotations that the pod was created with do not set, by volume name. */
@@ -221,8 +222,8 @@ const record = z.strictObject({
 });
 
 /**
- * Returns the content of a pod's file. Throws INVALID_VALUE when it is larger than {@link MAX_RECORD_BYTES}, INTERNAL when it
- * cannot be read back: such a record would be useless after a crash.
+ * Returns the content of a pod's file. Throws INVALID_VALUE when it is larger than {@link MAX_RECORD_BYTES}, INTERNAL
+ * when it cannot be read back: such a record would be useless after a crash.
  */
 export function encodeRecord(given: PodRecord, bootId: string): Buffer {
   const { podUid, sandboxId, transaction: open, holds, volumes, resizes } = given;

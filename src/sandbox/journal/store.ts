@@ -68,9 +68,9 @@ interface QueuedChange extends RequestedChange {
 }
 
 /**
- * The journal files, one for each pod in the state folder, from which a restarted shim completes or rolls back transactions.
- * Once the promise of `write` or `remove` resolves, the change has reached the disk. Changes of one pod run one after the
- * other, and of those that wait only the newest runs; changes of different pods run concurrently.
+ * The journal files, one for each pod in the state folder, from which a restarted shim completes or rolls back
+ * transactions. Once the promise of `write` or `remove` resolves, the change has reached the disk. Changes of one pod
+ * run one after the other, and of those that wait only the newest runs; changes of different pods run concurrently.
  */
 export class Journal {
   readonly folder: string;
@@ -85,7 +85,7 @@ export class Journal {
   readonly #next = new Map<string, QueuedChange>();
   /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
-  /** What the disk has not taken last, by pod uid. It may be there in part: an fsync of the folder fails after the rename. */
+  /** Records that the last write to disk failed for, by pod uid. Part of one may be there: an fsync of the folder fails after the rename. */
   readonly #unwritten = new Map<string, Buffer>();
   #bootId: string | undefined;
   readonly #clock: Clock;
@@ -113,8 +113,8 @@ export class Journal {
   }
 
   /**
-   * Does not reject for an unusable folder: {@link readiness} and every write report the fault. Waits at most {@link ANSWER_MS} for a
-   * disk that hangs.
+   * Does not reject for an unusable folder: {@link readiness} and every write report the fault. Waits at most {@link
+   * ANSWER_MS} for a disk that hangs.
    */
   static async open(folder: string, options: JournalOptions = {}): Promise<Journal> {
     const journal = new Journal(folder, options);
@@ -197,10 +197,11 @@ export class Journal {
   }
 
   /**
-   * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then has the
-   * previous record or, rarely, if the last fsync failed or the disk hangs, this one. {@link check} writes it again, unless another
-   * write or removal comes first. Rejects with INVALID_VALUE when it is too large. A write
-   * that a newer write or removal of the same pod supersedes has the outcome of the newer one. Rejects with the {@link refusal} of the pod.
+   * Replaces the pod's record. Rejects with JOURNAL_UNAVAILABLE when the record does not reach the disk: the file then
+   * has the previous record or, rarely, if the last fsync failed or the disk hangs, this one. {@link check} writes it
+   * again, unless another write or removal comes first. Rejects with INVALID_VALUE when it is too large. A write that a
+   * newer write or removal of the same pod supersedes has the outcome of the newer one. Rejects with the {@link
+   * refusal} of the pod.
    */
   async write(record: PodRecord): Promise<void> {
     this.#assertKnown(record.podUid);
@@ -210,9 +211,10 @@ export class Journal {
   }
 
   /**
-   * Removes a pod's record; a missing one is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still exist then, and
-   * {@link check} tries again. Rejects with the {@link refusal} of the pod.
-   * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred requests: if
+   * Removes a pod's record; a missing one is fine. Rejects with JOURNAL_UNAVAILABLE: the record may still exist then,
+   * and {@link check} tries again. Rejects with the {@link refusal} of the pod.
+   * @param removal `this-boot` does not wait for the disk. It suffices for a record without volumes and deferred
+   * requests: if
    *   such a record reappears after a crash of the machine, it is of an earlier boot and ignored
    */
   async remove(podUid: string, removal: Removal = 'durable'): Promise<void> {
@@ -305,11 +307,12 @@ export class Journal {
   }
 
   /**
-   * Returns all readable records; of those of an earlier boot only volumes and deferred requests. Bad records are moved aside as
-   * `<name>.bad`, and temporary files that a crash left behind are removed. Records of a newer shim, and those that the disk does not
-   * return, stay as they are and are read-only ({@link refusal}). Never rejects: without a usable folder, or when the disk takes longer
-   * than {@link LONGEST_READ_MS}, it returns none, {@link readiness} has the reason, and nothing is written until the records are read,
-   * which {@link onLate} reports. May be called at any time.
+   * Returns all readable records; of those of an earlier boot only volumes and deferred requests. Bad records are moved
+   * aside as `<name>.bad`, and temporary files that a crash left behind are removed. Records of a newer shim, and those
+   * that the disk does not return, stay as they are and are read-only ({@link refusal}). Never rejects: without a
+   * usable folder, or when the disk takes longer than {@link LONGEST_READ_MS}, it returns none, {@link readiness} has
+   * the reason, and nothing is written until the records are read, which {@link onLate} reports. May be called at any
+   * time.
    */
   async load(): Promise<LoadedRecord[]> {
     try {

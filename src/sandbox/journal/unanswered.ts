@@ -3,10 +3,12 @@ import { compareCpu, compareLimits } from '../plan/amounts.ts';
 import type { ContainerLimits } from '../pods/pod-state.ts';
 
 /**
- * Updates of containers that the runtime has not answered, by pod and container: they may still arrive, so the pod limit needs room for
- * them. An update that the runtime answers ends what it sets: the runtime makes the updates of one container one after the other.
+ * Updates of containers that the runtime has not answered, by pod and container: they may still arrive, so the pod
+ * limit needs room for them. An update that the runtime answers ends what it sets: the runtime makes the updates of one
+ * container one after the other.
  *
- * In memory. The journal has the steps: after a restart, each update of a transaction that has not ended counts as unanswered.
+ * In memory. The journal has the steps: after a restart, each update of a transaction that has not ended counts as
+ * unanswered.
  */
 export class UnansweredUpdates {
   /** By sandbox id and container id, the updates of one container joined. A pod's are dropped with its record. */

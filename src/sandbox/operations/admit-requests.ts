@@ -17,9 +17,9 @@ import {
 import type { DesiredPod } from '../plan/resize-request.ts';
 
 /**
- * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the next resize
- * of another pod counts them. Returns a function that drops the record, for a resize that fails, and that returns whether this frees
- * room for other pods. Throws as {@link assertNodeHasRoom}.
+ * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the
+ * next resize of another pod counts them. Returns a function that drops the record, for a resize that fails, and that
+ * returns whether this frees room for other pods. Throws as {@link assertNodeHasRoom}.
  */
 export function admitRequests(
   node: Node,
@@ -44,9 +44,9 @@ export function admitRequests(
 }
 
 /**
- * Returns what the other pods have requested: as a ResizePod has set it, otherwise as kubelet has admitted it. A pod that has ended
- * has no cgroup any more, and requests nothing. Nor does one that kubelet has evicted: its entry stays until the object is deleted from
- * the API, when its sandbox and its cgroup are gone.
+ * Returns what the other pods have requested: as a ResizePod has set it, otherwise as kubelet has admitted it. A pod
+ * that has ended has no cgroup any more, and requests nothing. Nor does one that kubelet has evicted: its entry stays
+ * until the object is deleted from the API, when its sandbox and its cgroup are gone.
  */
 function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
   const { metadata } = own;
@@ -66,8 +66,9 @@ function requestsOfOthers(node: Node, own: PodDescription): TotalRequests {
 }
 
 /**
- * Whether a pod has no cgroup any more. kubelet creates the cgroup of a pod before its volumes and its sandbox (pkg/kubelet/kubelet.go,
- * SyncPod). Without a sandbox, `own`, the cgroup of the pod that is resized, tells where kubelet creates cgroups.
+ * Whether a pod has no cgroup any more. kubelet creates the cgroup of a pod before its volumes and its sandbox
+ * (pkg/kubelet/kubelet.go, SyncPod). Without a sandbox, `own`, the cgroup of the pod that is resized, shows where
+ * kubelet creates cgroups.
  */
 function hasEnded(
   tree: CgroupTree,

@@ -43,9 +43,9 @@ export interface Forwarded {
 }
 
 /**
- * Forwards an update to the runtime, and verifies it in the kernel (KEP-1287: the status has the new values once they are applied).
- * When it fails midway, or leaves an old limit in the kernel, restores the values from before. Throws what the runtime answers, and
- * CGROUP_WRITE_FAILED.
+ * Forwards an update to the runtime, and verifies it in the kernel (KEP-1287: the status has the new values once they
+ * are applied). When it fails midway, or leaves an old limit in the kernel, restores the values from before. Throws
+ * what the runtime answers, and CGROUP_WRITE_FAILED.
  */
 export async function forwardUpdate(
   node: Node,
@@ -68,7 +68,7 @@ export async function forwardUpdate(
   }
 }
 
-/** What an update was to do to the limits of its pod. */
+/** The effect that an update was to have on the limits of its pod. */
 interface PlannedPod {
   /** The pod before the update. */
   readonly before: PodState;
@@ -79,8 +79,8 @@ interface PlannedPod {
 }
 
 /**
- * Sets the pod limits that go with what the kernel has for the containers, where the runtime has chosen other limits than the requested
- * ones. Never rejects: the caller's update is applied.
+ * Sets the pod limits that go with what the kernel has for the containers, where the runtime has chosen other limits
+ * than the requested ones. Never rejects: the caller's update is applied.
  */
 export async function followKernel(
   node: Node,
@@ -114,7 +114,8 @@ interface PassThroughOptions {
  * its pod, but not during another update of the same container. For one that sets shares, the caller holds the pod's
  * lock. The runtime writes all its stored values with the update, and they may be older than the kernel's: then the
  * kernel's values are restored (kubernetes/kubernetes#138732). The update itself is verified, and rolled back when it
- * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent then.
+ * fails midway; see {@link forwardUpdate}. Throws DEADLINE when its turn has not come by the deadline: nothing is sent
+ * then.
  */
 export async function passThroughUpdate(
   node: Node,
@@ -199,8 +200,8 @@ async function valuesNow(
 }
 
 /**
- * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next request reads
- * the limits again. The caller holds the container's `calls` lock.
+ * Restores the limits that a container had before. Never rejects: the caller has an answer of its own, and the next
+ * request reads the limits again. The caller holds the container's `calls` lock.
  */
 export async function restoreAndLog(
   node: Node,

@@ -21,12 +21,13 @@ import { overheadOf } from '../pods/read-pod.ts';
 type Resources = Partially<LinuxContainerResources>;
 
 /**
- * Reports a pod's own values to a runtime that stores them (containerd 2.3 and later). KEP-1287: UpdatePodSandboxResources follows
- * the cgroup writes. Never rejects: the kernel has the values. kubelet up to 1.35 does the same; 1.36 calls before it writes, and
- * an error rejects the resize (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
+ * Reports a pod's own values to a runtime that stores them (containerd 2.3 and later). KEP-1287:
+ * UpdatePodSandboxResources follows the cgroup writes. Never rejects: the kernel has the values. kubelet up to 1.35
+ * does the same; 1.36 calls before it writes, and an error rejects the resize (kubelet
+ * pkg/kubelet/kuberuntime/kuberuntime_manager.go, doPodResizeAction).
  *
- * The runtime replaces all that it has stored, and NRI plugins get the request: like kubelet's, it has all values of the pod
- * (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateUpdatePodSandboxResourcesRequest).
+ * The runtime replaces all that it has stored, and NRI plugins get the request: like kubelet's, it has all values of
+ * the pod (pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateUpdatePodSandboxResourcesRequest).
  *
  * @param shares the pod's shares with those of the overhead, if they have changed
  */
@@ -69,8 +70,9 @@ function quotaWithoutOverhead(cpu: CpuMax, pod: PodDescription): Resources {
 }
 
 /**
- * Returns the pod's shares without those of the overhead. Unless they have changed, the pod's weight tells whether those that are known
- * still hold, and whether they include the overhead: those of its creation do not, and those of an update do.
+ * Returns the pod's shares without those of the overhead. Unless they have changed, the pod's weight shows whether
+ * those that are known still hold, and whether they include the overhead: those of its creation do not, and those of an
+ * update do.
  */
 function podShares(
   pod: PodDescription,

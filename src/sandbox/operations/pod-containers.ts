@@ -31,7 +31,8 @@ export async function describeContainers(registry: Registry, pod: PodDescription
   const describe = (ids: readonly string[]): Promise<(ContainerDescription | undefined)[]> =>
     Promise.all(ids.map((id) => registry.describeContainer(id)));
   const known = registry.containersOf(pod.sandboxId).map(({ containerId }) => containerId);
-  // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are none.
+  // Listed concurrently: the registry does not know containers that were created without the shim. Usually there are
+  // none.
   const [listed, described] = await Promise.all([registry.listContainers(pod), describe(known)]);
   const others = await describe(listed.map(({ id }) => id).filter((id) => !known.includes(id)));
   const byId = new Map(
@@ -56,10 +57,12 @@ export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): 
 }
 
 /**
- * KEP-1287: only containers that run are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. No container of it runs again:
- * kubelet creates all of them in another sandbox, and values that the runtime stores for the ended ones have no effect. Throws
- * UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only if no container runs.
- * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end, counts as ended, too
+ * KEP-1287: only containers that run are resized. Throws SANDBOX_ENDED for a pod whose sandbox has ended. No container
+ * of it runs again: kubelet creates all of them in another sandbox, and values that the runtime stores for the ended
+ * ones have no effect. Throws UNKNOWN_POD if the sandbox was removed meanwhile. The backend is asked only if no
+ * container runs.
+ * @param waits whether the request is repeated later: then one that still runs, for the time in which it may end,
+ * counts as ended, too
  */
 export async function assertSandboxRuns(
   backend: Backend,
@@ -110,9 +113,10 @@ export async function assertRunning(
 }
 
 /**
- * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, and have a cgroup, or a
- * client has called StartContainer and has no answer. They start with the values from before, which the runtime reads before it creates
- * the cgroup: containerd either only stores an update until the start has ended, or does not answer it until then.
+ * Throws NO_RUNNING_CONTAINER for containers whose start is in progress: they are not reported as running yet, and have
+ * a cgroup, or a client has called StartContainer and has no answer. They start with the values from before, which the
+ * runtime reads before it creates the cgroup: containerd either only stores an update until the start has ended, or
+ * does not answer it until then.
  */
 export function assertNotStarting(pod: PodDescription, starting: readonly string[]): void {
   if (starting.length === 0) return;
@@ -121,9 +125,9 @@ export function assertNotStarting(pod: PodDescription, starting: readonly string
 }
 
 /**
- * Returns the containers that run, or that kubelet may start again. KEP-1287: a container that has ended does not delay the resize of
- * those that run. An exit code alone tells nothing: only the declared policy says what kubelet does (kubelet
- * pkg/kubelet/container/helpers.go, ShouldContainerBeRestarted).
+ * Returns the containers that run, or that kubelet may start again. KEP-1287: a container that has ended does not delay
+ * the resize of those that run. An exit code alone says nothing: only the declared policy says what kubelet does
+ * (kubelet pkg/kubelet/container/helpers.go, ShouldContainerBeRestarted).
  */
 export const mayRunAgain = (
   { containers }: DeclaredPod,
@@ -137,8 +141,8 @@ export const mayRunAgain = (
   });
 
 /**
- * Throws NO_RUNNING_CONTAINER if one of these containers has ended, and what was set for it has no effect. A backend that cannot be asked
- * does not make a resize that was carried out a failure.
+ * Throws NO_RUNNING_CONTAINER if one of these containers has ended, and what was set for it has no effect. A backend
+ * that cannot be asked does not make a resize that was carried out a failure.
  */
 export async function assertStillRunning(
   registry: Registry,
@@ -162,8 +166,8 @@ function notRunning(pod: PodDescription, names: readonly string[]): ShimError {
 }
 
 /**
- * Throws NO_RUNNING_CONTAINER for containers that the pod declares and that kubelet has not created yet: a pod with init containers gets
- * the others when these have ended.
+ * Throws NO_RUNNING_CONTAINER for containers that the pod declares and that kubelet has not created yet: a pod with
+ * init containers gets the others when these have ended.
  */
 export function assertCreated(pod: PodDescription, uncreated: readonly string[], waits: boolean): void {
   if (uncreated.length === 0) return;

@@ -14,8 +14,9 @@ import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 
 /**
- * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS} after the last
- * update. Called at each update: it restarts the timer, or cancels it when the update has set the final sizes.
+ * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS}
+ * after the last update. Called at each update: it restarts the timer, or cancels it when the update has set the final
+ * sizes.
  */
 export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: boolean): void {
   const { growth } = node;
@@ -25,8 +26,8 @@ export function scheduleVolumeGrowth(node: Node, pod: PodDescription, isFinal: b
 }
 
 /**
- * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's next update
- * reads the volumes again.
+ * Sets the volumes of a pod to the sizes that its present limits give. Never rejects: no caller waits, and the pod's
+ * next update reads the volumes again.
  * @param isDue whether they are still to be set, asked under the pod's lock
  */
 export async function applyVolumeSizes(
@@ -44,8 +45,9 @@ export async function applyVolumeSizes(
 }
 
 /**
- * Sets the volumes whose size is a share of a container that was just created, which may have other limits than the last one of its name.
- * After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does not wait for a resize of the pod. Never rejects.
+ * Sets the volumes whose size is a share of a container that was just created, which may have other limits than the
+ * last one of its name. After a restart, volumes that may not grow yet do so {@link GROW_DELAY_MS} later. Does not wait
+ * for a resize of the pod. Never rejects.
  * @param container its name
  */
 export async function applyContainerShares(node: Node, pod: PodDescription, container: string): Promise<void> {
@@ -116,9 +118,9 @@ export function restoreVolumes(
 }
 
 /**
- * Deletes the journal entry of a removed sandbox, unless the pod's volumes still exist, or its folder and an unfinished transaction:
- * another sandbox of the pod may use its volumes and its cgroup. If the registry knows another sandbox, the entry goes to the newest one:
- * kubelet removes an ended sandbox, and the pod continues in the next.
+ * Deletes the journal entry of a removed sandbox, unless the pod's volumes still exist, or its folder and an unfinished
+ * transaction: another sandbox of the pod may use its volumes and its cgroup. If the registry knows another sandbox,
+ * the entry goes to the newest one: kubelet removes an ended sandbox, and the pod continues in the next.
  */
 export function forgetPodRecord(node: Node, pod: PodDescription): void {
   const { registry, journal, log } = node;

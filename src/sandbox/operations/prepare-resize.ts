@@ -47,10 +47,10 @@ import {
 } from './pod-containers.ts';
 
 /**
- * Paces the part of each update and resize before its first change, its record in the journal included. That part takes milliseconds
- * of the processor, of the runtime and of the disk. When 200 pods are resized at once, the runtime would have nothing to do until all
- * of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a runtime that hangs delay others, and do not stop
- * them. No more can wait than calls may run at once (SharedLimits).
+ * Paces the part of each update and resize before its first change, its record in the journal included. That part takes
+ * milliseconds of the processor, of the runtime and of the disk. When 200 pods are resized at once, the runtime would
+ * have nothing to do until all of them are prepared. Each counts for 200 ms at most: those that wait for a disk or a
+ * runtime that hangs delay others, and do not stop them. No more can wait than calls may run at once (SharedLimits).
  */
 export const preparations = new PacedActions(8, 200);
 
@@ -67,8 +67,8 @@ export interface PreparedResize {
 }
 
 /**
- * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is not admitted;
- * nothing has changed then.
+ * Reads the pod, and returns the target of a resize. KEP-1287, KEP-6030, atomic resizes: throws when any part of it is
+ * not admitted; nothing has changed then.
  */
 export async function prepareResize(
   node: Node,
@@ -133,15 +133,13 @@ async function readContainers(
   if (all.length > 0 || isComplete(declared)) assertKnownNames(pod, asked, declared, containers);
   assertNotEnded(pod, declared);
   await assertSandboxRuns(node.backend, pod, all, waits);
-  // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized either.
+  // Without a container and a source, no name is known to be wrong before a sandbox has ended, but none can be resized
+  // either.
   assertKnownNames(pod, asked, declared, containers);
   return { all, containers, declared };
 }
 
-/**
- * Throws the errors of the rules that do not depend on other pods: QoS class, requests, static managers, resizePolicy, swap, cgroups
- * above.
- */
+/** Throws the errors of the rules that do not depend on other pods: QoS class, requests, static managers, resizePolicy, swap, cgroups above. */
 function assertAdmitted(
   node: Node,
   pod: PodDescription,
@@ -157,7 +155,7 @@ function assertAdmitted(
   assertWithinCgroups(node.tree, pod, state, desired);
 }
 
-/** What a resize does to containers. */
+/** The effect of a resize on containers. */
 interface SplitTargets {
   /** Limits of running containers. */
   readonly targets: readonly ContainerLimits[];
@@ -273,8 +271,8 @@ async function assertContainerFits(
 }
 
 /**
- * Returns the pod's limits: the desired ones, which throw MEMORY_NOT_RECLAIMABLE when usage blocks a decrease, otherwise those
- * derived from its containers, without a decrease that usage blocks.
+ * Returns the pod's limits: the desired ones, which throw MEMORY_NOT_RECLAIMABLE when usage blocks a decrease,
+ * otherwise those derived from its containers, without a decrease that usage blocks.
  */
 async function podLimits(
   node: Node,

@@ -20,13 +20,13 @@ import { compareCpu, compareLimits } from '../plan/amounts.ts';
 import { ifTheyArrive, podLimitsBetween, stateWith } from '../plan/pod-limits.ts';
 import type { ContainerStep } from '../plan/step.ts';
 
-/** What raises a pod limit. Undefined if the limit suffices. */
+/** Raises a pod limit. Undefined if the limit suffices. */
 type Raise = (() => Promise<void>) | undefined;
 
 /**
- * Raises the pod limit for a container that starts with higher limits than it had in its last run, or was created with: kubelet
- * does not (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts as without the
- * shim.
+ * Raises the pod limit for a container that starts with higher limits than it had in its last run, or was created with:
+ * kubelet does not (kubernetes/kubernetes#138760). The caller holds the pod's lock. Never rejects: the container starts
+ * as without the shim.
  */
 export async function raisePodLimit(
   node: Node,
@@ -84,8 +84,8 @@ function raiseBetween(
 }
 
 /**
- * KEP-1287, order: raises the pod limit for a new container that replaces one of the same name and has higher limits, also one of a
- * sandbox that has ended: kubelet does not write the cgroup of a pod that exists.
+ * KEP-1287, order: raises the pod limit for a new container that replaces one of the same name and has higher limits,
+ * also one of a sandbox that has ended: kubelet does not write the cgroup of a pod that exists.
  */
 export async function raisePodForRestart(
   node: Node,
@@ -155,8 +155,8 @@ async function raiseAndRecord(
 }
 
 /**
- * Returns the last container of this name that has run. One that never started had no effect on the pod limit: its client may not
- * know it, when the shim ended before it answered.
+ * Returns the last container of this name that has run. One that never started had no effect on the pod limit: its
+ * client may not know it, when the shim ended before it answered.
  */
 async function previousContainer(
   registry: Registry,
@@ -200,12 +200,12 @@ const NOTHING: EffectiveLimits = { memory: bytes(0), cpu: NO_CPU };
 const isReplacement = ({ metadata }: PodDescription): boolean => metadata.uid !== '' && (metadata.attempt ?? 0) > 0;
 
 /**
- * Returns a pod with the containers of its earlier sandboxes, and with those that kubelet creates in their place. A ResizePod may have
- * lowered the former, and the pod limit with them; kubelet creates the latter with its own values, one after the other. Undefined if the
- * sandbox is the first one, or if nothing tells what the pod limit was for.
+ * Returns a pod with the containers of its earlier sandboxes, and with those that kubelet creates in their place. A
+ * ResizePod may have lowered the former, and the pod limit with them; kubelet creates the latter with its own values,
+ * one after the other. Undefined if the sandbox is the first one, or if it is unknown what the pod limit was for.
  *
- * Without an earlier container, the pod limit has to hold what the spec declares. Other sources do not tell a limit that was set on
- * purpose (a pod-level limit), or an ordinary init container.
+ * Without an earlier container, the pod limit has to hold what the spec declares. Other sources do not report a limit
+ * that was set on purpose (a pod-level limit), or an ordinary init container.
  */
 async function replacedContainers(
   node: Node,
@@ -259,8 +259,9 @@ function changeFrom(
 }
 
 /**
- * Returns the declared containers, with those of earlier sandboxes that kubelet has yet to create if the source does not list them. One
- * that ended well may be an ordinary init container: the present pod limit shows whether it counts as one.
+ * Returns the declared containers, with those of earlier sandboxes that kubelet has yet to create if the source does
+ * not list them. One that ended well may be an ordinary init container: the present pod limit shows whether it counts
+ * as one.
  */
 function withEarlier(
   { source, containers }: NonNullable<PodState['declared']>,
@@ -333,8 +334,8 @@ function stateWithContainer(state: PodState, container: NamedContainer, limits: 
 }
 
 /**
- * Returns the limits with which the previous container of this name counts in the pod limit. Undefined if the runtime stores none. One
- * that runs or has failed counts with its stored limits.
+ * Returns the limits with which the previous container of this name counts in the pod limit. Undefined if the runtime
+ * stores none. One that runs or has failed counts with its stored limits.
  */
 async function limitsBeforeRestart(
   node: Node,
@@ -351,8 +352,9 @@ async function limitsBeforeRestart(
 }
 
 /**
- * Returns the limits with which a container counts that does not run: 0 if it ended well and no source lists it. The pod limit may not
- * have room for it then. A limit that it did not have stays absent: it did not take the pod limit away.
+ * Returns the limits with which a container counts that does not run: 0 if it ended well and no source lists it. The
+ * pod limit may not have room for it then. A limit that it did not have stays absent: it did not take the pod limit
+ * away.
  */
 export function countedLimits({ containers }: DeclaredPod, name: string, stored: EffectiveLimits): EffectiveLimits {
   if (!containers.some((one) => one.name === name && one.isUncounted === true)) return stored;

@@ -58,7 +58,7 @@ interface Found {
   readonly pod: PodDescription;
 }
 
-/** What is read under the pod's lock, before a plan is made. */
+/** The readings under the pod's lock, before a plan is made. */
 interface Read {
   readonly container: ContainerDescription;
   readonly pod: PodDescription;
@@ -90,7 +90,7 @@ type Prepared =
   | ({ readonly kind: 'alone' } & Update)
   | ({ readonly kind: 'in pod' } & Update & Begun);
 
-/** What the update of a container does to its pod. */
+/** The effect of a container's update on its pod. */
 interface Begun {
   readonly transaction: Transaction;
   /** The pod before the update. */
@@ -104,15 +104,14 @@ interface Begun {
 }
 
 /**
- * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after it (KEP-1287,
- * KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and counted. One that sets neither
- * limits nor shares, such as a cpuset, does not wait for the pod's lock.
+ * UpdateContainerResources: forwards the request unchanged, and adapts the pod limit and the volumes before and after
+ * it (KEP-1287, KEP-6030). A request for an unknown pod, or one whose files cannot be read, is forwarded unchanged and
+ * counted. One that sets neither limits nor shares, such as a cpuset, does not wait for the pod's lock.
  *
  * @param forward calls the runtime and returns its answer
  * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * @returns the runtime's answer
- * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes. Throws RECLAIM_TIMEOUT,
- * and what `forward` throws, after the rollback.
+ * @returns the runtime's answer Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE
+ * before anything changes. Throws RECLAIM_TIMEOUT, and what `forward` throws, after the rollback.
  */
 export async function updateContainer(
   node: Node,
@@ -153,8 +152,9 @@ export async function updateContainer(
 }
 
 /**
- * Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call waited. The order
- * is that of KEP-1287: limits of the pod that rise, the runtime's call, once the usage is below a lower memory limit, and the rest.
+ * Updates a container whose pod's lock is held. Only now its state is read: it may have started or ended while the call
+ * waited. The order is that of KEP-1287: limits of the pod that rise, the runtime's call, once the usage is below a
+ * lower memory limit, and the rest.
  */
 async function resize(
   node: Node,
@@ -292,8 +292,8 @@ function validateRequest({ known, pod }: Found, { linux, windows }: Request): vo
 }
 
 /**
- * Forwards an update of a container that does not run. A created container starts with the stored limits, so the pod limit is
- * raised for them (KEP-1287).
+ * Forwards an update of a container that does not run. A created container starts with the stored limits, so the pod
+ * limit is raised for them (KEP-1287).
  */
 async function forwardToStopped(
   node: Node,

@@ -52,9 +52,9 @@ type Request = Messages['UpdatePodSandboxResourcesRequest'];
  *
  * @param forward calls the runtime and returns its answer. A runtime without the call (containerd before 2.3) is
  *   answered for with an empty response once the pod's cgroup is written.
- * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history
- * Throws ShimError INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where
- * the runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
+ * @param caller its deadline, in milliseconds by steadyNow, and who it is, for the history Throws ShimError
+ * INVALID_VALUE, DEADLINE, MEMORY_NOT_RECLAIMABLE or VOLUME_IN_USE before anything changes, and UNKNOWN_POD where the
+ * runtime lacks the call. Throws RECLAIM_TIMEOUT, and what a step or `forward` throws, after the rollback.
  */
 export async function updatePod(
   node: Node,
@@ -140,7 +140,8 @@ async function prepare(node: Node, known: PodDescription, asked: Request): Promi
   const limits = withSubject(text, ids, () => podLimits(known, state, resources, overhead));
   node.outcomes.setDesired(known.sandboxId, { pod: limits });
   node.outcomes.asks(known.sandboxId, { pod: limits }, knownOf(state));
-  // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight since.
+  // Shares that repeat the weight are not written. They are still the pod's, where kubelet has written that weight
+  // since.
   const isStale = !matchesWeight(known, state.weight);
   const shares = sharesOf((isStale ? asked : request).resources, request.overhead);
   const pod = shares === undefined ? known : { ...known, cpuShares: shares };

@@ -14,8 +14,8 @@ import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from 
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
 
 /**
- * Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text. Rejects 0, which
- * Kubernetes reads as no limit, and CRI as no change.
+ * Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text.
+ * Rejects 0, which Kubernetes reads as no limit, and CRI as no change.
  */
 export function readCpuLimit(text: string, field: string): Limit<MilliCpu> | undefined {
   if (isRemoval(text)) return 'max';
@@ -110,8 +110,8 @@ export function compareLimits(a: Limit<Bytes>, b: Limit<Bytes>): number {
 }
 
 /**
- * Returns a negative number, 0 or a positive number when `a` is a lower, the same or a higher rate than `b`, with any periods. Not
- * for limits that {@link sameCpu} finds equal: two absent limits give NaN.
+ * Returns a negative number, 0 or a positive number when `a` is a lower, the same or a higher rate than `b`, with any
+ * periods. Not for limits that {@link sameCpu} finds equal: two absent limits give NaN.
  */
 export const compareCpu = (a: CpuMax, b: CpuMax): number => rateOf(a) - rateOf(b);
 

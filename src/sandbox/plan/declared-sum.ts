@@ -23,8 +23,8 @@ export interface DeclaredSum {
 type Counted = Pick<PodState, 'containers' | 'declared'>;
 
 /**
- * How the containers count whose kind no source tells. It is found out once for a pod, from its present limit, and holds for the sums
- * before and after a change.
+ * How the containers count whose kind no source reports. It is found out once for a pod, from its present limit, and
+ * holds for the sums before and after a change.
  */
 export interface Reading {
   /** The containers that count as ordinary init containers, by id. */
@@ -36,12 +36,13 @@ export interface Reading {
 }
 
 /**
- * Finds out how the containers of a pod count whose kind no source tells. kubelet made `limit` from all of them.
+ * Finds out how the containers of a pod count whose kind no source reports. kubelet made `limit` from all of them.
  *
- * - Containers that may be ordinary init containers: kubelet runs these first, so they are the first ones in the order of creation. As
- *   few as possible count as init containers so that the sum fits `limit`: the sum is then as large as it can be ({@link readingsOf}).
- * - A container without a limit, in a pod with one: for an app container kubelet would have set none (unless the pod has a pod-level
- *   limit). It is most likely an ephemeral container. Its limit is not counted.
+ * - Containers that may be ordinary init containers: kubelet runs these first, so they are the first ones in the order
+ *   of creation. As few as possible count as init containers so that the sum fits `limit`: the sum is then as large as
+ *   it can be ({@link readingsOf}).
+ * - A container without a limit, in a pod with one: for an app container kubelet would have set none (unless the pod
+ *   has a pod-level limit). It is most likely an ephemeral container. Its limit is not counted.
  *
  * @param limit the pod limit, with the tolerance for rounding
  */
@@ -60,9 +61,10 @@ export function readingOf(state: PodState, resource: CountedResource, limit: num
 }
 
 /**
- * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such. Of those that the
- * runtime has, each other way counts one more, in the order of creation. Those that it has not wait to be created after the sidecars,
- * or they ended before and were removed: any of them may be init containers, and their order is not known.
+ * Returns each way to count the containers that may be ordinary init containers. The first one counts none as such. Of
+ * those that the runtime has, each other way counts one more, in the order of creation. Those that it has not wait to
+ * be created after the sidecars, or they ended before and were removed: any of them may be init containers, and their
+ * order is not known.
  */
 export function readingsOf(
   pod: Counted,
@@ -96,10 +98,11 @@ function subsetsOf(ids: readonly string[]): (readonly string[])[] {
 }
 
 /**
- * KEP-1287: returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod,
- * and k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of the sum of all app containers and
- * sidecars, and the largest ordinary init container with the sidecars before it. In addition the overhead. Ephemeral containers do not
- * count. No limit (Infinity) when an app container has none, or an init container or sidecar together with the sidecars before it.
+ * KEP-1287: returns the sum of a pod's limits as kubelet computes the pod limit (pkg/kubelet/cm/helpers_linux.go,
+ * ResourceConfigForPod, and k8s.io/component-helpers/resource, PodLimits): the pod-level limit. Otherwise the larger of
+ * the sum of all app containers and sidecars, and the largest ordinary init container with the sidecars before it. In
+ * addition the overhead. Ephemeral containers do not count. No limit (Infinity) when an app container has none, or an
+ * init container or sidecar together with the sidecars before it.
  */
 export function declaredSum(
   state: Counted,
@@ -116,7 +119,8 @@ export function declaredSum(
     const finite = value === Infinity ? 0 : value;
     const withPrevious = running + finite;
     const isInit = kind === 'init' || inits.has(id);
-    // kubelet passes an init container or sidecar together with the sidecars before it: only if all have no limit there is none.
+    // kubelet passes an init container or sidecar together with the sidecars before it: only if all have no limit there
+    // is none.
     if (value === Infinity && (isInit || kind === 'sidecar' ? withPrevious === 0 : true)) isLimited = false;
     if (isInit) largestInit = Math.max(largestInit, withPrevious);
     // Only sidecars are created before an init container. In a spec all init containers come first.
@@ -127,8 +131,8 @@ export function declaredSum(
 }
 
 /**
- * Returns the containers in the order of their start. Those that ended first and were removed come first. Of those that wait to be
- * created, the init containers come before the app containers, which have no order in the sum.
+ * Returns the containers in the order of their start. Those that ended first and were removed come first. Of those that
+ * wait to be created, the init containers come before the app containers, which have no order in the sum.
  */
 function inOrder(members: readonly Member[], { inits, first }: Pick<Reading, 'inits' | 'first'>): readonly Member[] {
   const waits = ({ isAbsent, mayBeInit }: Member): boolean => isAbsent && mayBeInit;
@@ -158,7 +162,7 @@ function membersOf({ containers, declared }: Counted, resource: CountedResource)
     const live = running.get(id);
     running.delete(id);
     if (kind === 'ephemeral' || one.isUncounted === true) return [];
-    // What a source does not tell cannot be counted.
+    // A value that a source does not report cannot be counted.
     if (live === undefined && limits === undefined) return [];
     const isAbsent = one.id === undefined;
     return [{ id, kind, mayBeInit, isAbsent, value: live ? resource.live(live) : resource.declared(limits ?? {}) }];
@@ -166,7 +170,8 @@ function membersOf({ containers, declared }: Counted, resource: CountedResource)
   const others = [...running.values()].map((live): Member => {
     return { id: live.id, kind: 'unknown', mayBeInit: false, isAbsent: false, value: resource.live(live) };
   });
-  // A spec that is behind lists all containers except new ephemeral ones, which have no limit: a pod gets no others later.
+  // A spec that is behind lists all containers except new ephemeral ones, which have no limit: a pod gets no others
+  // later.
   const isNewEphemeral = ({ value }: Member): boolean => declared?.source === 'spec' && value === Infinity;
   return [...members, ...others.filter((one) => !isNewEphemeral(one))];
 }

@@ -5,8 +5,8 @@ import { isStarting } from '../../runtime/backend-errors.ts';
 import { podName } from '../pods/names.ts';
 
 /**
- * KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed, reclaim has more time, other pods need less or
- * the pod has other containers.
+ * KEP-1287, Deferred: the resize may fit later, when memory is freed, files are removed, reclaim has more time, other
+ * pods need less or the pod has other containers.
  */
 const FITS_LATER: ReadonlySet<Reason> = new Set([
   Reason.MEMORY_NOT_RECLAIMABLE,
@@ -17,9 +17,9 @@ const FITS_LATER: ReadonlySet<Reason> = new Set([
   Reason.NO_RUNNING_CONTAINER,
 ]);
 /**
- * Failures that do not show whether the resize fits: only a resize that is already deferred survives them. The pod had its containers then.
- * One may end during an attempt, and another sandbox has none until kubelet creates it, after image pulls and init containers. The
- * journal's disk may be full for a while.
+ * Failures that do not show whether the resize fits: only a resize that is already deferred survives them. The pod had
+ * its containers then. One may end during an attempt, and another sandbox has none until kubelet creates it, after
+ * image pulls and init containers. The journal's disk may be full for a while.
  */
 const PASSES: ReadonlySet<Code | Reason> = new Set<Code | Reason>([
   Code.UNAVAILABLE,
@@ -40,8 +40,8 @@ export const passes = (error: unknown): boolean =>
   error instanceof ShimError && (PASSES.has(error.code) || PASSES.has(error.reason)) && !isMisspelled(error);
 
 /**
- * Whether a resize waits for the recovery of its pod: an earlier one could not be rolled back, or this one was not, because the runtime
- * has not answered an update. Tells nothing about whether it fits.
+ * Whether a resize waits for the recovery of its pod: an earlier one could not be rolled back, or this one was not,
+ * because the runtime has not answered an update. Says nothing about whether it fits.
  */
 export const waitsForRecovery = (error: unknown): boolean =>
   error instanceof ShimError && error.reason === Reason.UNDO_FAILED;
@@ -51,8 +51,8 @@ const isMisspelled = ({ reason, context }: ShimError): boolean =>
   reason === Reason.UNKNOWN_CONTAINER && context.source !== undefined;
 
 /**
- * Returns the failure of a resize as reported to its caller: with the resize's id, and backend errors under a reason of the shim.
- * An unexpected error is returned unchanged, so that it is reported as unexpected.
+ * Returns the failure of a resize as reported to its caller: with the resize's id, and backend errors under a reason of
+ * the shim. An unexpected error is returned unchanged, so that it is reported as unexpected.
  */
 export function failureOf(error: unknown, resize?: string): unknown {
   if (error instanceof ShimError) {

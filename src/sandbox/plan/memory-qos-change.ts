@@ -1,6 +1,6 @@
 /**
- * What a resize does to memory.high, memory.min and memory.low. Values that kubelet's memory QoS has derived from request and limit
- * are derived from the new ones; all others were set on purpose and stay. Pure.
+ * The effect of a resize on memory.high, memory.min and memory.low. Values that kubelet's memory QoS has derived from
+ * request and limit are derived from the new ones; all others were set on purpose and stay. Pure.
  */
 import { isSameLimit } from '../../cgroups/values/controller-files.ts';
 import { DEFAULT_THROTTLING_FACTOR, type MemoryAmounts, memoryHighOf } from '../../kubelet/memory-formulas.ts';
@@ -13,13 +13,13 @@ export interface MemoryQosChange {
   readonly limit: Limit<Bytes>;
   /** The present memory.high, memory.min and memory.low, as far as they are known. */
   readonly settings: Settings;
-  /** What may be the present request. 0: no request. */
+  /** The possible present requests. 0: no request. */
   readonly requests: PossibleRequests;
   readonly wanted: WantedMemory;
 }
 
 export interface PossibleRequests {
-  /** What the spec, kubelet or an earlier resize says. */
+  /** The value that the spec, kubelet or an earlier resize says. */
   readonly declared: readonly Bytes[];
   /** Other values, for which only kubelet's default factor counts. */
   readonly supposed: readonly Bytes[];
@@ -31,7 +31,7 @@ export interface WantedMemory {
   readonly request?: Bytes | undefined;
 }
 
-/** What kubelet's formula takes from the node. */
+/** Input of kubelet's formula that is the same for the whole node. */
 export interface MemoryQosNode {
   readonly pageSize: Bytes;
   /** Returns what may count as the limit of a container without one, best first. */
@@ -63,7 +63,7 @@ export function memoryQosAfter(change: MemoryQosChange, node: MemoryQosNode): Se
   return Object.fromEntries(changed);
 }
 
-/** What a memory.high was derived from. */
+/** The values that a memory.high was derived from. */
 interface Origin extends MemoryAmounts {
   readonly factor: number;
 }

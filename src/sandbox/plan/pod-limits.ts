@@ -11,10 +11,11 @@ import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/p
 import { type CountedResource, type DeclaredSum, type Reading, declaredSum, readingOf } from './declared-sum.ts';
 
 /**
- * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is updated"). The
- * sum is that of all declared containers, whether or not they run ({@link declaredSum}).
+ * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is
+ * updated"). The sum is that of all declared containers, whether or not they run ({@link declaredSum}).
  *
- * - A tight limit stays tight (kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: the sum of the containers).
+ * - A tight limit stays tight (kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: the sum of the
+ *   containers).
  * - A looser limit is raised only when the sum would exceed it, and `max` stays `max`.
  * - A limit below the sum was set on purpose (KEP-2837, pod-level resources) and stays.
  * - A transfer between containers with the same sum changes no pod limit (KEP-1287).
@@ -94,8 +95,8 @@ function podCpuFor(state: PodState, after: PodState): CpuMax | undefined {
 }
 
 /**
- * Whether the pod limit may go down with the sum. Not when a container without a limit was ignored, and not when a sidecar loses its
- * limit: to kubelet it is 0 then, but it takes more.
+ * Whether the pod limit may go down with the sum. Not when a container without a limit was ignored, and not when a
+ * sidecar loses its limit: to kubelet it is 0 then, but it takes more.
  */
 const mayLower = ({ ignored }: Reading, now: DeclaredSum, then: DeclaredSum): boolean =>
   ignored.size === 0 && then.unlimited <= now.unlimited;
@@ -117,8 +118,8 @@ interface LimitAndSums {
 }
 
 /**
- * Returns the pod limit when the sum of its containers goes from `now` to `then`. Undefined when it stays. The limit moves in the
- * direction of the sum, or not at all.
+ * Returns the pod limit when the sum of its containers goes from `now` to `then`. Undefined when it stays. The limit
+ * moves in the direction of the sum, or not at all.
  */
 function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }: Tolerance): number | undefined {
   // Infinity - Infinity is NaN: without limits on both sides the pod limit is neither tight nor exceeded, and stays.
@@ -128,10 +129,7 @@ function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }:
   return mayLower && then < limit && slack <= over ? then : undefined;
 }
 
-/**
- * Whether the pod's memory limit is the sum of its containers' limits and the overhead: no resize is under way then. `max` counts
- * as tight.
- */
+/** Whether the pod's memory limit is the sum of its containers' limits and the overhead: no resize is under way then. `max` counts as tight. */
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const sum = presentSum(state, memoryOf(state), state.memory + PAGE_SIZE);
@@ -140,8 +138,8 @@ export function isMemoryTight(state: PodState): boolean {
 }
 
 /**
- * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). How containers of unknown
- * kind count follows from the present limit: that held them all.
+ * Whether the sum of the containers' present limits fits the pod limit from before this step (KEP-1287). How containers
+ * of unknown kind count follows from the present limit: that held them all.
  */
 export function fitsPreviousLimit(state: PodState, step: PodLimitStep): boolean {
   if (step.kind === 'pod-memory') {
@@ -208,8 +206,8 @@ const mayRaiseCpuSum = (from: CpuMax, to: CpuMax): boolean =>
   (from.quota === 'max') !== (to.quota === 'max') || (!sameCpu(from, to) && compareCpu(to, from) > 0);
 
 /**
- * Whether containers run that these updates do not know, in place of containers that they do, and exceed the pod limit from before this
- * step: those of the pod's next sandbox have the new limits already.
+ * Whether containers run that these updates do not know, in place of containers that they do, and exceed the pod limit
+ * from before this step: those of the pod's next sandbox have the new limits already.
  */
 export function nextContainersExceed(state: PodState, updates: readonly ContainerStep[], step: PodLimitStep): boolean {
   if (updates.every(({ id }) => state.containers.some((container) => container.id === id))) return false;
@@ -227,14 +225,14 @@ export function nextContainersExceed(state: PodState, updates: readonly Containe
 const percentOf = ({ inPercents }: PodState, period: number): number => (inPercents ? period / 100 : 0);
 
 /**
- * Kernel cgroup-v2, memory.max: the kernel rounds each limit down to a page, and the pod's only once. A tight pod limit may therefore
- * exceed the sum by one page per container, and is never below the sum in whole pages.
+ * Kernel cgroup-v2, memory.max: the kernel rounds each limit down to a page, and the pod's only once. A tight pod limit
+ * may therefore exceed the sum by one page per container, and is never below the sum in whole pages.
  */
 const memoryTolerance = ({ count }: DeclaredSum): Tolerance => ({ under: 0, over: count * PAGE_SIZE });
 
 /**
- * kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum quota of
- * the kernel, and each running container's quota has that minimum applied already.
+ * kubelet pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod: kubelet sums up milliCPU before it applies the minimum
+ * quota of the kernel, and each running container's quota has that minimum applied already.
  */
 function cpuTolerance(state: PodState, count: number, period: number): Tolerance {
   const least = state.containers.filter((container) => container.cpu.quota === MIN_CPU_QUOTA).length * MIN_CPU_QUOTA;
@@ -308,8 +306,9 @@ export interface LeftUpdates {
 }
 
 /**
- * Returns the steps of the pod that a later transaction has to leave, so that rolling back {@link LeftUpdates} ends with the pod limits
- * that the later transaction alone would have set. None for a pod limit that it has not derived from the containers.
+ * Returns the steps of the pod that a later transaction has to leave, so that rolling back {@link LeftUpdates} ends
+ * with the pod limits that the later transaction alone would have set. None for a pod limit that it has not derived
+ * from the containers.
  *
  * @param state the pod before the later transaction
  */

@@ -37,8 +37,8 @@ export interface ResizeOptions {
   /** Whether the request is repeated later if its containers do not run. Otherwise the runtime stores the values for them. */
   readonly waits?: boolean;
   /**
-   * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all values are
-   * still desired. Throws SUPERSEDED when none is left.
+   * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all
+   * values are still desired. Throws SUPERSEDED when none is left.
    */
   readonly stillDesired?: () => DesiredPod;
   /** The request, for the order of all requests. Without it the request supersedes none. */
@@ -63,8 +63,8 @@ export interface ResizeOutcome {
 }
 
 /**
- * Resizes a pod under the pod's lock, all or nothing. Rejects with a ShimError: INVALID_ARGUMENT (no such
- * container, volume or value), FAILED_PRECONDITION (see its reason: MEMORY_NOT_RECLAIMABLE and VOLUME_IN_USE may fit later),
+ * Resizes a pod under the pod's lock, all or nothing. Rejects with a ShimError: INVALID_ARGUMENT (no such container,
+ * volume or value), FAILED_PRECONDITION (see its reason: MEMORY_NOT_RECLAIMABLE and VOLUME_IN_USE may fit later),
  * DEADLINE_EXCEEDED, NOT_FOUND.
  */
 export type ResizePod = (sandboxId: string, desired: DesiredPod, options: ResizeOptions) => Promise<ResizeOutcome>;

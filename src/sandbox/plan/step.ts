@@ -50,8 +50,9 @@ export interface Change<Value> {
 }
 
 /**
- * One update of one container by the runtime. If it has memory and CPU, both go the same way. A value with equal ends goes along: the
- * runtime writes the values that it has stored with each update, and they may be older than the kernel's.
+ * One update of one container by the runtime. If it has memory and CPU, both go the same way. A value with equal ends
+ * goes along: the runtime writes the values that it has stored with each update, and they may be older than the
+ * kernel's.
  */
 export interface ContainerStep {
   readonly kind: 'container';
@@ -95,7 +96,7 @@ export interface PodTarget {
   readonly containers?: readonly ContainerLimits[];
   /** The caller's own call that is forwarded as one of the steps: a container's update, the pod's update, or none. */
   readonly call: 'container' | 'pod' | 'none';
-  /** What the caller's own update of a container sets. */
+  /** The values that the caller's own update of a container sets. */
   readonly asked?: ContainerLimits | undefined;
   readonly volumes: ReadonlyMap<string, Bytes>;
 }

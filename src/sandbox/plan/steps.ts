@@ -7,14 +7,16 @@ import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/p
 import { MEMORY_QOS_FILES, sizeIn } from './memory-qos-change.ts';
 
 /**
- * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod limit, grow
- * volumes.
+ * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod
+ * limit, grow volumes.
  *
- * - KEP-1287 (order of the pod's and the containers' cgroups): the sum of the containers' limits never exceeds the pod limit.
+ * - KEP-1287 (order of the pod's and the containers' cgroups): the sum of the containers' limits never exceeds the pod
+ *   limit.
  * - KEP-6030 (order of volumes and memory limits): a volume never exceeds a limit that it was below before.
  *
- * A value that the kernel has already needs no step, also when the kernel has rounded it to pages. Values that `state` does not
- * have need none either: a container that does not run, a volume that is not mounted, shares or a weight that were not read.
+ * A value that the kernel has already needs no step, also when the kernel has rounded it to pages. Values that `state`
+ * does not have need none either: a container that does not run, a volume that is not mounted, shares or a weight that
+ * were not read.
  *
  * @param stored updates of containers that do not run: the pod limit has room for them, too
  */
@@ -31,8 +33,8 @@ export function plan(state: PodState, target: PodTarget, stored: readonly Contai
     );
     return [...burst, step];
   });
-  // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only reports the
-  // written values to the runtime, so it comes last: after an earlier error nothing has been reported.
+  // KEP-1287: a container's update comes between the raise and the decrease of the pod limit. The pod's own call only
+  // reports the written values to the runtime, so it comes last: after an earlier error nothing has been reported.
   const cgroups =
     target.call === 'container'
       ? [...before, ...containers, ...calls, ...after]
@@ -53,8 +55,8 @@ function volumeSteps(state: PodState, { volumes }: PodTarget): { readonly shrink
 }
 
 /**
- * KEP-1287: the pod limit is raised before its containers change, and lowered after them. Memory and CPU are ordered separately:
- * one may go up while the other goes down.
+ * KEP-1287: the pod limit is raised before its containers change, and lowered after them. Memory and CPU are ordered
+ * separately: one may go up while the other goes down.
  */
 function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]; readonly after: Step[] } {
   const before: Step[] = [];
@@ -77,9 +79,9 @@ function podSteps(state: PodState, target: PodTarget): { readonly before: Step[]
 }
 
 /**
- * Sizes of memory QoS go with the pod limit: memory.high is lowered before it and raised after it, and memory.min and memory.low cover
- * those of the containers at every instant (kernel cgroup-v2: a cgroup is protected no further than the cgroups above it). For other
- * keys no rule applies.
+ * Sizes of memory QoS go with the pod limit: memory.high is lowered before it and raised after it, and memory.min and
+ * memory.low cover those of the containers at every instant (kernel cgroup-v2: a cgroup is protected no further than
+ * the cgroups above it). For other keys no rule applies.
  */
 function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; readonly lowered: Step[] } {
   const changed = unified.filter(({ from, to }) => from !== to);
@@ -95,9 +97,10 @@ function unifiedSteps({ unified = [] }: PodTarget): { readonly raised: Step[]; r
 }
 
 /**
- * KEP-1287: what lowers the sum of the limits comes before what raises it, so the sum never exceeds both its old and its new value. To
- * kubelet a sidecar without a limit is 0: under a pod limit that stays finite, the removal of a limit lowers the sum, and a first limit
- * raises it. A pod limit that is not finite before or after is none while its containers change.
+ * KEP-1287: what lowers the sum of the limits comes before what raises it, so the sum never exceeds both its old and
+ * its new value. To kubelet a sidecar without a limit is 0: under a pod limit that stays finite, the removal of a limit
+ * lowers the sum, and a first limit raises it. A pod limit that is not finite before or after is none while its
+ * containers change.
  */
 function containerSteps(state: PodState, target: PodTarget, stored: readonly ContainerStep[]): ContainerStep[] {
   const { memory = state.memory, cpu = state.cpu } = target;
@@ -115,9 +118,9 @@ function containerSteps(state: PodState, target: PodTarget, stored: readonly Con
 }
 
 /**
- * Returns what lowers the burst of a container, or of the pod without an id, to a quota. Kernel cgroup-v2, cpu.max.burst: from 0 to the
- * quota. The kernel rejects a quota below the burst, and another sum than its largest quota. No later raise of the quota brings the burst
- * back: the lower one is the container's then.
+ * Returns what lowers the burst of a container, or of the pod without an id, to a quota. Kernel cgroup-v2,
+ * cpu.max.burst: from 0 to the quota. The kernel rejects a quota below the burst, and another sum than its largest
+ * quota. No later raise of the quota brings the burst back: the lower one is the container's then.
  */
 function burstSteps(
   { id, burst }: { readonly id?: string; readonly burst?: Microseconds | undefined } = {},
@@ -189,9 +192,9 @@ function settingsWhere(
 }
 
 /**
- * Returns one update from a container's values to others, in any direction. Undefined when nothing changes. Swap and settings that
- * `to` names go along unchanged: the runtime would write what it has stored. Swap goes with memory only, with which the runtime stores
- * it as a sum.
+ * Returns one update from a container's values to others, in any direction. Undefined when nothing changes. Swap and
+ * settings that `to` names go along unchanged: the runtime would write what it has stored. Swap goes with memory only,
+ * with which the runtime stores it as a sum.
  */
 export function containerChanges(from: LiveContainer, to: ContainerLimits): ContainerStep | undefined {
   const memory = changeOf(from.memory, to.memory, sameMemory);
@@ -230,8 +233,8 @@ function changeOf<Value>(
 }
 
 /**
- * Returns the step that rolls this one back. No step rolls back the caller's own call. A rollback runs these steps in reverse,
- * so the order of KEP-1287 and KEP-6030 holds for it too.
+ * Returns the step that rolls this one back. No step rolls back the caller's own call. A rollback runs these steps in
+ * reverse, so the order of KEP-1287 and KEP-6030 holds for it too.
  */
 export function reversed(step: Exclude<Step, { kind: 'runtime' }>): Step {
   if (step.kind === 'container') return reversedContainer(step);

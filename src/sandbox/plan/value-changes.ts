@@ -133,8 +133,8 @@ function changesOfContainer(what: string, { memory, cpu, shares, swap, settings 
 }
 
 /**
- * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown on one side have no direction. Weights have
- * none either: a resize that changes only a weight is `same`.
+ * Returns the direction of limits and sizes from `from` to `to`. Values that are unknown on one side have no direction.
+ * Weights have none either: a resize that changes only a weight is `same`.
  */
 export function directionOf(to: KnownValues<Bytes>, from: KnownValues<Bytes>): ResizeDirection {
   const changes = [

@@ -12,8 +12,8 @@ import { type ContainerDescription, ContainerState, type PodDescription } from '
 import type { Registry } from './registry.ts';
 
 /**
- * Returns the cgroup of a running container: from /proc, the most reliable source, otherwise by the rule of the cgroup driver.
- * Undefined when neither has it.
+ * Returns the cgroup of a running container: from /proc, the most reliable source, otherwise by the rule of the cgroup
+ * driver. Undefined when neither has it.
  */
 export async function containerCgroup(
   container: ContainerDescription,
@@ -69,9 +69,9 @@ export class ContainerCgroups {
   }
 
   /**
-   * Returns the cgroup of a running container without a call to the backend: the stored one, otherwise the one that the cgroup driver
-   * names after the container, if it exists, which it stores. Undefined if the container or its pod is not known, or has no such cgroup.
-   * Throws CGROUP_UNAVAILABLE for an invalid name.
+   * Returns the cgroup of a running container without a call to the backend: the stored one, otherwise the one that the
+   * cgroup driver names after the container, if it exists, which it stores. Undefined if the container or its pod is
+   * not known, or has no such cgroup. Throws CGROUP_UNAVAILABLE for an invalid name.
    */
   known(containerId: string): CgroupPath | undefined {
     const stored = this.#stored.get(containerId);
@@ -85,8 +85,8 @@ export class ContainerCgroups {
   }
 
   /**
-   * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container. Rejects when
-   * the backend cannot be asked.
+   * Asks the backend for a container and returns its cgroup. Undefined when the backend does not know the container.
+   * Rejects when the backend cannot be asked.
    */
   async find(containerId: string): Promise<CgroupPath | undefined> {
     const container = await this.registry.describeContainer(containerId);

@@ -35,10 +35,11 @@ interface ContainerListsOptions {
 }
 
 /**
- * Lists the containers of a pod. containerd reads the status of every container of the node before it filters a list by pod
- * (internal/cri/server/container_list.go), and an update that hangs holds the status of its container: so one container can block the
- * lists of all pods. The status of another container is not affected. If a list is not answered within {@link LIST_MS}, the known
- * containers are asked for one by one, and no other list is made until that one has ended.
+ * Lists the containers of a pod. containerd reads the status of every container of the node before it filters a list by
+ * pod (internal/cri/server/container_list.go), and an update that hangs holds the status of its container: so one
+ * container can block the lists of all pods. The status of another container is not affected. If a list is not answered
+ * within {@link LIST_MS}, the known containers are asked for one by one, and no other list is made until that one has
+ * ended.
  */
 export class ContainerLists {
   /** How many lists are not answered in time. */

@@ -20,7 +20,7 @@ import {
 import type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';
 import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 
-/** What tells how a pod is declared. */
+/** The sources of a pod's declaration. */
 export interface DeclarationSources {
   readonly registry: Pick<Registry, 'describeContainer' | 'listContainers'>;
   readonly specs: PodSpecs;
@@ -29,8 +29,8 @@ export interface DeclarationSources {
 }
 
 /**
- * Returns a pod as it is declared (KEP-1287: its allocated resources), from the best source that knows it. Rejects when the backend
- * cannot be asked.
+ * Returns a pod as it is declared (KEP-1287: its allocated resources), from the best source that knows it. Rejects when
+ * the backend cannot be asked.
  * @param listed the pod's containers, if the caller has just listed them
  */
 export async function declarePod(
@@ -89,8 +89,8 @@ export function fromSpec(spec: PodSpec, entry: PodEntry | undefined, newest: New
 }
 
 /**
- * Whether an ordinary init container has ended and was removed from the runtime: kubelet creates the next containers only after its end.
- * An ephemeral container says nothing: kubelet creates it at any time.
+ * Whether an ordinary init container has ended and was removed from the runtime: kubelet creates the next containers
+ * only after its end. An ephemeral container says nothing: kubelet creates it at any time.
  */
 const hasEnded = ({ containers }: PodSpec, container: SpecContainer, newest: NewestContainers): boolean =>
   container.kind === 'init' &&
@@ -100,10 +100,10 @@ const hasEnded = ({ containers }: PodSpec, container: SpecContainer, newest: New
     .some(({ name, kind }) => kind !== 'ephemeral' && newest.has(name));
 
 /**
- * Returns the pod as kubelet's `allocated_pods_state` declares it. Up to 1.35 it lists app containers and sidecars, so that a container
- * that it does not list is an init or an ephemeral container. Since 1.36 it lists ordinary init containers too (kubelet
- * pkg/kubelet/allocation/allocation_manager.go, IsResizableContainer), and does not mark them: a listed container that may be one is
- * `unknown`, and the pod limit itself shows whether kubelet counts it as one.
+ * Returns the pod as kubelet's `allocated_pods_state` declares it. Up to 1.35 it lists app containers and sidecars, so
+ * that a container that it does not list is an init or an ephemeral container. Since 1.36 it lists ordinary init
+ * containers too (kubelet pkg/kubelet/allocation/allocation_manager.go, IsResizableContainer), and does not mark them:
+ * a listed container that may be one is `unknown`, and the pod limit itself shows whether kubelet counts it as one.
  */
 export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stored: StoredContainers): DeclaredPod {
   const listed = [...entry.containers.keys()];
@@ -114,7 +114,8 @@ export function fromKubeletState(entry: PodEntry, newest: NewestContainers, stor
   return {
     source: 'kubelet-state',
     containers: [
-      // kubelet creates no app container before all init containers have ended: what it created before one of them is a sidecar.
+      // kubelet creates no app container before all init containers have ended: what it created before one of them is a
+      // sidecar.
       ...created.map((one, at) => (at < lastInit && one.kind === 'app' ? { ...one, kind: 'sidecar' as const } : one)),
       ...listed
         .filter((name) => !newest.has(name))
@@ -169,10 +170,11 @@ function unlistedContainer(
 }
 
 /**
- * Returns the pod as far as the runtime's containers show it. kubelet's labels and annotations (pkg/kubelet/kuberuntime/labels.go,
- * 1.33 to 1.36) tell the name of a container and a preStop hook, and no kind. A container that does not run counts with its stored
- * limits if it was created or if its end was a failure: it is about to start, again. One that ended well counts only if it has a
- * preStop hook. It may be an init container that has completed, or an app container that kubelet restarts.
+ * Returns the pod as far as the runtime's containers show it. kubelet's labels and annotations
+ * (pkg/kubelet/kuberuntime/labels.go, 1.33 to 1.36) tell the name of a container and a preStop hook, and no kind. A
+ * container that does not run counts with its stored limits if it was created or if its end was a failure: it is about
+ * to start, again. One that ended well counts only if it has a preStop hook. It may be an init container that has
+ * completed, or an app container that kubelet restarts.
  */
 export function fromRuntime(newest: NewestContainers, stored: StoredContainers): DeclaredPod {
   const all = [...newest.values()];

@@ -2,20 +2,21 @@ import type { Bytes, CpuShares } from '../../core/quantities/numbers.ts';
 import type { MilliCpu } from '../../kubelet/formulas.ts';
 
 /**
- * The kind of a container. `sidecar` is an init container that restarts (`restartPolicy: Always`), `init` is one that runs to its
- * end. `unknown`: the source does not tell, which is usual without the pod's spec.
+ * The kind of a container. `sidecar` is an init container that restarts (`restartPolicy: Always`), `init` is one that
+ * runs to its end. `unknown`: the source does not report, which is usual without the pod's spec.
  */
 export type ContainerKind = 'app' | 'sidecar' | 'init' | 'ephemeral' | 'unknown';
 
 /**
- * `declared`: the runtime has no container of it: not created yet, or removed. `ended`: its newest container has ended, and may be
- * replaced by a new one; an ordinary init container that has ended stays so when it is removed, where the pod's spec tells the kind.
+ * `declared`: the runtime has no container of it: not created yet, or removed. `ended`: its newest container has ended,
+ * and may be replaced by a new one; an ordinary init container that has ended stays so when it is removed, where the
+ * pod's spec reports the kind.
  */
 export type ContainerPhase = 'declared' | 'created' | 'running' | 'ended';
 
 /**
- * Where the knowledge of a pod comes from, best first: the pod's spec in the API server; kubelet's `allocated_pods_state`; the labels
- * that kubelet sets on its containers; only the containers that the runtime has.
+ * Where the knowledge of a pod comes from, best first: the pod's spec in the API server; kubelet's
+ * `allocated_pods_state`; the labels that kubelet sets on its containers; only the containers that the runtime has.
  */
 export type DeclaredSource = 'spec' | 'kubelet-state' | 'kubelet-labels' | 'inference';
 
@@ -27,7 +28,7 @@ export interface Amounts {
   readonly milliCpu?: MilliCpu;
 }
 
-/** What a resize of a resource does to the container (KEP-1287). */
+/** The effect of a resize of a resource on the container (KEP-1287). */
 export type RestartPolicy = 'NotRequired' | 'RestartContainer';
 export type ResizePolicy = Readonly<Record<'cpu' | 'memory', RestartPolicy>>;
 
@@ -53,7 +54,7 @@ export interface DeclaredContainer {
   readonly restartPolicy?: AppRestartPolicy;
   /** An ordinary init container that kubelet's state does not list: kubelet resizes these since 1.36, and lists them since then. */
   readonly isFixed?: boolean;
-  /** The source does not tell whether it is an ordinary init container, and it may be one. */
+  /** The source does not report whether it is an ordinary init container, and it may be one. */
   readonly mayBeInit?: boolean;
   /** It has no part in the pod limit: as far as is known it has ended for good, or it has no limits and is not an app container. */
   readonly isUncounted?: boolean;

@@ -19,9 +19,9 @@ export function failOpenReport(counters: Counters, log: Log): FailOpen {
 }
 
 /**
- * Runs `read`. When the state cannot be read, counts that and returns undefined, so that the request is forwarded unchanged. A
- * rejection (an invalid value, a limit below usage) is thrown, and so is the error of a runtime that does not serve at present: it may
- * serve the forwarded request a moment later, which would then be applied in no order.
+ * Runs `read`. When the state cannot be read, counts that and returns undefined, so that the request is forwarded
+ * unchanged. A rejection (an invalid value, a limit below usage) is thrown, and so is the error of a runtime that does
+ * not serve at present: it may serve the forwarded request a moment later, which would then be applied in no order.
  */
 export async function readOrFailOpen<Result>(
   failOpen: FailOpen,

@@ -11,9 +11,8 @@ import type { ReportedResources } from '../../runtime/index.ts';
 import { type Bytes, type Limit, reportedShares } from '../../core/index.ts';
 
 /**
- * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they agree. -1 is
- * no limit.
- * Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
+ * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they
+ * agree. -1 is no limit. Throws CGROUP_UNAVAILABLE when the container's cgroup cannot be read (it may just have ended).
  */
 export function kernelResources(
   tree: CgroupTree,

@@ -9,8 +9,8 @@ export interface PodIdentity {
 }
 
 /**
- * Where kubelet has a pod from: `file`, `http` or `api`. kubelet sets this annotation of every pod itself, so a pod's author cannot
- * (kubelet pkg/kubelet/types/pod_update.go, ConfigSourceAnnotationKey).
+ * Where kubelet has a pod from: `file`, `http` or `api`. kubelet sets this annotation of every pod itself, so a pod's
+ * author cannot (kubelet pkg/kubelet/types/pod_update.go, ConfigSourceAnnotationKey).
  */
 const SOURCE_ANNOTATION = 'kubernetes.io/config.source';
 
@@ -29,16 +29,16 @@ export const identityOf = ({ sandboxId, metadata }: PodDescription): PodIdentity
 });
 
 /**
- * Returns the key of a pod in locks: its uid, since a sandbox that has ended may still exist next to the one that replaces it, and both
- * have their containers below the cgroup of the pod. Without a uid, the id of the sandbox.
+ * Returns the key of a pod in locks: its uid, since a sandbox that has ended may still exist next to the one that
+ * replaces it, and both have their containers below the cgroup of the pod. Without a uid, the id of the sandbox.
  */
 export const lockKeyOf = ({ sandboxId, metadata }: PodDescription): string =>
   metadata.uid === '' ? sandboxId : metadata.uid;
 
 /**
- * Returns the newest sandbox of a pod; undefined if none is known. kubelet creates another sandbox when one has ended, counts them
- * (`attempt`), and removes the ended one later. The containers of all have their cgroups below the pod's. Undefined without a uid, as
- * crictl may create pods: nothing tells whether two sandboxes are of one pod.
+ * Returns the newest sandbox of a pod; undefined if none is known. kubelet creates another sandbox when one has ended,
+ * counts them (`attempt`), and removes the ended one later. The containers of all have their cgroups below the pod's.
+ * Undefined without a uid, as crictl may create pods: it is unknown whether two sandboxes are of one pod.
  */
 export const newestSandbox = ({ pods }: Pick<Registry, 'pods'>, podUid: string): PodDescription | undefined =>
   pods

@@ -30,15 +30,15 @@ export interface SpecContainer {
   readonly limits: Amounts;
   readonly requests: Amounts;
   readonly resizePolicy: ResizePolicy;
-  /** Of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
+  /** The restart policy of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
   readonly restartPolicy?: AppRestartPolicy;
 }
 
 /** The specs of the pods of this node, as the API server has them. */
 export interface PodSpecs {
   /**
-   * Returns the spec of a pod; undefined if it is not known. An implementation compares namespace, name and uid: it never
-   * returns the spec of another pod.
+   * Returns the spec of a pod; undefined if it is not known. An implementation compares namespace, name and uid: it
+   * never returns the spec of another pod.
    */
   of(pod: PodIdentity): PodSpec | undefined;
 }
@@ -46,7 +46,7 @@ export interface PodSpecs {
 /** Without a connection to the API server no spec is known. */
 export const noPodSpecs: PodSpecs = { of: () => undefined };
 
-/** What the pods of this node may request in all, as the API server has it in the status of the Node. */
+/** The total that the pods of this node may request, from the status of the Node in the API server. */
 export interface NodeAllocatable {
   /** Returns undefined while it is not known. */
   amounts(): Amounts | undefined;

@@ -45,8 +45,8 @@ export interface PodState {
 export type Settings = Readonly<Record<string, string>>;
 
 /**
- * Limits of a pod or a container, and CPU shares, the only request that the kernel knows. An absent value is not known, not asked
- * for or not changed; `max` is no limit.
+ * Limits of a pod or a container, and CPU shares, the only request that the kernel knows. An absent value is not known,
+ * not asked for or not changed; `max` is no limit.
  */
 export interface Limits {
   readonly memory?: Limit<Bytes>;

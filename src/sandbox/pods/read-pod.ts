@@ -46,9 +46,10 @@ export function hasPodCgroup(pod: PodDescription): boolean {
 }
 
 /**
- * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. With a declaration, a cgroup without
- * processes counts only if its container is declared: an earlier sandbox of the pod may have left it, and kubelet removes it later.
- * Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read, as on a node with cgroup v1 (KEP-6030: such a resize is rejected).
+ * Reads the live values of a pod. Its containers are those that have a cgroup below the pod's. With a declaration, a
+ * cgroup without processes counts only if its container is declared: an earlier sandbox of the pod may have left it,
+ * and kubelet removes it later. Throws CGROUP_UNAVAILABLE when the pod's own cgroup cannot be read, as on a node with
+ * cgroup v1 (KEP-6030: such a resize is rejected).
  */
 export async function readPod(
   tree: CgroupTree,
@@ -155,8 +156,9 @@ export async function readDeclaredPod(
 }
 
 /**
- * Returns the container with the CPU limit that the runtime has stored if the kernel's is the same in whole percents of a CPU: systemd
- * has written it then, at a reload or with another property of the unit. Restoring the rounded limit would make it permanent.
+ * Returns the container with the CPU limit that the runtime has stored if the kernel's is the same in whole percents of
+ * a CPU: systemd has written it then, at a reload or with another property of the unit. Restoring the rounded limit
+ * would make it permanent.
  */
 export function withExactQuota<Container extends LiveContainer | undefined>(
   container: Container,
@@ -173,9 +175,10 @@ export const namedCgroup = (pod: PodDescription, id: string): CgroupPath | undef
   driverOf(pod.cgroupParent).containerCgroup(pod.cgroupParent, id);
 
 /**
- * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live weight
- * and the shares of its creation show which; otherwise it is the old formula, which kubelet uses for pods at least up to 1.37
- * (kubelet pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight). Undefined without the cpu controller.
+ * Returns the weight of a pod's cgroup for these shares, by the formula that kubelet used for this pod. The pod's live
+ * weight and the shares of its creation show which; otherwise it is the old formula, which kubelet uses for pods at
+ * least up to 1.37 (kubelet pkg/kubelet/cm/cgroup_manager_linux.go, getCPUWeight). Undefined without the cpu
+ * controller.
  */
 export function podWeight(pod: PodDescription, live: CpuWeight | undefined, shares: CpuShares): CpuWeight | undefined {
   if (live === undefined) return undefined;

@@ -13,8 +13,9 @@ import { ContainerLists, type KnownContainer, type ListedContainers } from './co
 import { containerSubject, podSubject } from './names.ts';
 
 /**
- * The pods and containers of this node: learned from the calls that create them, and from the backend after a start or for an
- * unknown id. The registry only knows which cgroup and which folder belong to an id; their contents are read from the kernel.
+ * The pods and containers of this node: learned from the calls that create them, and from the backend after a start or
+ * for an unknown id. The registry only knows which cgroup and which folder belong to an id; their contents are read
+ * from the kernel.
  */
 export class Registry {
   readonly #pods = new Map<string, PodDescription>();
@@ -154,8 +155,8 @@ export class Registry {
   }
 
   /**
-   * Returns a pod by id or unique prefix: from memory, otherwise from the backend. Undefined when the backend does not know it or its
-   * status is incomplete. Rejects when the backend cannot be asked.
+   * Returns a pod by id or unique prefix: from memory, otherwise from the backend. Undefined when the backend does not
+   * know it or its status is incomplete. Rejects when the backend cannot be asked.
    */
   async pod(id: string, options?: CallOptions): Promise<PodDescription | undefined> {
     const known = this.#pods.get(id);
@@ -172,8 +173,8 @@ export class Registry {
   }
 
   /**
-   * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the backend does not
-   * know it. Rejects when the backend cannot be asked.
+   * Returns a container by id or unique prefix, always from the backend: state and pid change. Undefined when the
+   * backend does not know it. Rejects when the backend cannot be asked.
    */
   async describeContainer(id: string, options?: CallOptions): Promise<ContainerDescription | undefined> {
     return (await this.#statusOf(id, options))?.container;
@@ -201,16 +202,14 @@ export class Registry {
     return Object.assign(error, { details, message: `${error.code} DEADLINE_EXCEEDED: ${details}` });
   }
 
-  /**
-   * Returns the containers of a pod's sandbox, in any order, as {@link ContainerLists} does. Rejects when the backend cannot be asked.
-   */
+  /** Returns the containers of a pod's sandbox, in any order, as {@link ContainerLists} does. Rejects when the backend cannot be asked. */
   listContainers(pod: PodDescription, options?: CallOptions): Promise<ListedContainers> {
     return this.#lists.of(pod, options);
   }
 
   /**
-   * Compares the registry with the backend, after a start and after each reconnect. Calls are serialized. Never rejects: returns
-   * whether it succeeded. Pods that were not learned are asked for when they are needed.
+   * Compares the registry with the backend, after a start and after each reconnect. Calls are serialized. Never
+   * rejects: returns whether it succeeded. Pods that were not learned are asked for when they are needed.
    */
   recover(): Promise<boolean> {
     this.#recovery = this.#recovery.then(async () => {
@@ -230,8 +229,8 @@ export class Registry {
   }
 
   /**
-   * Compares the registry with the backend at once: pods may be created without the shim. Returns the containers that the backend
-   * has listed. Rejects when the backend cannot be asked.
+   * Compares the registry with the backend at once: pods may be created without the shim. Returns the containers that
+   * the backend has listed. Rejects when the backend cannot be asked.
    */
   async refresh(options?: CallOptions): Promise<ContainersByPod> {
     await this.refreshPods(options);

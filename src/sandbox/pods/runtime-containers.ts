@@ -65,7 +65,7 @@ export const isOfKubelet = ({ labels }: NewestContainer): boolean => labels[NAME
 export const isSurelyNoInit = ({ annotations }: NewestContainer): boolean =>
   annotations[PRE_STOP_ANNOTATION] !== undefined;
 
-/** What the runtime stores of a container. */
+/** The runtime's stored values of a container. */
 export interface StoredContainer {
   readonly limits: Amounts;
   readonly exitCode: number;

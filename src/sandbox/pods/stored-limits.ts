@@ -12,17 +12,14 @@ import { type Bytes, type CpuShares, type Limit, cpuShares, reportedShares } fro
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import type { EffectiveLimits, Limits, Settings } from './pod-state.ts';
 
-/** What a CRI message sets for a container. */
+/** The values that a CRI message sets for a container. */
 export interface StoredValues extends EffectiveLimits, Pick<Limits, 'swap'> {
   /** Unclamped, as the runtime stores them. 0: none. */
   readonly shares: CpuShares;
   readonly settings: Settings;
 }
 
-/**
- * The limits in a CRI message: those that a container starts with. Undefined when the message has no resources or an invalid
- * value.
- */
+/** The limits in a CRI message: those that a container starts with. Undefined when the message has no resources or an invalid value. */
 export function storedLimits(resources: LinuxContainerResources | null | undefined): EffectiveLimits | undefined {
   if (resources === null || resources === undefined) return undefined;
   try {

@@ -7,8 +7,8 @@ import type { Resize } from './resize-table.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
 
 /**
- * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The records are
- * plain JSON, stored by pod.
+ * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The
+ * records are plain JSON, stored by pod.
  */
 export interface ResizeStore {
   /** Replaces the records of a pod; an empty list removes them. Rejects when the records are not durable. */
@@ -36,11 +36,11 @@ export interface RequestsRecord {
   readonly kind: 'memory-requests';
   readonly pod: PodIdentity;
   readonly memory: MemoryRequests;
-  /** What kubelet has admitted then. Absent: not known. */
+  /** The resources that kubelet had admitted then. Absent: not known. */
   readonly kubelet?: MemoryRequests;
 }
 
-/** What a pod's annotations in Kubernetes requested last, by volume. An empty string: the annotation was removed. */
+/** The last request in a pod's annotations, by volume. An empty string: the annotation was removed. */
 export interface AnnotationsRecord {
   readonly version: 1;
   readonly kind: 'annotations';

@@ -170,8 +170,8 @@ export class ResizeRunner {
   }
 
   /**
-   * Moves the resizes of a pod that have not ended to another sandbox of it. Returns whether there were any. Those who look at the new
-   * sandbox have not seen them yet.
+   * Moves the resizes of a pod that have not ended to another sandbox of it. Returns whether there were any. Those who
+   * look at the new sandbox have not seen them yet.
    */
   podMoved(pod: Resize['pod']): boolean {
     const moved = this.#table.move(pod);
@@ -400,7 +400,7 @@ function ofMovedPod({ resize }: ActiveResize, tried: Resize['pod'], failure: unk
   );
 }
 
-/** What ends a resize that nothing is wrong with. */
+/** Reasons with which a resize ends although nothing has failed. */
 const ENDS: ReadonlySet<Reason> = new Set([Reason.SUPERSEDED, Reason.POD_ENDED]);
 
 const noReason = { reason: undefined, message: undefined };

@@ -26,8 +26,8 @@ export interface Resize {
   readonly timeoutMs: number;
   readonly state: ResizeState;
   /**
-   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. For a resize that did
-   * not fit yet and may not be deferred, the reason why it did not fit.
+   * A Reason of errors, a CancelReason, or RESTARTED; undefined unless Deferred, Infeasible or Canceled. For a resize
+   * that did not fit yet and may not be deferred, the reason why it did not fit.
    */
   readonly reason: string | undefined;
   readonly message: string | undefined;
@@ -35,7 +35,7 @@ export interface Resize {
   readonly steps: readonly StepRecord[];
   /** Whether the steps of the last attempt were rolled back. */
   readonly isRolledBack: boolean;
-  /** What it changes; of one that was rejected, what it would change. Without present values until an attempt has read the pod. */
+  /** The changes; those of a rejected resize are the ones it asked for. Without present values until an attempt has read the pod. */
   readonly changes: readonly ValueChange[];
   /** Set once Completed. */
   readonly before: PodState | undefined;
@@ -126,7 +126,7 @@ export interface ActiveResize {
   stopTimer: () => void;
 }
 
-/** What resizectl prints of an id. A shorter beginning is often that of another id, and may be a pod name of hexadecimal letters. */
+/** The length of the ids that resizectl prints. A shorter prefix is often ambiguous, and may be a pod name of hexadecimal letters. */
 export const SHORTEST_BEGINNING = 8;
 
 /** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
@@ -218,8 +218,8 @@ export interface SupersededOptions {
 export const writerOf = ({ resize, order }: ActiveResize): Writer => ({ arrival: order, text: `resize ${resize.id}` });
 
 /**
- * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one of these
- * requests when no field is left, and undefined otherwise.
+ * Removes the fields that newer requests have set: those that were applied, and resizes that are deferred. Returns one
+ * of these requests when no field is left, and undefined otherwise.
  */
 export function removeSuperseded({ table, newest }: SupersededOptions, active: ActiveResize): Writer | undefined {
   const { asked, pod } = active.resize;

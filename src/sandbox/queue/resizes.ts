@@ -75,12 +75,12 @@ export interface ResizeTerms {
   readonly requester?: Requester;
 }
 
-/** What a resize would do, or why it would be deferred. */
+/** The steps of a resize that was not applied, or why it would be deferred. */
 export type DryRun = (ResizeOutcome & { readonly memoryRequests: RequestsAround }) | { readonly deferred: Explanation };
 
 /**
- * The resizes of whole pods, from the request to the end. A resize that does not fit yet is retried until it fits, is superseded
- * or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
+ * The resizes of whole pods, from the request to the end. A resize that does not fit yet is retried until it fits, is
+ * superseded or cancelled, or its pod is gone; it survives a restart of the shim. `resizePod` runs the attempts.
  */
 export class Resizes {
   readonly #runner: ResizeRunner;
@@ -189,7 +189,8 @@ export class Resizes {
   }
 
   /**
-   * Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested} throws.
+   * Returns what a resize would do; stores and counts nothing. Rejects as `resizePod` does, or as {@link readRequested}
+   * throws.
    * @param terms `defer`: whether it would be retried. If it does not fit yet, this returns why it would be deferred
    */
   async dryRun(
@@ -210,9 +211,10 @@ export class Resizes {
   }
 
   /**
-   * Resizes a pod. Resolves when the resize is Completed, Deferred, or Canceled by a newer one or a caller. Rejects when it is
-   * Infeasible, does not fit yet and may not be deferred, or its pod is gone: with the ShimError of `resizePod` and the resize's
-   * id in its context. Before the resize has an id, rejects with INVALID_VALUE, INVALID_ANNOTATION, TOO_MANY_RESIZES or STOPPING.
+   * Resizes a pod. Resolves when the resize is Completed, Deferred, or Canceled by a newer one or a caller. Rejects
+   * when it is Infeasible, does not fit yet and may not be deferred, or its pod is gone: with the ShimError of
+   * `resizePod` and the resize's id in its context. Before the resize has an id, rejects with INVALID_VALUE,
+   * INVALID_ANNOTATION, TOO_MANY_RESIZES or STOPPING.
    */
   async resize(pod: PodIdentity, asked: RequestedPod, terms: ResizeTerms): Promise<Resize> {
     const active = this.#propose(pod, asked, terms);
@@ -227,8 +229,8 @@ export class Resizes {
   }
 
   /**
-   * Cancels a deferred resize. A resize in progress is not retried; this resolves once its attempt has ended. Returns the
-   * resize in its new state. Rejects with UNKNOWN_RESIZE.
+   * Cancels a deferred resize. A resize in progress is not retried; this resolves once its attempt has ended. Returns
+   * the resize in its new state. Rejects with UNKNOWN_RESIZE.
    */
   async cancel(id: string): Promise<Resize> {
     const active = this.#table.active(this.get(id).id);
@@ -238,9 +240,10 @@ export class Resizes {
   }
 
   /**
-   * Watches the resizes of one pod, in all its sandboxes, or of all pods, from any requester. The events start with the state of each
-   * resize that has not ended. Throws TOO_MANY_WATCHERS or STOPPING.
-   * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which has a share of
+   * Watches the resizes of one pod, in all its sandboxes, or of all pods, from any requester. The events start with the
+   * state of each resize that has not ended. Throws TOO_MANY_WATCHERS or STOPPING.
+   * @param options `withHistory`: whether the last state of each stored resize comes before; `owner`: the client, which
+   * has a share of
    *   all watches, undefined for the shim itself
    */
   watch(pod?: WatchedPod, { withHistory = false, owner }: WatchOptions = {}): ResizeWatch {
@@ -253,9 +256,9 @@ export class Resizes {
   }
 
   /**
-   * Takes the resizes of a pod, and what its annotations have requested, over to its newest sandbox: kubelet creates the containers of an
-   * ended sandbox again in another one, and its volumes stay. Memory requests that were stored for the ended one are not taken over,
-   * since the containers have kubelet's values then.
+   * Takes the resizes of a pod, and what its annotations have requested, over to its newest sandbox: kubelet creates
+   * the containers of an ended sandbox again in another one, and its volumes stay. Memory requests that were stored for
+   * the ended one are not taken over, since the containers have kubelet's values then.
    */
   sandboxAdded(podUid: string): void {
     const newest = this.options.newestSandbox?.(podUid);
@@ -286,8 +289,9 @@ export class Resizes {
   }
 
   /**
-   * Restores the records of the previous process. Resizes whose pod no longer exists end; if `exists` rejects they stay, and
-   * their next attempt decides. To be called once for the records of a pod. Rejects when the store cannot be read.
+   * Restores the records of the previous process. Resizes whose pod no longer exists end; if `exists` rejects they
+   * stay, and their next attempt decides. To be called once for the records of a pod. Rejects when the store cannot be
+   * read.
    */
   async restore(
     exists: (sandboxId: string) => Promise<boolean>,

@@ -4,8 +4,8 @@ import type { PodIdentity } from '../pods/pod-identity.ts';
 import { type ResizeOutcome, memoryRequestIn } from '../plan/resize-request.ts';
 
 /**
- * Resizes that are due within this time are retried together with a later one in order. A longer time would retry nearly all of them
- * at each timer of one.
+ * Resizes that are due within this time are retried together with a later one in order. A longer time would retry
+ * nearly all of them at each timer of one.
  */
 const EARLY_MS = 20_000;
 /** How many of those that rank above a resize that is due are retried with it, however late they are due: the first in order. */
@@ -23,9 +23,9 @@ export interface RetriesOptions {
 }
 
 /**
- * The order of retries. Resizes that wait for room on the node are admitted one after the other, so that the first in order gets the room
- * that others have freed. Each is tried once; one that still does not fit does not delay those after it. All others are
- * independent, and run concurrently.
+ * The order of retries. Resizes that wait for room on the node are admitted one after the other, so that the first in
+ * order gets the room that others have freed. Each is tried once; one that still does not fit does not delay those
+ * after it. All others are independent, and run concurrently.
  */
 export class Retries {
   readonly #waiting = new Set<ActiveResize>();
@@ -36,9 +36,9 @@ export class Retries {
   constructor(private readonly options: RetriesOptions) {}
 
   /**
-   * Retries what is due by now, in order. With a resize that waits for room, the first that rank above it are retried too, and of
-   * those that are only older the ones that are due soon: it must not get room that one of them needs. Room may have become free
-   * without a notice, as when a pod ends.
+   * Retries what is due by now, in order. With a resize that waits for room, the first that rank above it are retried
+   * too, and of those that are only older the ones that are due soon: it must not get room that one of them needs. Room
+   * may have become free without a notice, as when a pod ends.
    */
   due(active: ActiveResize): void {
     const { clock, rankOf, table } = this.options;
@@ -122,7 +122,7 @@ export class Retries {
   }
 }
 
-/** What ranks a pod among those that wait for room on the node. */
+/** The rank of a pod among those that wait for room on the node. */
 export interface PodRank {
   /** The value of its priority class. 0: none, or not known. */
   readonly priority: number;
@@ -135,9 +135,9 @@ export type RankOf = (pod: PodIdentity) => PodRank;
 export const equalRanks: RankOf = () => ({ priority: 0, isGuaranteed: false });
 
 /**
- * Returns resizes in the order of their retries: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go, sortPendingResizes): the
- * higher priority, then Guaranteed pods, then the request that arrived first. What kubelet takes before them, a resize that raises no
- * request, does not wait here: it always fits. Ranks each resize once.
+ * Returns resizes in the order of their retries: KEP-1287 (kubelet pkg/kubelet/allocation/allocation_manager.go,
+ * sortPendingResizes): the higher priority, then Guaranteed pods, then the request that arrived first. What kubelet
+ * takes before them, a resize that raises no request, does not wait here: it always fits. Ranks each resize once.
  */
 export const inRetryOrder = (resizes: readonly ActiveResize[], rankOf: RankOf): ActiveResize[] =>
   resizes
@@ -160,8 +160,8 @@ const outranks = (one: PodRank, other: PodRank): boolean =>
   one.priority > other.priority || (one.priority === other.priority && one.isGuaranteed && !other.isGuaranteed);
 
 /**
- * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may: its reason is not
- * stored.
+ * Whether a deferred resize waits for what other pods may free. One that was deferred before a restart of the shim may:
+ * its reason is not stored.
  */
 const waitsForRoom = ({ resize: { state, reason } }: ActiveResize): boolean =>
   state === 'Deferred' && (reason === Reason.NODE_FULL || reason === 'RESTARTED');
@@ -212,9 +212,9 @@ const MAX_MS = 60_000;
 const MAX_FOR_VOLUME_MS = 5000;
 
 /**
- * KEP-1287, KEP-6030: what does not fit yet is retried. Returns the delay before the next attempt, in milliseconds. It doubles with
- * each attempt up to a minute, or 5 s if a volume is in use. The second half is random, so that pods which were deferred together are
- * not retried together.
+ * KEP-1287, KEP-6030: what does not fit yet is retried. Returns the delay before the next attempt, in milliseconds. It
+ * doubles with each attempt up to a minute, or 5 s if a volume is in use. The second half is random, so that pods which
+ * were deferred together are not retried together.
  * @param random 0 to 1, like the result of Math.random
  * @param reason why the resize was deferred
  */

@@ -42,8 +42,8 @@ class StoredRecords<StoredRecord extends { readonly pod: PodIdentity }> {
 export type KubeletRequests = (podUid: string) => EntryRequests | undefined;
 
 /**
- * The memory requests that completed resizes have set, per pod. They are in no cgroup file, so nothing else has them. kubelet does not
- * know them: a request that kubelet has changed since is newer, and replaces the stored one.
+ * The memory requests that completed resizes have set, per pod. They are in no cgroup file, so nothing else has them.
+ * kubelet does not know them: a request that kubelet has changed since is newer, and replaces the stored one.
  */
 class StoredMemoryRequests extends StoredRecords<RequestsRecord> {
   constructor(private readonly kubeletRequests: KubeletRequests) {
@@ -108,7 +108,7 @@ function unchangedSince(
 const isEmpty = ({ pod, containers }: MemoryRequests): boolean =>
   pod === undefined && Object.keys(containers).length === 0;
 
-/** What each pod's annotations in Kubernetes requested last, so that a restart does not request it again. */
+/** The last request in each pod's annotations, so that a restart does not request it again. */
 class StoredAnnotations extends StoredRecords<AnnotationsRecord> {
   of(sandboxId: string): Readonly<Record<string, string>> {
     return this.record(sandboxId)?.volumes ?? {};
@@ -142,7 +142,7 @@ interface RestoredRecords {
   readonly deferred: DeferredRecord[];
 }
 
-/** What is stored per pod in addition to deferred resizes: memory requests, annotations, and unreadable records. */
+/** The record of a pod in addition to deferred resizes: memory requests, annotations, and unreadable records. */
 export class StoredPodRecords {
   readonly requests: StoredMemoryRequests;
   readonly annotations = new StoredAnnotations();

@@ -6,16 +6,16 @@ import type { ResizeEvent } from './resize-table.ts';
 export type WatchedPod = Pick<PodIdentity, 'sandboxId' | 'uid'>;
 
 /**
- * Whether a watch of `watched` has the events of `pod`: those of all its sandboxes. Without a uid nothing tells whether two sandboxes
- * are of one pod.
+ * Whether a watch of `watched` has the events of `pod`: those of all its sandboxes. Without a uid it is unknown whether
+ * two sandboxes are of one pod.
  * @param watched undefined: all pods
  */
 export const isWatched = (watched: WatchedPod | undefined, pod: WatchedPod): boolean =>
   watched === undefined || (watched.uid === '' ? watched.sandboxId === pod.sandboxId : watched.uid === pod.uid);
 
 /**
- * The bounded queue of events of one watcher. A watcher that leaves too many events unread gets WATCHER_TOO_SLOW instead of
- * them, so that it knows that it has missed some.
+ * The bounded queue of events of one watcher. A watcher that leaves too many events unread gets WATCHER_TOO_SLOW
+ * instead of them, so that it knows that it has missed some.
  */
 export class ResizeWatch implements AsyncIterableIterator<ResizeEvent> {
   #events: ResizeEvent[] = [];
@@ -98,8 +98,8 @@ export class ResizeWatchers {
   }
 
   /**
-   * Adds a watcher, whose events start with `first`. An owner has no more watches than it leaves to the others: half of all
-   * if it is the first, a quarter if it is the second, and so on. Throws TOO_MANY_WATCHERS.
+   * Adds a watcher, whose events start with `first`. An owner has no more watches than it leaves to the others: half of
+   * all if it is the first, a quarter if it is the second, and so on. Throws TOO_MANY_WATCHERS.
    * @param owner undefined for the shim itself, which has no share
    */
   add(pod: WatchedPod | undefined, first: readonly ResizeEvent[], owner?: string): ResizeWatch {

@@ -194,13 +194,14 @@ export interface ViewedPod {
 }
 
 /**
- * Describes pods one by one: latency does not matter to people and agents, and this keeps the load on the node low. An unreadable pod,
- * which may be ending, does not hide the others. After the first BACKEND_UNAVAILABLE the backend is asked no more, because each call might
- * wait for as long as that one; the other pods have the same error.
+ * Describes pods one by one: latency does not matter to people and agents, and this keeps the load on the node low. An
+ * unreadable pod, which may be ending, does not hide the others. After the first BACKEND_UNAVAILABLE the backend is
+ * asked no more, because each call might wait for as long as that one; the other pods have the same error.
  *
- * The registry learns which containers are created through the shim, and not of others. So the containers are listed once more at the
- * end, and a pod with more of them comes again, in place of what it had: no view lacks a container that existed when its description
- * began. One list for all pods is cheap; containerd reads all its containers for the list of one pod, too.
+ * The registry learns which containers are created through the shim, and not of others. So the containers are listed
+ * once more at the end, and a pod with more of them comes again, in place of what it had: no view lacks a container
+ * that existed when its description began. One list for all pods is cheap; containerd reads all its containers for the
+ * list of one pod, too.
  * @param signal once it aborts, nobody waits for the views any more: rejects with its reason
  */
 export async function* viewsOf(
@@ -226,7 +227,7 @@ export async function* viewsOf(
     if (!hasMore(containers, before)) continue;
     const view = await describe(pod.sandboxId, { containers, volumes }, signal).catch(unreadable);
     signal?.throwIfAborted();
-    // What was read before is better than that the backend has gone since.
+    // An earlier answer is better than the backend's loss since then.
     if ('reason' in view && view.reason === Reason.BACKEND_UNAVAILABLE) return;
     yield { at, pod, view };
   }

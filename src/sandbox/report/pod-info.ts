@@ -80,8 +80,8 @@ export interface PodInfo {
 }
 
 /**
- * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the backend is
- * unavailable.
+ * Returns everything that the shim knows of a pod, the four states of KEP-1287 and KEP-6030 included. Rejects when the
+ * backend is unavailable.
  */
 export async function podInfo(node: Node, decreaseReclaimer: DecreaseReclaimer, sandboxId: string): Promise<PodInfo> {
   // Before the outcome is read: the view adds remounts by other programs to it.

@@ -71,7 +71,7 @@ export interface PendingKubeletResize {
   readonly decrease: DecreaseReport | undefined;
 }
 
-/** What is read once for the descriptions of all pods. */
+/** Readings that the descriptions of all pods share. */
 export interface PodListing {
   /** The pod's containers. If they have changed since, they are listed again. */
   readonly containers: ListedContainers;
@@ -203,10 +203,10 @@ interface ContainerSources {
 }
 
 /**
- * Lists and describes the containers of a pod. Ended ones are not described: containers do not start twice. Rejects when the backend
- * cannot be asked.
- * @param listed the pod's containers from a list of all pods. If a container was created, removed, started or ended since, the pod's
- * containers are listed again
+ * Lists and describes the containers of a pod. Ended ones are not described: containers do not start twice. Rejects
+ * when the backend cannot be asked.
+ * @param listed the pod's containers from a list of all pods. If a container was created, removed, started or ended
+ * since, the pod's containers are listed again
  */
 async function currentContainers(
   sources: ContainerSources,

@@ -25,7 +25,7 @@ import { reversed, reversedContainer } from '../plan/steps.ts';
 
 /** The caller's own update of a container. */
 export interface CallersUpdate {
-  /** What it changes; undefined for nothing. */
+  /** Its changes; undefined for none. */
   readonly changes: ContainerStep | undefined;
   /** The values that it sets, changed or not. */
   readonly sets: ContainerLimits;
@@ -61,7 +61,7 @@ export class PodActions {
   readonly #chosen = new Set<Step>();
   /** The ids of the containers of {@link #chosen}. */
   readonly chosen = new Set<string>();
-  /** What the kernel printed after the step of a setting was written. */
+  /** The content of the file after the step of a setting was written. */
   readonly #printed = new Map<Step, string>();
   /** Whether a value of the rollback so far could not be restored. */
   #isIncomplete = false;
@@ -77,8 +77,8 @@ export class PodActions {
   }
 
   /**
-   * Applies a step and verifies it, and notes what a rollback has to know of it. Rejects when that fails, and with {@link StepSkipped}
-   * when nothing is changed on purpose.
+   * Applies a step and verifies it, and notes what a rollback has to know of it. Rejects when that fails, and with
+   * {@link StepSkipped} when nothing is changed on purpose.
    */
   async apply(step: Step): Promise<void> {
     // A file may have another value although its write has failed.
@@ -211,11 +211,13 @@ export class PodActions {
   }
 
   /**
-   * Rolls a container's update back where the kernel or the runtime lacks the old values. Returns whether it has: of an update that was
-   * verified, a value that another process has written since stays. One that failed may be written in part, or with other values.
+   * Rolls a container's update back where the kernel or the runtime lacks the old values. Returns whether it has: of an
+   * update that was verified, a value that another process has written since stays. One that failed may be written in
+   * part, or with other values.
    */
   #rollBackContainer(step: ContainerStep): Promise<boolean> {
-    // An update that may still arrive would overwrite the old values. The recovery waits for it outside of the pod's lock.
+    // An update that may still arrive would overwrite the old values. The recovery waits for it outside of the pod's
+    // lock.
     if (this.#unanswered.some(({ id }) => id === step.id))
       throw new Error('the runtime has not answered an update of this container, which may still arrive');
     const until = steadyNow() + ROLLBACK_MS;
@@ -236,8 +238,9 @@ export class PodActions {
   }
 
   /**
-   * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old limits do not
-   * fit: the next rollback restores them together. Without such a value, the pod is as it was, and may have been below the sum before.
+   * KEP-1287: what could not be restored may take the room of a container that this step has lowered. Throws if its old
+   * limits do not fit: the next rollback restores them together. Without such a value, the pod is as it was, and may
+   * have been below the sum before.
    */
   async #assertFitsRolledBack(step: Step): Promise<void> {
     if (step.kind !== 'container' || fitsRolledBack(await this.#readNow(), step)) return;
@@ -245,8 +248,9 @@ export class PodActions {
   }
 
   /**
-   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also during a rollback. Returns whether the pod's old
-   * limit may be restored: a call that failed, or could not be rolled back, may have left a container's limit raised.
+   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also during a rollback. Returns whether
+   * the pod's old limit may be restored: a call that failed, or could not be rolled back, may have left a container's
+   * limit raised.
    */
   async #canRestorePodLimit(step: Step): Promise<boolean> {
     const { updates } = this.options;
@@ -264,9 +268,9 @@ export class PodActions {
   }
 
   /**
-   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also where a plugin of the runtime has kept a limit that
-   * was to be lowered. Throws {@link StepSkipped} for a decrease of the pod limit that the containers do not fit, and
-   * CGROUP_WRITE_FAILED for an increase of a container.
+   * KEP-1287: the sum of the containers' limits never exceeds the pod limit, also where a plugin of the runtime has
+   * kept a limit that was to be lowered. Throws {@link StepSkipped} for a decrease of the pod limit that the containers
+   * do not fit, and CGROUP_WRITE_FAILED for an increase of a container.
    */
   async #assertFitsChosen(step: Step): Promise<void> {
     const now = await this.#readNow();

@@ -32,7 +32,7 @@ import { swapAfter } from '../admission/swap-after.ts';
 import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
 import { loweredBurst } from '../plan/steps.ts';
 
-/** What is called during an update. */
+/** Called during an update. */
 export interface OnUpdate {
   /** The runtime may have got the update. Also called before the update fails. */
   readonly onSent?: (() => void) | undefined;
@@ -41,9 +41,10 @@ export interface OnUpdate {
 }
 
 /**
- * Asks the runtime for one container's new values, and verifies that the kernel has them, or those that the runtime has stored instead
- * (KEP-1287: its answer decides): a runtime that fails midway may have written only some of them. Throws what the runtime answers, and
- * CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it has not stored.
+ * Asks the runtime for one container's new values, and verifies that the kernel has them, or those that the runtime has
+ * stored instead (KEP-1287: its answer decides): a runtime that fails midway may have written only some of them. Throws
+ * what the runtime answers, and CGROUP_WRITE_FAILED when the runtime reports success but the kernel has a value that it
+ * has not stored.
  */
 export async function updateAndVerify(
   node: Node,
@@ -84,9 +85,9 @@ interface ApplyOptions extends OnUpdate {
 }
 
 /**
- * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws as
- * {@link lowerMemory} too, and DEADLINE when the turn of any other update has not come in time. Memory is reclaimed before the runtime
- * is called, and before its other updates of the container wait.
+ * Applies a container's step by {@link updateAndVerify}. A memory limit is lowered once the usage is below it: throws
+ * as {@link lowerMemory} too, and DEADLINE when the turn of any other update has not come in time. Memory is reclaimed
+ * before the runtime is called, and before its other updates of the container wait.
  */
 export async function applyContainerStep(
   node: Node,
@@ -116,9 +117,9 @@ interface RollBackOptions {
 }
 
 /**
- * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values. Returns false
- * when another process has written all of its values since. Throws as {@link applyContainerStep}: a limit that the container's usage
- * exceeds by now cannot be restored.
+ * Rolls back a container's step as far as it was applied, without a call where kernel and runtime have the old values.
+ * Returns false when another process has written all of its values since. Throws as {@link applyContainerStep}: a limit
+ * that the container's usage exceeds by now cannot be restored.
  */
 export async function rollBackContainerStep(
   node: Node,
@@ -160,8 +161,8 @@ interface RestoreOptions extends Omit<RollBackOptions, 'verified'> {
 }
 
 /**
- * Asks the runtime for those of the wanted limits that the kernel or the runtime lacks. Returns the step that it took, undefined
- * when nothing was missing. Throws as {@link applyContainerStep}.
+ * Asks the runtime for those of the wanted limits that the kernel or the runtime lacks. Returns the step that it took,
+ * undefined when nothing was missing. Throws as {@link applyContainerStep}.
  */
 export async function restoreLimits(
   node: Node,
@@ -190,9 +191,9 @@ export async function restoreLimits(
 }
 
 /**
- * Waits until an update that the runtime has not answered cannot arrive any more: the runtime makes the updates of one container one after
- * the other, so this repeats the container's present values, and waits for that answer. Returns false when the runtime does not answer
- * in time. Throws when the present values cannot be read.
+ * Waits until an update that the runtime has not answered cannot arrive any more: the runtime makes the updates of one
+ * container one after the other, so this repeats the container's present values, and waits for that answer. Returns
+ * false when the runtime does not answer in time. Throws when the present values cannot be read.
  */
 export async function settleUpdate(
   node: Node,

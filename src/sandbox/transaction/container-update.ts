@@ -1,9 +1,9 @@
 /**
  * The runtime's update of a container: what its message must contain, and its verification.
  *
- * With each update the runtime writes all values that it has stored for the container, which may be older than the kernel's
- * (kubernetes/kubernetes#138732), and a key of `unified` after the field for the same file. What an update of the shim's own must
- * contain for that reason.
+ * With each update the runtime writes all values that it has stored for the container, which may be older than the
+ * kernel's (kubernetes/kubernetes#138732), and a key of `unified` after the field for the same file. What an update of
+ * the shim's own must contain for that reason.
  */
 import {
   type CgroupPath,
@@ -109,7 +109,7 @@ function criOfSettings(
 
 const CPUSETS = new Set(['cpuset.cpus', 'cpuset.mems']);
 
-/** What the kernel has after a caller's update, where that differs from the request. */
+/** The kernel's values after a caller's update, where they differ from the request. */
 export interface Deviation {
   /** The container's limits, if one of them differs. */
   readonly limits?: EffectiveLimits;
@@ -121,9 +121,9 @@ export interface Deviation {
 type Found = 'new' | 'old' | 'other';
 
 /**
- * Compares the kernel with a caller's update that the runtime reports as done. Returns what a plugin of the runtime has chosen
- * otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still has an old value that the
- * runtime has not stored: the pod limit must not follow such an update.
+ * Compares the kernel with a caller's update that the runtime reports as done. Returns what a plugin of the runtime has
+ * chosen otherwise. A container that has just ended does not deviate. Throws CGROUP_WRITE_FAILED when the kernel still
+ * has an old value that the runtime has not stored: the pod limit must not follow such an update.
  */
 export async function verifyUpdate(
   { tree, registry }: { readonly tree: CgroupTree; readonly registry: Registry },
@@ -135,7 +135,7 @@ export async function verifyUpdate(
     const limits = limitsIn(tree, cgroup);
     const found = [...limitsFound(tree, cgroup, asked, limits), ...settingsFound(tree, cgroup, asked)];
     const old = found.filter(({ file, kind }) => kind === 'old' && !isIgnored(file, asked));
-    // The update is answered: a runtime that cannot be asked now tells nothing about it.
+    // The update is answered: a runtime that cannot be asked now says nothing about it.
     const stored = old.length === 0 ? undefined : await registry.describeContainer(asked.id).catch(() => undefined);
     const fault = old.find(({ file }) => !isStored(tree, cgroup, stored?.resources, file));
     if (fault !== undefined) throw unchanged(pod, asked.id, `${cgroup}/${fault.file}`, fault.to, fault.has);
@@ -152,16 +152,16 @@ export async function verifyUpdate(
 export const isHugePages = (file: string): boolean => file.startsWith('hugetlb.');
 
 /**
- * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and containerd the field
- * for swap, where the cgroup that it runs in itself has no swap controller.
+ * Whether a runtime may ignore a value without an error: runc ignores hugepage limits of a running container, and
+ * containerd the field for swap, where the cgroup that it runs in itself has no swap controller.
  */
 const isIgnored = (file: string, { swap }: ContainerStep): boolean =>
   isHugePages(file) || (file === SWAP_MAX && swap !== undefined);
 
 /**
- * KEP-1287 (actuating resizes): the runtime's answer decides. Whether the runtime has stored what the kernel has in a file, although
- * something else was asked for: a plugin (NRI) has chosen it. A runtime that did nothing has stored what was asked for. False if the
- * runtime does not tell.
+ * KEP-1287 (actuating resizes): the runtime's answer decides. Whether the runtime has stored what the kernel has in a
+ * file, although something else was asked for: a plugin (NRI) has chosen it. A runtime that did nothing has stored what
+ * was asked for. False if the runtime does not report.
  */
 export function isStored(
   tree: CgroupTree,

@@ -41,8 +41,8 @@ const fields = ['memory', 'cpu', 'shares', 'swap'] as const;
 type Field = (typeof fields)[number];
 
 /**
- * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287, atomic resizes).
- * In neither when the container is gone.
+ * The values of a container in the kernel and in the runtime's store, all fields of LinuxContainerResources (KEP-1287,
+ * atomic resizes). In neither when the container is gone.
  */
 export class ContainerValues {
   private constructor(
@@ -50,7 +50,7 @@ export class ContainerValues {
     readonly container: ContainerDescription | undefined,
     /** Undefined when it does not run. */
     readonly kernel: InKernel | undefined,
-    /** Undefined when the runtime does not tell (containerd before 1.7). */
+    /** Undefined when the runtime does not report (containerd before 1.7). */
     readonly store: InStore | undefined,
   ) {}
 
@@ -109,8 +109,8 @@ export class ContainerValues {
   }
 
   /**
-   * Returns an update that repeats the present values of what a step sets: those of the kernel, or of the store when the container does
-   * not run. Undefined when it is gone.
+   * Returns an update that repeats the present values of what a step sets: those of the kernel, or of the store when
+   * the container does not run. Undefined when it is gone.
    */
   repeated(step: ContainerStep): ContainerStep | undefined {
     const { id, memory, cpu, shares, swap, settings = {} } = step;
@@ -130,9 +130,10 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the update that restores a weight that another process has written. A runtime with the other formula changes it when an update
-   * sets {@link sharesIn the shares for it}. Undefined when the weight has not changed. Only for a weight that is known to be of
-   * another process: the container's own old shares may be, by the other formula, those for its new weight.
+   * Returns the update that restores a weight that another process has written. A runtime with the other formula
+   * changes it when an update sets {@link sharesIn the shares for it}. Undefined when the weight has not changed. Only
+   * for a weight that is known to be of another process: the container's own old shares may be, by the other formula,
+   * those for its new weight.
    */
   weightBack({ id, shares }: ContainerStep): ContainerStep | undefined {
     const { kernel, tree } = this;
@@ -169,8 +170,8 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the present values of what a step changes that are neither its old nor its new ones in the kernel: they are of another process,
-   * regardless of what the runtime has stored. Undefined when there are none.
+   * Returns the present values of what a step changes that are neither its old nor its new ones in the kernel: they are
+   * of another process, regardless of what the runtime has stored. Undefined when there are none.
    */
   foreign(step: ContainerStep): ContainerLimits | undefined {
     const { kernel, tree } = this;
@@ -197,8 +198,8 @@ export class ContainerValues {
   }
 
   /**
-   * Returns the part of a step that is applied, and that no other process has written since. What another process has written goes along.
-   * Undefined when nothing of the step is left.
+   * Returns the part of a step that is applied, and that no other process has written since. What another process has
+   * written goes along. Undefined when nothing of the step is left.
    */
   stillWritten(step: ContainerStep): ContainerStep | undefined {
     const written = this.written(step);

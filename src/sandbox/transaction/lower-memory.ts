@@ -34,8 +34,8 @@ export function reclaimBy(reclaimTimeout: number, deadline = Infinity): number {
 }
 
 /**
- * Returns until when an update of a container may wait for its turn, by {@link steadyNow}: the caller's deadline, less the time of a
- * rollback. Without a deadline, it waits as long as memory may be reclaimed.
+ * Returns until when an update of a container may wait for its turn, by {@link steadyNow}: the caller's deadline, less
+ * the time of a rollback. Without a deadline, it waits as long as memory may be reclaimed.
  */
 export const turnBy = (reclaimTimeout: number, deadline = Infinity): number =>
   deadline === Infinity ? reclaimBy(reclaimTimeout) : afterRollback(deadline - steadyNow());
@@ -75,9 +75,10 @@ export const inTurn = <Result>({ calls, id, until, late }: Turn, update: () => P
   calls.runBy(id, update, until, late);
 
 /**
- * KEP-1287: a memory limit is lowered only when usage is below it. Runs `set`, which sets a memory limit, once reclaim has got the
- * usage below it (kernel cgroup-v2, memory.reclaim and memory.high), or at once when the limit is not lowered. Throws
- * MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT or {@link Turn.late} before `set` runs, and what `set` throws.
+ * KEP-1287: a memory limit is lowered only when usage is below it. Runs `set`, which sets a memory limit, once reclaim
+ * has got the usage below it (kernel cgroup-v2, memory.reclaim and memory.high), or at once when the limit is not
+ * lowered. Throws MEMORY_NOT_RECLAIMABLE, RECLAIM_TIMEOUT or {@link Turn.late} before `set` runs, and what `set`
+ * throws.
  *
  * @param onHigh without it nothing is reclaimed before: a crash would leave memory.high lowered
  */
@@ -125,8 +126,8 @@ export async function lowerMemory<Result>(
 }
 
 /**
- * Lowers a limit without a journal, which has the memory.high to restore after a crash. The kernel reclaims when the limit is set,
- * provided that the rest of the memory is below it.
+ * Lowers a limit without a journal, which has the memory.high to restore after a crash. The kernel reclaims when the
+ * limit is set, provided that the rest of the memory is below it.
  */
 async function lowerUnjournalled<Result>(
   tree: CgroupTree,
@@ -148,8 +149,8 @@ async function lowerUnjournalled<Result>(
 }
 
 /**
- * Runs `set` in its turn. After a wait, usage is lowered again: memory.high only slows its growth down. Throws RECLAIM_TIMEOUT when
- * the turn has not come at the deadline, and `set` does not run then.
+ * Runs `set` in its turn. After a wait, usage is lowered again: memory.high only slows its growth down. Throws
+ * RECLAIM_TIMEOUT when the turn has not come at the deadline, and `set` does not run then.
  */
 async function setWhileLow<Result>(
   { cgroup, memory, turn }: MemoryChange,

@@ -19,8 +19,8 @@ import type { JournalledTransaction, PodRecord } from '../journal/record.ts';
 import type { OpenTransaction } from '../journal/open-transaction.ts';
 
 /**
- * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a slow runtime does not
- * keep a recovery from its end. A request waits as long as the first one.
+ * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a
+ * slow runtime does not keep a recovery from its end. A request waits as long as the first one.
  */
 const SETTLE_MS = { first: 1500, longest: 24_000 };
 
@@ -30,13 +30,14 @@ const MAX_CONCURRENT_PODS = 8;
 type Outcome = 'finished' | 'undone' | 'gone';
 
 /**
- * Ends a transaction that a crash or a failed rollback has left unfinished. The kernel shows which steps were applied. If all were,
- * only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither the old nor the new
- * one was written by somebody else since (kubelet, for example) and stays.
+ * Ends a transaction that a crash or a failed rollback has left unfinished. The kernel shows which steps were applied.
+ * If all were, only the journal's entry is removed; otherwise the applied ones are rolled back. A value that is neither
+ * the old nor the new one was written by somebody else since (kubelet, for example) and stays.
  *
- * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Throws it without the
- * mark when a read fails that would tell whether all steps are applied: the next attempt may find that they are. Ends an unfinished hold
- * of the pod as well, and throws the errors of reading and writing memory.high, and JOURNAL_UNAVAILABLE.
+ * The caller holds the pod's lock. Throws UNDO_FAILED when a step cannot be rolled back: the pod stays marked. Throws
+ * it without the mark when a read fails that would tell whether all steps are applied: the next attempt may find that
+ * they are. Ends an unfinished hold of the pod as well, and throws the errors of reading and writing memory.high, and
+ * JOURNAL_UNAVAILABLE.
  */
 export async function recoverPod(node: Node, pod: PodDescription): Promise<void> {
   const transaction = node.journal.transactionOf(pod);
@@ -126,8 +127,8 @@ async function endRecovery(
 }
 
 /**
- * Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. Never rejects: the transaction
- * has ended also if the pod cannot be read, and the next request compares them.
+ * Compares the pod's volumes with the journal, which does not happen while a transaction is unfinished. Never rejects:
+ * the transaction has ended also if the pod cannot be read, and the next request compares them.
  */
 async function checkVolumesAgain(node: Node, pod: PodDescription): Promise<void> {
   try {
@@ -147,9 +148,9 @@ export async function tryRecoverPod(node: Node, pod: PodDescription): Promise<vo
 }
 
 /**
- * Waits for the updates of a pod's containers that the runtime has not answered, each as long as {@link SETTLE_MS} says. The caller
- * does not hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls. Never rejects: what does not settle is
- * waited for again by the next recovery.
+ * Waits for the updates of a pod's containers that the runtime has not answered, each as long as {@link SETTLE_MS}
+ * says. The caller does not hold the pod's lock, so that a runtime that hangs does not delay the pod's other calls.
+ * Never rejects: what does not settle is waited for again by the next recovery.
  *
  * @param requestUntil the deadline of a request, by {@link steadyNow}; undefined for a recovery
  */
@@ -175,9 +176,10 @@ export async function settleUpdates(node: Node, pod: PodDescription, requestUnti
 }
 
 /**
- * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then recovers all
- * pods with an unfinished transaction. Leaves out a pod whose lock is held: a request may hold it for minutes, and the transaction may be
- * its own. Never rejects. Returns whether all of it succeeded and no pod was left out.
+ * KEP-1287, restart tolerance. Runs at the start and after each reconnect: compares the registry with the backend, then
+ * recovers all pods with an unfinished transaction. Leaves out a pod whose lock is held: a request may hold it for
+ * minutes, and the transaction may be its own. Never rejects. Returns whether all of it succeeded and no pod was left
+ * out.
  */
 export async function recover(node: Node): Promise<boolean> {
   const start = performance.now();
@@ -211,7 +213,8 @@ async function recoverRecord(
       await settleUpdates(node, pod);
       return await slots.run(() => recoverUnheld(node, pod));
     }
-    // Otherwise the pod may have a sandbox that the registry does not know yet, or kubelet, which has its folder, creates another one.
+    // Otherwise the pod may have a sandbox that the registry does not know yet, or kubelet, which has its folder,
+    // creates another one.
     if (isCompared && !node.volumes.hasPodFolder(record.podUid)) await node.journal.forget(record);
     return 'recovered';
   } catch (error) {
@@ -227,8 +230,9 @@ async function recoverUnheld(node: Node, pod: PodDescription): Promise<'recovere
 }
 
 /**
- * Returns the sandbox of a record. If it is gone, returns the newest one of the pod: kubelet creates another sandbox when one has ended,
- * and removes the ended one later. Both have the pod's cgroup and volumes. Undefined when the registry knows none.
+ * Returns the sandbox of a record. If it is gone, returns the newest one of the pod: kubelet creates another sandbox
+ * when one has ended, and removes the ended one later. Both have the pod's cgroup and volumes. Undefined when the
+ * registry knows none.
  */
 async function sandboxOf(
   { registry, journal }: Node,
@@ -249,8 +253,8 @@ async function restoreHighs(
 }
 
 /**
- * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers nothing. The contents
- * of the records stay, for the next one that does. Never rejects: logs what cannot be restored.
+ * Restores each memory.high that an earlier shim has left lowered, for a shim that forwards every call and recovers
+ * nothing. The contents of the records stay, for the next one that does. Never rejects: logs what cannot be restored.
  */
 export async function restoreLeftHighs(tree: CgroupTree, log: Log, records: readonly PodRecord[]): Promise<void> {
   for (const { podUid, transaction: { steps, highs } = { steps: [], highs: [] }, holds = [] } of records) {
@@ -274,10 +278,10 @@ async function isApplied(node: Node, pod: PodDescription, steps: readonly Step[]
 }
 
 /**
- * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the limits are safe
- * there, because the steps were planned so, and what is left stays in the journal for the next attempt. Continuing without knowing one
- * step would not be safe. A step that fails does not stop the others, which then take its failure into account. An update that the
- * runtime has not answered fails: it may still arrive.
+ * Rolls the applied steps back, the last one first. A read that fails stops it between two steps, as a crash would: the
+ * limits are safe there, because the steps were planned so, and what is left stays in the journal for the next attempt.
+ * Continuing without knowing one step would not be safe. A step that fails does not stop the others, which then take
+ * its failure into account. An update that the runtime has not answered fails: it may still arrive.
  */
 async function rollBack(
   node: Node,
@@ -328,9 +332,10 @@ function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly St
 }
 
 /**
- * Removes journal entries of pods that were deleted while the shim was away: the runtime has no sandbox of them, and kubelet no
- * folder. Both are required, since either may appear later than the other, for example after a reboot. The registry has just been
- * compared with the backend. Never rejects: entries that cannot be removed are tried again the next time.
+ * Removes journal entries of pods that were deleted while the shim was away: the runtime has no sandbox of them, and
+ * kubelet no folder. Both are required, since either may appear later than the other, for example after a reboot. The
+ * registry has just been compared with the backend. Never rejects: entries that cannot be removed are tried again the
+ * next time.
  */
 export async function forgetDeleted({ journal, registry, volumes, log }: Node): Promise<void> {
   const uids = new Set(registry.pods.map(({ metadata }) => metadata.uid));

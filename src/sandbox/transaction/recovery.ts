@@ -5,8 +5,8 @@ const FIRST_MS = 100;
 const LONGEST_MS = 5000;
 
 /**
- * Runs the recovery at each connection to the backend, and repeats it until it succeeds: a containerd that has just started accepts
- * connections before it can list its pods ("server is not initialized yet", 1.6 and 1.7).
+ * Runs the recovery at each connection to the backend, and repeats it until it succeeds: a containerd that has just
+ * started accepts connections before it can list its pods ("server is not initialized yet", 1.6 and 1.7).
  */
 export class Recovery {
   /** The number of connections: each one has a recovery of its own, which ends the attempts for earlier ones. */
@@ -32,8 +32,8 @@ export class Recovery {
   }
 
   /**
-   * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the journal was full, or
-   * its record could be read only after the start. A request for its pod recovers it before that.
+   * Schedules an attempt, unless one is scheduled: a transaction could not end, for example because the disk of the
+   * journal was full, or its record could be read only after the start. A request for its pod recovers it before that.
    */
   retry(): void {
     this.#asked += 1;

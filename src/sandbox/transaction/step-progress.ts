@@ -23,8 +23,8 @@ export interface StepProgress {
 }
 
 /**
- * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its new one was
- * written by somebody else since, and does not count as applied.
+ * Compares a step with the kernel and with the runtime's stored values. A value that is neither the step's old nor its
+ * new one was written by somebody else since, and does not count as applied.
  */
 export async function progressOf(node: Node, pod: PodDescription, state: PodState, step: Step): Promise<StepProgress> {
   if (step.kind === 'container') return containerProgress(node, pod, step);
@@ -38,8 +38,8 @@ export async function progressOf(node: Node, pod: PodDescription, state: PodStat
 }
 
 /**
- * Whether another process has written the value of a step since: it is neither the step's old nor its new one. With the old value, a
- * step may be applied in part: a unit of systemd may have its new value when the file does not.
+ * Whether another process has written the value of a step since: it is neither the step's old nor its new one. With the
+ * old value, a step may be applied in part: a unit of systemd may have its new value when the file does not.
  *
  * @param printed what the kernel printed after the step was written, for a setting whose format is not known
  */

@@ -14,7 +14,7 @@ import { isAlreadyAllocated, journalVolumes, recordRemounts } from '../volumes/v
 import { beforeAndAfter } from './container-values.ts';
 import type { OnHigh } from './lower-memory.ts';
 
-/** What a transaction does, for the journal. */
+/** The part of a transaction that the journal records. */
 export interface Journalled {
   /** The steps to journal. */
   readonly steps: readonly Step[];
@@ -23,13 +23,14 @@ export interface Journalled {
   readonly sizes: ReadonlyMap<string, RequestedVolume>;
   readonly state: PodState;
   readonly target: PodTarget;
-  /** What it sets of containers, changed or not. */
+  /** The container values that it sets, changed or not. */
   readonly sets: readonly ContainerLimits[];
 }
 
 /**
- * One transaction in the journal. Without steps nothing can be left unfinished, but an update that the runtime has not answered: it is
- * journalled afterwards, to be rolled back later. A requested size that a volume has already is journalled too, so that it holds later.
+ * One transaction in the journal. Without steps nothing can be left unfinished, but an update that the runtime has not
+ * answered: it is journalled afterwards, to be rolled back later. A requested size that a volume has already is
+ * journalled too, so that it holds later.
  */
 export class TransactionJournal {
   private constructor(
@@ -115,8 +116,8 @@ export class TransactionJournal {
   }
 
   /**
-   * Returns what is left of an earlier transaction once this one is done, whose values replace the earlier ones: the updates that the
-   * runtime has not answered, and the pod limits without the room for them.
+   * Returns what is left of an earlier transaction once this one is done, whose values replace the earlier ones: the
+   * updates that the runtime has not answered, and the pod limits without the room for them.
    */
   #leftToSettle(): Step[] {
     const { sandboxId } = this.pod;

@@ -15,7 +15,7 @@ import { type OnHigh, reclaimBy } from './lower-memory.ts';
 import { TransactionJournal, isLeft } from './transaction-journal.ts';
 
 export interface TransactionOptions {
-  /** What the caller's own call sets: its changes are for the journal. */
+  /** The values that the caller's own call sets, for the journal. */
   readonly asked?: CallersUpdate | undefined;
   /** The requested volume sizes. They hold from now on, also when a volume is mounted again. */
   readonly sizes?: ReadonlyMap<string, RequestedVolume>;
@@ -66,8 +66,9 @@ export class Transaction {
   }
 
   /**
-   * Plans a pod's resize and journals its steps. The caller holds the pod's lock, and {@link run}s the transaction in any case. Throws
-   * VOLUME_IN_USE when a volume would become smaller than what it stores (KEP-6030), and JOURNAL_UNAVAILABLE. Nothing has changed then.
+   * Plans a pod's resize and journals its steps. The caller holds the pod's lock, and {@link run}s the transaction in
+   * any case. Throws VOLUME_IN_USE when a volume would become smaller than what it stores (KEP-6030), and
+   * JOURNAL_UNAVAILABLE. Nothing has changed then.
    */
   static async begin(
     node: Node,
@@ -100,8 +101,8 @@ export class Transaction {
   }
 
   /**
-   * Runs `work`, which applies the steps, and ends the transaction. When it fails, what was applied is rolled back. Throws what `work`
-   * throws, and UNDO_FAILED when the rollback fails too.
+   * Runs `work`, which applies the steps, and ends the transaction. When it fails, what was applied is rolled back.
+   * Throws what `work` throws, and UNDO_FAILED when the rollback fails too.
    */
   async run<Result>(work: (steps: StepSequence) => Promise<Result>): Promise<Result> {
     const { transactions } = this.node;
@@ -153,7 +154,7 @@ export interface StepActions {
   rollBack(step: Step): Promise<void>;
 }
 
-/** What is called while steps are applied. */
+/** Hooks that are called while steps are applied. */
 export interface StepHooks {
   /** Returns why a step must not begin any more. */
   readonly late?: (step: Step) => Error | undefined;
@@ -163,8 +164,8 @@ export interface StepHooks {
 }
 
 /**
- * The steps of a plan, applied in its order: those before the caller's own call, the call, and the rest. A plan without such a call is
- * all or nothing.
+ * The steps of a plan, applied in its order: those before the caller's own call, the call, and the rest. A plan without
+ * such a call is all or nothing.
  */
 export class StepSequence {
   readonly #left: Step[];
@@ -207,8 +208,8 @@ export class StepSequence {
   }
 
   /**
-   * Applies the steps after the caller's own call: a decrease that keeps a pod limit tight, a volume that may grow. They are skipped when
-   * they fail, because the caller's change is applied.
+   * Applies the steps after the caller's own call: a decrease that keeps a pod limit tight, a volume that may grow.
+   * They are skipped when they fail, because the caller's change is applied.
    * @param refuse returns why a step must not be applied any more
    */
   async applyRest(refuse: (step: Step) => Error | undefined = () => undefined): Promise<void> {
@@ -224,8 +225,8 @@ export class StepSequence {
   }
 
   /**
-   * Rolls the failing step and those before it back in reverse order. Returns the error to throw: `cause` unchanged, or UNDO_FAILED with
-   * both errors when the rollback fails too.
+   * Rolls the failing step and those before it back in reverse order. Returns the error to throw: `cause` unchanged, or
+   * UNDO_FAILED with both errors when the rollback fails too.
    */
   async rollBack(cause: unknown): Promise<unknown> {
     const failures: string[] = [];

@@ -29,9 +29,9 @@ import type { DesiredPod } from '../plan/resize-request.ts';
 import { sameMemory } from '../plan/amounts.ts';
 
 /**
- * Returns the pod limits that go with updates of its containers, with room for earlier updates that the runtime has not answered. A
- * memory decrease that the pod's usage blocks is omitted with a warning, since no caller asked for it (KEP-1287: a limit is not lowered
- * below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
+ * Returns the pod limits that go with updates of its containers, with room for earlier updates that the runtime has not
+ * answered. A memory decrease that the pod's usage blocks is omitted with a warning, since no caller asked for it
+ * (KEP-1287: a limit is not lowered below usage). Throws INVALID_VALUE as {@link podLimitsFor}.
  *
  * @param swapAfter the limits on swap that the updates lower
  */
@@ -71,9 +71,10 @@ interface CountedShares {
 
 /**
  * Returns the sum of the containers' shares and the overhead's when the pod's shares are that sum now: kubelet
- * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. The pod's weight in the kernel decides: kubelet may have changed it since the
- * pod was created. Undefined where the sum does not change, and for a BestEffort pod: kubelet keeps its minimum, since its QoS class
- * never changes (KEP-1287). kubelet's sum has the declared containers, also those that do not run.
+ * pkg/kubelet/cm/helpers_linux.go, ResourceConfigForPod. The pod's weight in the kernel decides: kubelet may have
+ * changed it since the pod was created. Undefined where the sum does not change, and for a BestEffort pod: kubelet
+ * keeps its minimum, since its QoS class never changes (KEP-1287). kubelet's sum has the declared containers, also
+ * those that do not run.
  * @param targets also of containers that do not run: shares that the runtime stores for them
  */
 export function derivedPodShares(
@@ -97,8 +98,8 @@ export function derivedPodShares(
 }
 
 /**
- * Returns the shares of the declared app containers and sidecars that do not run. What may be an ordinary init container counts in the
- * first result only: the pod's weight tells whether kubelet counts it.
+ * Returns the shares of the declared app containers and sidecars that do not run. What may be an ordinary init
+ * container counts in the first result only: the pod's weight shows whether kubelet counts it.
  */
 function idleShares({ declared, containers }: PodState): readonly (readonly CountedShares[])[] {
   const idle = (declared?.containers ?? []).filter(
@@ -115,8 +116,8 @@ function idleShares({ declared, containers }: PodState): readonly (readonly Coun
 }
 
 /**
- * Returns the pod's shares if they are this sum. kubelet sums up milliCPU before it converts them to shares, and rounds once: the
- * pod's shares may be more by one for each container.
+ * Returns the pod's shares if they are this sum. kubelet sums up milliCPU before it converts them to shares, and rounds
+ * once: the pod's shares may be more by one for each container.
  */
 function matchingShares(
   pod: PodDescription,
@@ -140,7 +141,8 @@ const overheadShares = ({ quota, period }: PodState['overhead']['cpu']): number 
  * KEP-1287 with KEP-2837: returns a request with the containers that go along with a change of the pod-level limit. A
  * container without a limit of its own has that of the pod, without the overhead, and gets the new one when it changes
  * (kubelet pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, getCPULimit and getMemoryLimit). One that somebody
- * has given another limit keeps it. Only a source that knows the pod-level limit tells it from a sum of containers.
+ * has given another limit keeps it. Only a source that knows the pod-level limit distinguishes it from a sum of
+ * containers.
  */
 export function withInheritedLimits(state: PodState, desired: DesiredPod): DesiredPod {
   const live = new Map(state.containers.map((container) => [container.id, container]));

@@ -32,7 +32,7 @@ export type DeriveSettings = (
   desired: Limits,
 ) => DerivedSettings;
 
-/** What kubelet's memory QoS has derived from the limits and requests of one pod, after a resize. */
+/** The values of one pod that kubelet's memory QoS derives from limits and requests, after a resize. */
 export interface MemoryQos {
   readonly ofContainer: DeriveSettings;
   /** @param memory the pod's own new memory limit, if it changes */
@@ -86,8 +86,8 @@ const derived = (settings: Settings, then: Settings): DerivedSettings => ({
 });
 
 /**
- * Reads the files without regard to a temporary memory.high: a section under the pod's lock finds none, and a derived value may look
- * like one by chance.
+ * Reads the files without regard to a temporary memory.high: a section under the pod's lock finds none, and a derived
+ * value may look like one by chance.
  */
 function filesOf(tree: CgroupTree, cgroup: CgroupPath): Settings {
   return Object.fromEntries(
@@ -122,8 +122,8 @@ function declaredRequests(state: PodState, desired: DesiredPod): ReadonlyMap<str
 }
 
 /**
- * Returns the throttling factor in kubelet's configuration if all containers of a pod that kubelet created with memory QoS show the
- * same one. With memory.high kubelet sets memory.min or memory.low, or both.
+ * Returns the throttling factor in kubelet's configuration if all containers of a pod that kubelet created with memory
+ * QoS show the same one. With memory.high kubelet sets memory.min or memory.low, or both.
  */
 function factorOf(
   containers: readonly ContainerDescription[],

@@ -28,9 +28,9 @@ interface Setting {
 }
 
 /**
- * KEP-1287, UpdatePodSandboxResources: returns what a request changes in the pod's cgroup in addition to memory, CPU and shares: swap,
- * cpusets, limits on huge pages, and `unified`, which counts if a field is for the same file. Throws INVALID_VALUE for a file that the
- * pod's cgroup does not have: unlike for a container, no runtime decides about it.
+ * KEP-1287, UpdatePodSandboxResources: returns what a request changes in the pod's cgroup in addition to memory, CPU
+ * and shares: swap, cpusets, limits on huge pages, and `unified`, which counts if a field is for the same file. Throws
+ * INVALID_VALUE for a file that the pod's cgroup does not have: unlike for a container, no runtime decides about it.
  *
  * @param resources with the overhead
  * @param memory the pod's memory limit after the update
@@ -75,8 +75,8 @@ function settingsOf(resources: LinuxContainerResources, memory: Limit<Bytes>): S
 }
 
 /**
- * As runc (opencontainers/cgroups fs2/hugetlb.go) and so kubelet set them: the limit on reserved huge pages (Linux 5.7 and later) is the
- * same, because a process reserves them before it uses them.
+ * As runc (opencontainers/cgroups fs2/hugetlb.go) and so kubelet set them: the limit on reserved huge pages (Linux 5.7
+ * and later) is the same, because a process reserves them before it uses them.
  */
 function hugePageSettings({ hugepage_limits }: LinuxContainerResources): Setting[] {
   // The last limit of a size counts, as in the runtimes.
@@ -119,10 +119,10 @@ const reasonFor = (field: string, key: string): string =>
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 
 /**
- * Returns the request without its shares (0 keeps them) when they only repeat the pod's present weight. Each call of kubelet
- * carries all values of the pod. Values that kubelet does not change are read from the cgroup, and both conversions between
- * shares and weight round down: 102 shares are weight 4, weight 4 reads as 80 shares, and 80 shares are weight 3. Without this,
- * each memory resize would lower the pod's CPU weight.
+ * Returns the request without its shares (0 keeps them) when they only repeat the pod's present weight. Each call of
+ * kubelet carries all values of the pod. Values that kubelet does not change are read from the cgroup, and both
+ * conversions between shares and weight round down: 102 shares are weight 4, weight 4 reads as 80 shares, and 80 shares
+ * are weight 3. Without this, each memory resize would lower the pod's CPU weight.
  */
 export function dropRepeatedShares(request: Request, live: CpuWeight | undefined): Request {
   const { resources, overhead } = request;

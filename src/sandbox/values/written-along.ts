@@ -21,11 +21,12 @@ import type { DeriveSettings, DerivedSettings } from './pod-memory-qos.ts';
 type Others = Pick<Limits, 'swap' | 'settings'>;
 
 /**
- * Swap and settings of a container before and after a caller's update, as far as the runtime changes them. A value that nobody has
- * requested, and that the runtime overwrites with what it has stored, has two equal ends: the runtime may also not do so.
+ * Swap and settings of a container before and after a caller's update, as far as the runtime changes them. A value that
+ * nobody has requested, and that the runtime overwrites with what it has stored, has two equal ends: the runtime may
+ * also not do so.
  */
 export interface OtherValues {
-  /** What restores the present values. */
+  /** The present values, for a rollback. */
   readonly before: Others;
   readonly after: Others;
 }
@@ -69,8 +70,8 @@ export function otherValues(
 }
 
 /**
- * Returns the limit on swap that a caller's update lowers, by cgroup; undefined if it leaves the container the swap that it has. Memory
- * that reclaim has written to swap then could not go there again once it is used.
+ * Returns the limit on swap that a caller's update lowers, by cgroup; undefined if it leaves the container the swap
+ * that it has. Memory that reclaim has written to swap then could not go there again once it is used.
  *
  * @param memory the container's memory limit after the update
  */
@@ -120,8 +121,8 @@ interface ValuesAlong {
 }
 
 /**
- * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime writes what it
- * has stored with each update, and sets swap to none when it gets memory without swap.
+ * Adds to the state and to the targets of containers what has to go along with an update of the shim's own: the runtime
+ * writes what it has stored with each update, and sets swap to none when it gets memory without swap.
  */
 export async function withStoredValues(
   node: Node,

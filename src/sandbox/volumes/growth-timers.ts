@@ -1,6 +1,6 @@
 /**
- * Delay from the last update of a pod to the growth of its volumes, in milliseconds, when the pod limit stays looser than its
- * containers need.
+ * Delay from the last update of a pod to the growth of its volumes, in milliseconds, when the pod limit stays looser
+ * than its containers need.
  */
 export const GROW_DELAY_MS = 2000;
 

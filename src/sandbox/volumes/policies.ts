@@ -35,10 +35,10 @@ export interface VolumePoliciesOptions {
 }
 
 /**
- * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the annotation that
- * the pod was created with; the size set by another program's remount; the policy derived from the mount at first sight, bounded by the
- * size limit in the pod's spec.
- * The last known size only serves to detect remounts by other programs: the present size always comes from the kernel.
+ * The size policy of each volume of each pod. The first of these applies: the policy requested at run time; the
+ * annotation that the pod was created with; the size set by another program's remount; the policy derived from the
+ * mount at first sight, bounded by the size limit in the pod's spec. The last known size only serves to detect remounts
+ * by other programs: the present size always comes from the kernel.
  */
 export class VolumePolicies {
   readonly #pods = new Map<string, PodPolicies>();
@@ -87,9 +87,10 @@ export class VolumePolicies {
   }
 
   /**
-   * Updates the policies from a pod's mounted volumes. A volume seen for the first time, without an annotation, gets its policy
-   * from its mount. A volume whose size changed on the same mount was remounted by another program (kubelet 1.37 resizes volumes
-   * itself, KEP-6030): its policy becomes that size, unless an annotation sets another one. Returns the latter remounts.
+   * Updates the policies from a pod's mounted volumes. A volume seen for the first time, without an annotation, gets
+   * its policy from its mount. A volume whose size changed on the same mount was remounted by another program (kubelet
+   * 1.37 resizes volumes itself, KEP-6030): its policy becomes that size, unless an annotation sets another one.
+   * Returns the latter remounts.
    */
   observe(sandboxId: string, volumes: readonly MountedVolume[], podLimit: Limit<Bytes>): readonly ForeignRemount[] {
     const { known, annotated } = this.#pod(sandboxId);
@@ -139,9 +140,10 @@ export class VolumePolicies {
   }
 
   /**
-   * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger than its size
-   * limit: one that is larger, and did not have the pod's limit at first sight, was sized by something else and stays. Without the spec,
-   * the size limit may be that of the mount, and kubelet evicts a pod that stores more.
+   * Returns the policy of a volume of which only the mount and perhaps the spec tell. kubelet makes no volume larger
+   * than its size limit: one that is larger, and did not have the pod's limit at first sight, was sized by something
+   * else and stays. Without the spec, the size limit may be that of the mount, and kubelet evicts a pod that stores
+   * more.
    */
   #policyOfSeen({ policy, mount, mounted }: VolumeRecord, sizeLimit: Bytes | 'unknown' | undefined): VolumePolicy {
     if (this.#follow === 'never') return { kind: 'fixed' };
@@ -155,9 +157,10 @@ export class VolumePolicies {
   }
 
   /**
-   * Returns the largest size to which a volume grows. It does not shrink to that. A volume that follows the pod limit does not grow above
-   * the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize). kubelet evicts a pod whose volume stores
-   * more than its size limit (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction).
+   * Returns the largest size to which a volume grows. It does not shrink to that. A volume that follows the pod limit
+   * does not grow above the memory for pods (kubelet pkg/volume/emptydir/empty_dir.go, calculateEmptyDirMemorySize).
+   * kubelet evicts a pod whose volume stores more than its size limit (pkg/kubelet/eviction/eviction_manager.go,
+   * emptyDirLimitEviction).
    */
   #most(sandboxId: string, volume: string, { kind }: VolumePolicy): number {
     const node = kind === 'follow' ? this.#nodeMemory(sandboxId) : undefined;
@@ -171,7 +174,8 @@ export class VolumePolicies {
 
   /**
    * Returns the sizes that follow from these limits, for the volumes whose size has to change.
-   * @param overrides the policies that the request in progress sets; {@link adopt} makes them permanent once it is completed
+   * @param overrides the policies that the request in progress sets; {@link adopt} makes them permanent once it is
+   * completed
    */
   targets(
     sandboxId: string,
@@ -222,8 +226,9 @@ export function assertHasVolumes(pod: PodDescription, volumes: readonly VolumeSt
 }
 
 /**
- * Throws VOLUME_EXCEEDS_SIZE_LIMIT when a requested size or share is above the size limit in the pod's spec: kubelet evicts a pod that
- * stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that is to follow the pod limit stays below both.
+ * Throws VOLUME_EXCEEDS_SIZE_LIMIT when a requested size or share is above the size limit in the pod's spec: kubelet
+ * evicts a pod that stores more (pkg/kubelet/eviction/eviction_manager.go, emptyDirLimitEviction). A volume that is to
+ * follow the pod limit stays below both.
  */
 export function assertWithinSizeLimits(
   pod: PodDescription,
@@ -243,8 +248,9 @@ export function assertWithinSizeLimits(
 }
 
 /**
- * KEP-6030: a volume may be larger than its pod's memory limit, with a warning. Returns the warning; undefined if it is not larger.
- * Sizes that differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max down.
+ * KEP-6030: a volume may be larger than its pod's memory limit, with a warning. Returns the warning; undefined if it is
+ * not larger. Sizes that differ only by rounding are equal: the kernel rounds a tmpfs size up to a page, and memory.max
+ * down.
  * @param sizeLimit of the volume, as far as it is known: above it, kubelet evicts the pod
  */
 export function excessWarning(size: Bytes, podLimit: Limit<Bytes>, sizeLimit?: Bytes): string | undefined {

@@ -12,9 +12,10 @@ import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
 
 /**
- * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such as a kubelet
- * with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link recordRemounts} records them.
- * Nor for a sandbox that another one has replaced: the volumes are those of the pod, and the policies of the newest sandbox apply.
+ * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such
+ * as a kubelet with KEP-6030. Does nothing while a transaction is open: its own remounts look the same, and {@link
+ * recordRemounts} records them. Nor for a sandbox that another one has replaced: the volumes are those of the pod, and
+ * the policies of the newest sandbox apply.
  */
 export function observeVolumes(
   node: Node,
@@ -31,9 +32,9 @@ export function observeVolumes(
 }
 
 /**
- * Records the sizes of a transaction's volumes as set by the shim, after the transaction has ended. A volume with neither its
- * old nor its new size is left out: another program remounted it. Never throws: after a failed read the next request compares
- * the volumes.
+ * Records the sizes of a transaction's volumes as set by the shim, after the transaction has ended. A volume with
+ * neither its old nor its new size is left out: another program remounted it. Never throws: after a failed read the
+ * next request compares the volumes.
  */
 export function recordRemounts(node: Node, pod: PodDescription, steps: readonly Step[]): void {
   const remounts = steps.filter((step) => step.kind === 'volume');
@@ -60,8 +61,8 @@ export async function journalVolumes(node: Node, pod: PodDescription): Promise<v
 }
 
 /**
- * Records whether an annotation that was added at run time sets a volume's size: then the size that another program sets by a
- * remount is not taken over. Never rejects.
+ * Records whether an annotation that was added at run time sets a volume's size: then the size that another program
+ * sets by a remount is not taken over. Never rejects.
  */
 export async function setVolumeAnnotated(
   node: Node,
@@ -79,9 +80,9 @@ export async function setVolumeAnnotated(
 }
 
 /**
- * Writes the volume records of all pods to the journal if they changed, at the start of the shim. A pod has one record, and its newest
- * sandbox has the present policies. Leaves out a pod whose lock is held, because a request may hold it for minutes. Never rejects.
- * Returns whether no pod was left out.
+ * Writes the volume records of all pods to the journal if they changed, at the start of the shim. A pod has one record,
+ * and its newest sandbox has the present policies. Leaves out a pod whose lock is held, because a request may hold it
+ * for minutes. Never rejects. Returns whether no pod was left out.
  */
 export async function journalAllVolumes(node: Node): Promise<boolean> {
   const pods = node.registry.pods.filter((pod) => !isReplaced(node.registry, pod) && !isJournalled(node, pod));

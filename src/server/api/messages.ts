@@ -9,8 +9,9 @@ type Generated<Name extends keyof Proto> =
   Proto[Name] extends MessageTypeDefinition<infer _, infer Output> ? Output : never;
 
 /**
- * The requests of proto/criresize/v1alpha1/resize.proto as plain objects, generated from it. Field names are those of the proto (snake
- * case), enum values are their names. After decoding every field is present; a sub-message that was not sent is null.
+ * The requests of proto/criresize/v1alpha1/resize.proto as plain objects, generated from it. Field names are those of
+ * the proto (snake case), enum values are their names. After decoding every field is present; a sub-message that was
+ * not sent is null.
  */
 export type Requests = { [Name in keyof Proto as Name extends `${string}Request` ? Name : never]: Generated<Name> };
 

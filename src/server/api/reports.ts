@@ -299,7 +299,7 @@ function valuesOf(
   };
 }
 
-/** What the kernel does not tell is absent. */
+/** Fields that the kernel does not report are absent. */
 const loadReport = ({
   unreclaimable,
   cpuTime,

@@ -114,16 +114,17 @@ async function getPod(
 }
 
 /**
- * Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once it is read: to
- * encode all of them at the end would hold the event loop. Encoded messages one after the other are one message with the pods of all
- * (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
+ * Lists all pods. One that cannot be read (it may be terminating) is listed with the reason. Each pod is encoded once
+ * it is read: to encode all of them at the end would hold the event loop. Encoded messages one after the other are one
+ * message with the pods of all (https://protobuf.dev/programming-guides/encoding/#last-one-wins).
  */
 async function listPods(options: ServiceOptions, { request, signal }: HandlerCall): Promise<Buffer> {
   readRequest('ListPodsRequest', request);
   const encoded: Uint8Array[] = [];
   for await (const { at, pod, view } of viewsOf(options.pods, await options.pods.list(signal), signal)) {
     const report = podReport({ ...storedOf(options, pod), view });
-    // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it does.
+    // A copy with memory of its own. A small Buffer is part of a pool of 64 KiB, which stays in memory as long as it
+    // does.
     encoded[at] = new Uint8Array(encode('ListPodsResponse', { pods: [report] }));
   }
   return Buffer.concat(encoded);

@@ -15,8 +15,9 @@ import type { MaybePromise } from '../proxy/interception.ts';
 import { type Node, kernelResources } from '../../sandbox/index.ts';
 
 /**
- * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and the kernel
- * differ, the kernel's values are appended to the resources, and win when the client decodes them. Otherwise the response is unchanged.
+ * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and
+ * the kernel differ, the kernel's values are appended to the resources, and win when the client decodes them. Otherwise
+ * the response is unchanged.
  */
 export function containerStatus(node: Node): Amendment {
   return ({ response }, trace) => {
@@ -45,8 +46,8 @@ export function containerEvents(node: Node): MessageAmendment {
 type Changes = Partial<ReportedResources> | undefined;
 
 /**
- * KEP-1287, actual values: returns a message with the kernel's values in the container statuses of a repeated field. Undefined if the
- * message stays as it is, also if it cannot be read, which is counted.
+ * KEP-1287, actual values: returns a message with the kernel's values in the container statuses of a repeated field.
+ * Undefined if the message stays as it is, also if it cannot be read, which is counted.
  * @param name of the CRI message
  * @param field number of the repeated field
  */
@@ -109,7 +110,8 @@ function kernelChanges(
     }
   };
   try {
-    // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a container.
+    // kubelet asks for each container that it has started, and the backend takes long for the verbose status of a
+    // container.
     const known = node.cgroups.known(id);
     return known === undefined ? node.cgroups.find(id).then(changesIn) : changesIn(known);
   } catch (error) {

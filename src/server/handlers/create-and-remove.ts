@@ -4,9 +4,9 @@ import { decodeOrUndefined } from './forward.ts';
 import { type Node, applyContainerShares, applyVolumeSizes, raisePodForRestart } from '../../sandbox/index.ts';
 
 /**
- * Calls that are only observed: the registry learns pods and containers when they are created, tells others when they start, and forgets
- * them when they are removed. They are amendments that change nothing, so the client gets its response only after the registry has been
- * updated.
+ * Calls that are only observed: the registry learns pods and containers when they are created, notifies others when
+ * they start, and forgets them when they are removed. They are amendments that change nothing, so the client gets its
+ * response only after the registry has been updated.
  */
 
 export function learnPod(node: Node): Amendment {
@@ -44,8 +44,8 @@ export function learnRestoredPod(node: Node): Amendment {
 }
 
 /**
- * CreateContainer: adds the container to the registry, raises the pod limit for one that restarts with higher limits, and sets the
- * volumes whose size is a share of its limit.
+ * CreateContainer: adds the container to the registry, raises the pod limit for one that restarts with higher limits,
+ * and sets the volumes whose size is a share of its limit.
  */
 export function learnContainer(node: Node): Amendment {
   return async ({ request, response }, trace) => {
@@ -66,8 +66,8 @@ export function learnContainer(node: Node): Amendment {
 }
 
 /**
- * StartContainer: tells the registry that a start has been requested, until the call has ended. A call with compressed messages is not
- * seen.
+ * StartContainer: notifies the registry that a start has been requested, until the call has ended. A call with
+ * compressed messages is not seen.
  */
 export const startingContainer =
   (node: Node): Delay =>

@@ -16,8 +16,9 @@ export interface LocalServer {
    */
   handle(call: HandledCall, respond: (answer: HandledAnswer) => void, peer?: number): void;
   /**
-   * Opens a connection for all other calls to a gRPC server: an HTTP/2 byte stream, like a socket to any gRPC server. That server is
-   * loaded for the first connection, which most nodes never have: it takes 14 MB. The connection ends if the server cannot be loaded.
+   * Opens a connection for all other calls to a gRPC server: an HTTP/2 byte stream, like a socket to any gRPC server.
+   * That server is loaded for the first connection, which most nodes never have: it takes 14 MB. The connection ends if
+   * the server cannot be loaded.
    * @param peer the process of the client that the connection is for, if it is known
    */
   connect(peer?: number): Duplex;

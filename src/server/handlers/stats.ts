@@ -14,8 +14,8 @@ const RESERVE_MS = 5000;
 const MAX_REQUEST_BYTES = 64 * 1024;
 
 /**
- * Delays PodSandboxStats. kubelet calls it before it lowers a memory limit, with the feature gate PodAndContainerStatsFromCRI. Waits
- * until usage is held below the limits that kubelet has admitted.
+ * Delays PodSandboxStats. kubelet calls it before it lowers a memory limit, with the feature gate
+ * PodAndContainerStatsFromCRI. Waits until usage is held below the limits that kubelet has admitted.
  */
 export function podSandboxStats(node: Node, decreaseReclaimer: DecreaseReclaimer): Delay {
   return (call) => {
@@ -25,8 +25,8 @@ export function podSandboxStats(node: Node, decreaseReclaimer: DecreaseReclaimer
 }
 
 /**
- * Notes each successful PodSandboxStats, and leaves the response unchanged: kubelet compares with it. After a failed one kubelet takes
- * cAdvisor's figure of the pod.
+ * Notes each successful PodSandboxStats, and leaves the response unchanged: kubelet compares with it. After a failed
+ * one kubelet takes cAdvisor's figure of the pod.
  */
 export function podSandboxStatsAnswered(node: Node, decreaseReclaimer: DecreaseReclaimer): Amendment {
   return ({ request }) => {
@@ -36,9 +36,9 @@ export function podSandboxStatsAnswered(node: Node, decreaseReclaimer: DecreaseR
 }
 
 /**
- * Delays ListContainerStats and StreamContainerStats. kubelet calls one of them for one pod before it lowers a memory limit, and then
- * compares the usage of the containers and the pod's usage as cAdvisor has measured it last. Waits until both are below the limits
- * that kubelet has admitted. Calls for all pods are forwarded at once.
+ * Delays ListContainerStats and StreamContainerStats. kubelet calls one of them for one pod before it lowers a memory
+ * limit, and then compares the usage of the containers and the pod's usage as cAdvisor has measured it last. Waits
+ * until both are below the limits that kubelet has admitted. Calls for all pods are forwarded at once.
  */
 export function listContainerStats(node: Node, decreaseReclaimer: DecreaseReclaimer): Delay {
   return (call) => {

@@ -119,8 +119,8 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
     failure,
     async close() {
       clearInterval(polling);
-      // While this process listens, another shim that starts finds a live socket and leaves the path alone. So nothing
-      // changes between the check and the unlink.
+      // While this process listens, another shim that starts finds a live socket and does not change the path. So
+      // nothing changes between the check and the unlink.
       if (isStillOurs()) unlinkSync(path);
       // Clients that have connected by now are still accepted and shut down gracefully.
       await acceptQueued(() => accepted);
@@ -130,8 +130,9 @@ async function listenOrThrow({ path, rights, neighbours = [], onConnection, log 
 }
 
 /**
- * Resolves when the queue of a socket is empty to which no further clients can connect. A turn of the event loop accepts
- * one client (libuv's uv__server_io). The first call of setImmediate can end in the turn that has begun, without accepting.
+ * Resolves when the queue of a socket is empty to which no further clients can connect. A turn of the event loop
+ * accepts one client (libuv's uv__server_io). The first call of setImmediate can end in the turn that has begun,
+ * without accepting.
  */
 async function acceptQueued(count: () => number): Promise<void> {
   await turn();
@@ -145,7 +146,8 @@ async function acceptQueued(count: () => number): Promise<void> {
  * Returns a temporary name in the path's folder. It contains the socket's name if that fits, for readers of `ss -xl`.
  */
 function boundName(path: string): string {
-  // Has to be unique, not secret: a file that exists is not replaced. Loading node:crypto for it would take 4 MB of memory.
+  // Has to be unique, not secret: a file that exists is not replaced. Loading node:crypto for it would take 4 MB of
+  // memory.
   const random = Math.floor(Math.random() * 2 ** 32)
     .toString(16)
     .padStart(8, '0');

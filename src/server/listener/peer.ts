@@ -21,8 +21,8 @@ interface WithHandle {
 type Getsockopt = (descriptor: number, level: number, name: number, value: Int32Array, length: Int32Array) => number;
 
 /**
- * Loads what reads the peer of a socket (SO_PEERCRED of unix(7)); Node has no call for it. Without koffi, which is a native part, no peer
- * is known, and the shim serves nevertheless.
+ * Loads what reads the peer of a socket (SO_PEERCRED of unix(7)); Node has no call for it. Without koffi, which is a
+ * native part, no peer is known, and the shim serves nevertheless.
  */
 export async function loadPeerOf(log: Log): Promise<PeerOf> {
   try {

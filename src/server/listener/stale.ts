@@ -13,7 +13,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SO_ACCEPTCON, errnoOf, unixSockets } from '../../core/index.ts';
 
-/** What exists at a path where a socket is to be created. */
+/** The kinds of files at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';
 
 /**
@@ -83,7 +83,7 @@ export async function removeStale(path: string): Promise<void> {
 
 /**
  * Returns the process that listens on a socket, as `pid 123 (containerd)`, or undefined if it cannot be seen from here.
- * @param bound tells whether a name is the socket's: the kernel lists sockets by the name they were bound with
+ * @param bound returns whether a name is the socket's: the kernel lists sockets by the name they were bound with
  */
 export function listenerAt(bound: (name: string) => boolean): string | undefined {
   try {

@@ -30,11 +30,12 @@ export const backendInitial = (options: { readonly readAhead: number }, window: 
  * - The proxy queues bytes that the backend has sent.
  * - The backend may send ahead. With the client's small first windows, each window of a long response would otherwise
  *   cost a round trip to the client through the proxy; with read-ahead the client waits for the proxy alone.
- * - What waits for the window of one stream takes no window from the others (RFC 9113 5.2: streams do not interfere). A client
- *   such as grpc-go returns the connection's window for all DATA, and a stream's window for what its caller reads. So the
- *   client's whole connection window stays with the backend, and what waits here only shortens the read-ahead.
- * - What may wait here is limited, for this connection and for all, by the read-ahead that streams get: a client may open a large
- *   window for its connection and none for its streams.
+ * - What waits for the window of one stream takes no window from the others (RFC 9113 5.2: streams do not interfere). A
+ *   client such as grpc-go returns the connection's window for all DATA, and a stream's window for what its caller
+ *   reads. So the client's whole connection window stays with the backend, and what waits here only shortens the
+ *   read-ahead.
+ * - What may wait here is limited, for this connection and for all, by the read-ahead that streams get: a client may
+ *   open a large window for its connection and none for its streams.
  */
 export class BackendFlow implements LaneSource {
   /** Bytes that the backend may still send: what it was granted less what it has sent. */
@@ -45,7 +46,7 @@ export class BackendFlow implements LaneSource {
   #ahead = 0;
   /** Bytes that the backend may send beyond the windows of streams: all of it may come to wait here. */
   #reserved = 0;
-  /** What counts as waiting here among all connections. */
+  /** The bytes that count as waiting here among all connections. */
   #counted = 0;
   readonly #finished: (lane: Lane) => void;
 
@@ -98,15 +99,16 @@ export class BackendFlow implements LaneSource {
   }
 
   /**
-   * Whether so much waits here that no further message may: while a message is held, the backend gets window beyond the limit to
-   * complete it.
+   * Whether so much waits here that no further message may: while a message is held, the backend gets window beyond the
+   * limit to complete it.
    */
   get isOverfull(): boolean {
     return this.#queued > this.limit * (this.all.isFull ? OVERFULL_IF_ALL_FULL : OVERFULL);
   }
 
   /**
-   * Returns how many bytes wait for the client beyond what may: responses that were held, which the backend got window for.
+   * Returns how many bytes wait for the client beyond what may: responses that were held, which the backend got window
+   * for.
    * @param backlog bytes that wait in the client's socket
    */
   excess(backlog: number): number {
@@ -134,8 +136,8 @@ export class BackendFlow implements LaneSource {
   }
 
   /**
-   * Returns the bytes to grant the backend now, 0 for none: the client's window, and read-ahead less what waits, within the limits. All
-   * that waits while the client's window is open waits for windows of streams, or for amendments.
+   * Returns the bytes to grant the backend now, 0 for none: the client's window, and read-ahead less what waits, within
+   * the limits. All that waits while the client's window is open waits for windows of streams, or for amendments.
    */
   grant(): number {
     const ahead = Math.max(0, this.#ahead + this.#reserved - this.#queued);
@@ -153,7 +155,7 @@ export class BackendFlow implements LaneSource {
     this.#count();
   }
 
-  /** Of all connections, what is beyond the limit of this one counts as held ({@link excess}): one client does not use up all. */
+  /** Bytes beyond the limit of this connection count as held ({@link excess}): one client does not use up all. */
   #count(): void {
     const before = this.#counted;
     this.#counted = Math.max(Math.min(this.#queued, this.limit), this.#reserved);

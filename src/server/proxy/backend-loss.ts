@@ -2,7 +2,7 @@ import type { ConnectionParts } from './connection-parts.ts';
 import { settingsFrame } from '../../http2/index.ts';
 import { errnoOf } from '../../core/index.ts';
 
-/** What a connection does when its backend is gone: calls at the backend end UNAVAILABLE, and the client is asked to connect again. */
+/** Ends a connection whose backend is gone: calls at the backend end UNAVAILABLE, and the client is asked to connect again. */
 export class BackendLoss {
   constructor(private readonly parts: ConnectionParts) {}
 

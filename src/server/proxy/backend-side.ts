@@ -194,8 +194,9 @@ export class BackendSide {
   }
 
   /**
-   * Lets the backend send more of a long response than the client's window of the stream allows: what the first message needs once its
-   * length is known, so that the backend does not stop in the middle; and all there is if more messages follow.
+   * Lets the backend send more of a long response than the client's window of the stream allows: what the first message
+   * needs once its length is known, so that the backend does not stop in the middle; and all there is if more messages
+   * follow.
    */
   #readAhead(stream: BackendStream, frame: Frame): void {
     if (frame.length === 0) return;

@@ -1,6 +1,6 @@
-/** What starting a call costs in addition to the bytes of its request. */
+/** The cost of starting a call in addition to the bytes of its request. */
 export const CALL_COST = 1024;
-/** What the calls that start in one turn of the event loop may cost, after the first one: about 30 calls of usual size. */
+/** The total cost of the calls that start in one turn of the event loop, after the first one: about 30 calls of usual size. */
 export const STARTS_COST = 32_768;
 
 /** A connection whose complete calls wait for their start. */
@@ -12,8 +12,9 @@ export interface WaitingCalls {
 }
 
 /**
- * Spreads the starts of handled calls over turns of the event loop: a handler decodes its request at once, which takes long for a long
- * one. One call starts in each turn, however long its request is, and more of them if all are short. Connections take turns.
+ * Spreads the starts of handled calls over turns of the event loop: a handler decodes its request at once, which takes
+ * long for a long one. One call starts in each turn, however long its request is, and more of them if all are short.
+ * Connections take turns.
  */
 export class CallStarts {
   readonly #waiting = new Set<WaitingCalls>();

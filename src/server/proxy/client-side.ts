@@ -24,8 +24,8 @@ import { TURN_COST, frameReader } from './dispatch.ts';
 import type { LocalPeer, LocalStream, Stream } from './stream.ts';
 
 /**
- * Bytes that wait for a server at which no further request is read. A header block that refers to the client's dynamic table
- * grows up to 2,000 times when it is forwarded, because servers get no table.
+ * Bytes that wait for a server at which no further request is read. A header block that refers to the client's dynamic
+ * table grows up to 2,000 times when it is forwarded, because servers get no table.
  */
 export const HEADERS_LIMIT = 262_144;
 /** A DATA frame below this size that does not end its request is a fragment. Streams that are forwarded unread may have any. */
@@ -272,8 +272,8 @@ export class ClientSide {
   }
 
   /**
-   * Resets a stream on both ends. A client that makes the proxy reset streams starts and ends calls at the servers as fast as one
-   * that resets them itself (CVE-2025-8671).
+   * Resets a stream on both ends. A client that makes the proxy reset streams starts and ends calls at the servers as
+   * fast as one that resets them itself (CVE-2025-8671).
    */
   resetBoth(stream: Stream, code: ErrorCode): void {
     this.#resets.count();

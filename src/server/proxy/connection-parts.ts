@@ -89,7 +89,7 @@ export interface ConnectionParts {
   close(): void;
 }
 
-/** What reads the chunks of a side. */
+/** The reader of the chunks of a side. */
 export interface ReadingSide {
   readonly reader: Pick<FrameReader, 'recycle'>;
   /** @throws ConnectionError */

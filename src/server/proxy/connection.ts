@@ -22,8 +22,8 @@ import { Outbox } from './outbox.ts';
 import { type Transport, type TransportEvents, balance } from './transport.ts';
 
 /**
- * One client connection and its backend connection. Makes the parts, each of which gets all of them. Every event from outside goes
- * through {@link run} or {@link receive}, which write what has gathered when the event has been handled.
+ * One client connection and its backend connection. Makes the parts, each of which gets all of them. Every event from
+ * outside goes through {@link run} or {@link receive}, which write what has gathered when the event has been handled.
  */
 export class ProxyConnection implements ConnectionParts, ClosedConnection {
   readonly options: ProxyConnectionOptions;

@@ -12,7 +12,7 @@ import {
   checkFrame,
 } from '../../http2/index.ts';
 
-/** What a side of a proxy connection does with each kind of frame that its peer sends. */
+/** The handlers of one side of a proxy connection, for each kind of frame that its peer sends. */
 export interface FrameHandlers {
   data(frame: Frame): void;
   /** A header block is complete. */
@@ -26,7 +26,7 @@ export interface FrameHandlers {
   windowUpdate(frame: Frame): void;
 }
 
-/** What the frames of one read may cost in one turn of the event loop; see {@link FrameReader}. Takes about 1 ms. */
+/** The cost of the frames of one read in one turn of the event loop; see {@link FrameReader}. Takes about 1 ms. */
 export const TURN_COST = 512;
 
 /**

@@ -102,10 +102,7 @@ export class FlowControl {
     this.drain(lane);
   }
 
-  /**
-   * Has {@link pumpIfDue} send what larger windows allow. A read may contain thousands of window updates, and each pump looks at all
-   * lanes.
-   */
+  /** Has {@link pumpIfDue} send what larger windows allow. A read may contain thousands of window updates, and each pump looks at all lanes. */
   pumpLater(): void {
     this.#isDue = true;
   }

@@ -10,9 +10,9 @@ const SHUTTING_DOWN = 'shutting down';
  * before it received that GOAWAY are served. The client's answer to a PING shows that it has received it; the second
  * GOAWAY then names the last stream.
  *
- * The first GOAWAY waits until the client has acknowledged the backend's first SETTINGS. grpc-js starts its waiting calls
- * when it reads those SETTINGS, and sends them together with the acknowledgement. If the same read has a GOAWAY, nghttp2
- * refuses all of them. grpc-js repeats a refused call only once.
+ * The first GOAWAY waits until the client has acknowledged the backend's first SETTINGS. grpc-js starts its waiting
+ * calls when it reads those SETTINGS, and sends them together with the acknowledgement. If the same read has a GOAWAY,
+ * nghttp2 refuses all of them. grpc-js repeats a refused call only once.
  */
 export class GracefulShutdown {
   #state: 'none' | 'requested' | 'announced' | 'over' = 'none';
@@ -34,8 +34,8 @@ export class GracefulShutdown {
   }
 
   /**
-   * Continues a shutdown that was requested. To be called when the connection opens, and when the client has acknowledged
-   * the backend's first SETTINGS.
+   * Continues a shutdown that was requested. To be called when the connection opens, and when the client has
+   * acknowledged the backend's first SETTINGS.
    */
   proceed(): void {
     if (this.#state !== 'requested') return;
@@ -88,9 +88,9 @@ export class GracefulShutdown {
   }
 
   /**
-   * Runs an action when what has arrived is read. After a long turn of the event loop, timers run before the sockets are
-   * read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to be read: it gets the
-   * same time once more.
+   * Runs an action when what has arrived is read. After a long turn of the event loop, timers run before the sockets
+   * are read: what the timer waits for may have arrived in time. A client that sends without pause always has frames to
+   * be read: it gets the same time once more.
    */
   #whenRead(action: () => void, until = this.#now() + this.parts.options.gracefulShutdownTimeout): void {
     this.#turn = setImmediate(() => {

@@ -56,7 +56,7 @@ export const messageSize = (start: Buffer): number =>
 const literal = (name: string, value: string, nameIndex = 0): Buffer =>
   new HeaderField(name, value, nameIndex, 0, false).wire;
 
-/** What every answer begins with: the headers of a grpc-js server, which answers all other handled calls. */
+/** The first headers of every answer: those of a grpc-js server, which answers all other handled calls. */
 const RESPONSE = Buffer.concat([
   staticField(StaticIndex.STATUS_200)?.wire ?? literal(':status', '200'),
   literal('content-type', 'application/grpc+proto', StaticIndex.CONTENT_TYPE),

@@ -9,8 +9,9 @@ import { OK_TRAILERS, RESPONSE_HEADERS, failureBlock, millisecondsOf } from './g
 import { RequestCollector } from './request-collector.ts';
 
 /**
- * Serves the plain unary calls that the shim handles: reads the request, calls the handler and writes its answer. All others (compressed
- * or malformed ones) go to the local server unchanged, also if that shows only at the end of the request.
+ * Serves the plain unary calls that the shim handles: reads the request, calls the handler and writes its answer. All
+ * others (compressed or malformed ones) go to the local server unchanged, also if that shows only at the end of the
+ * request.
  */
 export class Handling implements LocalPeer, WaitingCalls {
   /** Nothing waits: handlers take requests at once. */
@@ -72,8 +73,8 @@ export class Handling implements LocalPeer, WaitingCalls {
   }
 
   /**
-   * Starts complete calls when an event has been handled. Those that cost too much for one turn of the event loop start later, and none
-   * starts before the frames behind it have been read: they may cancel it.
+   * Starts complete calls when an event has been handled. Those that cost too much for one turn of the event loop start
+   * later, and none starts before the frames behind it have been read: they may cancel it.
    */
   startReady(): void {
     if (this.#ready.size === 0) return;
@@ -251,8 +252,9 @@ const UNUSUAL =
   /^(?:connection|content-length|cookie|expect|host|http2-settings|keep-alive|proxy-connection|transfer-encoding|upgrade|x-cri-resize-shim-.*)$/;
 
 /**
- * Returns what a call needs from its headers if they are those of a plain gRPC call: POST, a gRPC content type, no compression, and
- * nothing that a server may refuse. Returns undefined for all others: the local server answers those, however malformed they are.
+ * Returns what a call needs from its headers if they are those of a plain gRPC call: POST, a gRPC content type, no
+ * compression, and nothing that a server may refuse. Returns undefined for all others: the local server answers those,
+ * however malformed they are.
  */
 export function plainCall(received: readonly HeaderField[]): PlainCall | undefined {
   if (received.length > MOST_FIELDS) return undefined;

@@ -1,4 +1,4 @@
-/** What a stream holds of its messages: to amend a response, or to delay a request. */
+/** The messages that a stream holds: to amend a response, or to delay a request. */
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
 import { MessageBuffer } from './message-buffer.ts';
 import { MessageCollector } from './message-collector.ts';

@@ -74,8 +74,8 @@ export interface Interception {
   /** Whether {@link delay} decides when the request of a call that is not handled is forwarded. Must not throw. */
   isDelayed?(path: string): boolean;
   /**
-   * Returns a promise that settles when the request may be forwarded; undefined if it may at once. The call's headers are
-   * forwarded before. Must not throw.
+   * Returns a promise that settles when the request may be forwarded; undefined if it may at once. The call's headers
+   * are forwarded before. Must not throw.
    */
   delay?(call: DelayedCall): Promise<void> | undefined;
   /**

@@ -2,7 +2,7 @@ import { headersFrames } from '../../http2/index.ts';
 import { Code } from '../../core/index.ts';
 import { statusBlock } from './grpc.ts';
 
-/** What closes a draining connection: the backend, which sent GOAWAY, or the end of the last stream. */
+/** The event that closes a draining connection: the backend, which sent GOAWAY, or the end of the last stream. */
 export type Until = 'backend' | 'streams';
 
 /**

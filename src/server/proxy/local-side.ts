@@ -36,8 +36,8 @@ const NOTHING = Buffer.alloc(0);
 
 /**
  * One connection to the local server, to which the proxy is an ordinary client with windows of its own. What the server
- * sends waits here for the client's windows; the connection window bounds it. What the client sends and the server does not take
- * occupies the client's own connection window.
+ * sends waits here for the client's windows; the connection window bounds it. What the client sends and the server does
+ * not take occupies the client's own connection window.
  */
 export class LocalSide implements LocalPeer {
   readonly reader: FrameReader;

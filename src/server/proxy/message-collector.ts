@@ -12,8 +12,8 @@ const NOTHING = Buffer.alloc(0);
 export type Collected = 'partial' | 'complete' | 'unusable';
 
 /**
- * Reassembles one gRPC message from the payloads of DATA frames, however the message is split among them. Copies the parts into one
- * buffer, so that many small ones cost no more memory than one large one.
+ * Reassembles one gRPC message from the payloads of DATA frames, however the message is split among them. Copies the
+ * parts into one buffer, so that many small ones cost no more memory than one large one.
  */
 export class MessageCollector {
   #bytes = NOTHING;

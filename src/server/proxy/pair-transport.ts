@@ -2,8 +2,8 @@ import { type Duplex, duplexPair } from 'node:stream';
 import type { Transport, TransportEvents } from './transport.ts';
 
 /**
- * The client's half of a {@link localPair} as a {@link Transport}. Ending it closes both directions: the server would take the end of
- * one direction for the end of both.
+ * The client's half of a {@link localPair} as a {@link Transport}. Ending it closes both directions: the server would
+ * take the end of one direction for the end of both.
  *
  * Both directions are delayed to the next turn of the event loop, when no session is active. A pair hands bytes over
  * within `write`, so an answer could reach the session while it is still writing the request; node:http2 (Node 20 to
@@ -94,9 +94,10 @@ export class PairTransport implements Transport {
 }
 
 /**
- * Returns a pair of connected streams: one for a node:http2 server, and one for its client, {@link PairTransport}. When the client's
- * half is destroyed, so is the server's, at once. Node's own pair only ends it, and node:http2 then closes its side of a stream
- * without a socket while calls still run. Their answers end the process (`kCurrentShutdownRequest === null` in JSStreamSocket).
+ * Returns a pair of connected streams: one for a node:http2 server, and one for its client, {@link PairTransport}. When
+ * the client's half is destroyed, so is the server's, at once. Node's own pair only ends it, and node:http2 then closes
+ * its side of a stream without a socket while calls still run. Their answers end the process (`kCurrentShutdownRequest
+ * === null` in JSStreamSocket).
  */
 export function localPair(): readonly [server: Duplex, client: Duplex] {
   const [server, client] = duplexPair();

@@ -52,8 +52,8 @@ export interface ServedConnection {
 }
 
 /**
- * Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. A request that is held back takes
- * connection window from other calls meanwhile, so only short ones are.
+ * Limits and delays; see {@link ProxyConnectionOptions}. CRI clients accept messages of 16 MiB. A request that is held
+ * back takes connection window from other calls meanwhile, so only short ones are.
  */
 export const LIMITS = {
   headerListLimit: MiB,

@@ -16,7 +16,7 @@ export interface SharedLimits {
   readonly requests: number;
 }
 
-/** What all connections of the proxy use together. */
+/** The resources that all connections of the proxy share. */
 export class SharedBudget {
   readonly held: Shares;
   readonly queued: Shares;
@@ -77,8 +77,8 @@ export class Shares {
   }
 
   /**
-   * Whether a connection may use `more` units and leaves as many to the others as it then has: one client gets half of what all may use,
-   * and those that do not read leave room for those that do.
+   * Whether a connection may use `more` units and leaves as many to the others as it then has: one client gets half of
+   * what all may use, and those that do not read leave room for those that do.
    */
   admitsFairly(own: number, more: number): boolean {
     const after = this.#beyondOf(own + more);
@@ -97,12 +97,12 @@ export class Shares {
 }
 
 /**
- * The bytes of requests and responses that one connection holds for amendments. What waits for the client beyond its own limits counts
- * too: a response that was held leaves at once, and the client may read it late.
+ * The bytes of requests and responses that one connection holds for amendments. What waits for the client beyond its
+ * own limits counts too: a response that was held leaves at once, and the client may read it late.
  */
 export class HeldBytes {
   #total = 0;
-  /** Of these, bytes that wait for the client. */
+  /** The part of them that waits for the client. */
   #waiting = 0;
 
   constructor(private readonly all: Shares) {}
@@ -155,8 +155,8 @@ export class RunningCalls {
   }
 
   /**
-   * Takes a place. Returns whether there was one. A connection has no more compressed calls than it leaves places to the others: half of
-   * the places if it is the first, a quarter if it is the second, and so on.
+   * Takes a place. Returns whether there was one. A connection has no more compressed calls than it leaves places to
+   * the others: half of the places if it is the first, a quarter if it is the second, and so on.
    * @param own calls of the connection
    */
   take(own: OwnCalls, compressed: boolean): boolean {
@@ -192,8 +192,8 @@ export interface CollectedRequest {
 }
 
 /**
- * The requests of all connections that wait for their last frames. They are held in blocks of memory that are reused: one buffer for
- * each frame would be collected late, and such buffers would be most of the process's memory.
+ * The requests of all connections that wait for their last frames. They are held in blocks of memory that are reused:
+ * one buffer for each frame would be collected late, and such buffers would be most of the process's memory.
  */
 class CollectedRequests {
   readonly #requests = new Set<CollectedRequest>();
@@ -210,8 +210,8 @@ class CollectedRequests {
   }
 
   /**
-   * Adds bytes to a request. Beyond the limit, refuses the largest request of all: a client that finishes no request does not lock out
-   * the others, whose requests are small.
+   * Adds bytes to a request. Beyond the limit, refuses the largest request of all: a client that finishes no request
+   * does not lock out the others, whose requests are small.
    */
   add(request: CollectedRequest, bytes: Buffer): void {
     this.#requests.add(request);
@@ -279,8 +279,8 @@ class Lingering {
   }
 
   /**
-   * Adds a connection. If there are too many, destroys the one that has waited longest of those that have sent everything, or
-   * of all if none has. Returns whether it did.
+   * Adds a connection. If there are too many, destroys the one that has waited longest of those that have sent
+   * everything, or of all if none has. Returns whether it did.
    */
   add(connection: ClosedConnection): boolean {
     this.#connections.add(connection);

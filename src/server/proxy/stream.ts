@@ -4,7 +4,7 @@ import type { Lane, LaneSource } from './lane.ts';
 import type { HandledCall, Outcome } from './interception.ts';
 import type { CollectedRequest } from './shared-budget.ts';
 
-/** What serves handled streams: the proxy itself, or a connection to the local server. The source of their lanes towards the client. */
+/** The server of handled streams: the proxy itself, or a connection to the local server. The source of their lanes towards the client. */
 export interface LocalPeer extends LaneSource {
   /** Bytes that wait for it. */
   readonly waiting: number;
@@ -100,7 +100,7 @@ export class MessageAmendStream extends StreamBase {
 /** A stream that is handled in this process. */
 export class LocalStream extends StreamBase {
   readonly kind = 'handle';
-  /** What serves it. The proxy hands it over to the local server if it is not plain. */
+  /** Its server. The proxy passes the stream to the local server if it is not plain. */
   peer: LocalPeer;
   /** Whether its messages are compressed. */
   readonly compressed: boolean;

@@ -51,7 +51,8 @@ export class Streams {
 
   /**
    * Opens a new stream of the client on its route.
-   * @param compressed whether its messages are compressed: the local server can read those of unary calls, an amendment cannot
+   * @param compressed whether its messages are compressed: the local server can read those of unary calls, an amendment
+   * cannot
    * @param timeout its grpc-timeout; empty without one
    */
   open(id: number, path: string, compressed: boolean, timeout: string): Stream {
@@ -169,8 +170,8 @@ export class Streams {
 
   /**
    * Ends watches with UNAVAILABLE, so that their clients start them again elsewhere. Drops what waits for the client's
-   * windows: a client that does not read never opens them, and a watch that has ended behind such DATA never leaves. A message
-   * whose amendment is not known is sent first: that takes until the amendment's timeout at most.
+   * windows: a client that does not read never opens them, and a watch that has ended behind such DATA never leaves. A
+   * message whose amendment is not known is sent first: that takes until the amendment's timeout at most.
    */
   endWatches(message: string): void {
     const { flowControl, messageAmender } = this.parts;
@@ -198,7 +199,7 @@ export class Streams {
     let highest = 0;
     for (const stream of this.#open.values()) {
       if (stream.kind === 'handle') highest = Math.max(highest, stream.id);
-      // The id may be below the last stream announced to the client. REFUSED_STREAM tells it that a retry is safe.
+      // The id may be below the last stream announced to the client. REFUSED_STREAM reports that a retry is safe.
       else if (stream.id > lastStreamId) this.refuse(stream, ErrorCode.REFUSED_STREAM);
     }
     return highest;

@@ -65,8 +65,9 @@ const NOTHING = Buffer.alloc(0);
 /**
  * A socket as a {@link Transport}. Bytes that are not in its backlog have been handed to the kernel.
  *
- * While the peer does not read, what waits costs little more than its bytes. Each write to a busy stream costs some hundred bytes of
- * objects, and keeps the chunk alive that its bytes lie in. So small bursts are copied into blocks, and a block is one write.
+ * While the peer does not read, what waits costs little more than its bytes. Each write to a busy stream costs some
+ * hundred bytes of objects, and keeps the chunk alive that contains its bytes. So small bursts are copied into blocks,
+ * and a block is one write.
  */
 export class SocketTransport implements Transport {
   /** Memory for bursts while nothing waits. Whenever nothing waits, it is free. */

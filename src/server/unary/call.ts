@@ -3,7 +3,7 @@ import { type ClientProcess, Metadata, grpcCodeName } from '../../core/index.ts'
 import type { CallOptions } from '../../runtime/index.ts';
 
 /**
- * What an interceptor reports about the call it handles, for the call's log line. A handler sets fields as soon as it
+ * The report of an interceptor about the call it handles, for the call's log line. A handler sets fields as soon as it
  * knows them, so that a call that fails midway is logged with what was known by then.
  */
 export interface CallTrace {

@@ -1,6 +1,6 @@
 import { Code, MiB, Reason, ShimError } from '../../core/index.ts';
 
-/** What a gRPC server's clients use at the same time: bytes of requests and running calls. */
+/** Resources that the clients of a gRPC server use at the same time: bytes of requests and running calls. */
 export class ServerBudget {
   #bytes = 0;
   #calls = 0;
@@ -77,7 +77,7 @@ export interface ServerLimits {
   readonly requestLimit: number;
   /** Bytes of requests of all clients, from their first byte until their handlers end. */
   readonly requestBytes: number;
-  /** Of these, bytes for short requests alone: long ones of one or two clients do not keep those of the others out. */
+  /** The part of them for short requests only: long requests of one or two clients do not keep short ones out. */
   readonly shortRequestBytes: number;
   /** Calls whose handlers run, of all clients. */
   readonly runningCalls: number;
@@ -106,7 +106,7 @@ export const GRPC_LIMITS = {
   streams: 1024,
   /** The longest request that is short, in bytes. Those of kubelet have some kilobytes. */
   shortRequest: MiB / 16,
-  /** What one part of a request (a DATA frame) occupies beyond its bytes. */
+  /** The memory of one part of a request (a DATA frame) beyond its bytes. */
   partOverhead: 256,
   /** Ended HTTP/2 sessions whose native part is kept until a full garbage collection: about 25 KB each. */
   keptSessions: 512,

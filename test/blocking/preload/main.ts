@@ -1,7 +1,7 @@
 /**
- * Loaded by the shim before its own modules (`node --import`): measures every synchronous call of node:fs and every C function that
- * koffi calls. SIGUSR2 ends the start; at its end, the process writes what it has measured to the file in BLOCKING_OUT. The shim
- * itself is unchanged.
+ * Loaded by the shim before its own modules (`node --import`): measures every synchronous call of node:fs and every C
+ * function that koffi calls. SIGUSR2 ends the start; at its end, the process writes what it has measured to the file in
+ * BLOCKING_OUT. The shim itself is unchanged.
  */
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';

@@ -1,7 +1,7 @@
-/** What a synchronous call was about, as docs/limits.md names it. */
+/** The subject of a synchronous call, as docs/limits.md names it. */
 export interface Place {
   readonly what: string;
-  /** What makes the shim do it. */
+  /** The event that makes the shim do it. */
   readonly when: string;
 }
 

@@ -2,7 +2,7 @@ import type { Place } from './places.ts';
 
 /** The durations of the calls about one thing, in milliseconds. */
 export interface Row extends Place {
-  /** Of node:fs without `Sync`, or `call`; in the order of their first time. */
+  /** Names in node:fs without `Sync`, or `call`; in the order of their first time. */
   readonly calls: readonly string[];
   readonly durations: readonly number[];
 }

@@ -5,18 +5,16 @@ import type { Random } from '../random.ts';
 export interface Fault {
   readonly name: string;
   /**
-   * Which calls may fail while it lasts: `resizes`, since the shim cannot apply them; `all`, since containerd itself is gone, or no
-   * connection can be opened.
+   * Which calls may fail while it lasts: `resizes`, since the shim cannot apply them; `all`, since containerd itself is
+   * gone, or no connection can be opened.
    */
   readonly fails: 'nothing' | 'resizes' | 'all';
   /**
-   * Whether kubelet's updates are forwarded unchanged while it lasts, because the shim cannot read the pod (fail open). Their order is then
-   * kubelet's: the clients only make those that need none, which lower the limits of a container.
+   * Whether kubelet's updates are forwarded unchanged while it lasts, because the shim cannot read the pod (fail open).
+   * Their order is then kubelet's: the clients only make those that need none, which lower the limits of a container.
    */
   readonly failsOpen?: true;
-  /**
-   * How the test knows that the fault has occurred: what an error of at least one call has to say, or `run`, which rejects if it has not.
-   */
+  /** How the test knows that the fault has occurred: what an error of at least one call has to say, or `run`, which rejects if it has not. */
   readonly shows: RegExp | 'run';
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;

@@ -1,6 +1,6 @@
 /**
- * Loaded by the shim before its own modules (`node --import`): makes calls of node:fs fail as the file in CHAOS_FAULTS says, and moves
- * the time of day. The shim itself is unchanged.
+ * Loaded by the shim before its own modules (`node --import`): makes calls of node:fs fail as the file in CHAOS_FAULTS
+ * says, and moves the time of day. The shim itself is unchanged.
  */
 import fs, { type PathLike } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';

@@ -41,10 +41,7 @@ const stats = z.object({
   ),
 });
 
-/**
- * What an operator does with crictl through the shim: the life of a pod in two halves, so that other clients can
- * inspect it in between.
- */
+/** The actions of an operator with crictl through the shim: the life of a pod in two halves, so that other clients can inspect it in between. */
 export class CrictlChecks {
   private readonly pod = new Found<string>('pod');
   private readonly container = new Found<string>('container');

@@ -27,8 +27,8 @@ export function runCritest({ focus, ...run }: CritestRun): Promise<void> {
 }
 
 /**
- * What a benchmark does. critest leaves out those without a number. How long a call may take is not compared: the nodes
- * share a machine. `npm run bench` measures times.
+ * Parameters of the benchmarks. critest leaves out those without a number. How long a call may take is not compared:
+ * the nodes share a machine. `npm run bench` measures times.
  */
 const parameters = {
   containersNumber: 5,

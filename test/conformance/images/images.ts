@@ -51,7 +51,7 @@ export function critestImages(busybox: Uint8Array, applets: readonly string[]): 
       plain(`test-image-${number}`),
     ]),
     ...['1', '2', '3'].map((tag): [string, OciImage] => [`${staging}/test-image-tags:${tag}`, sameForAllTags]),
-    // Of the benchmarks, which have a separate list.
+    // Images of the benchmarks, which have a separate list.
     ...['1.35.0-glibc', '1-uclibc', '1', '1-glibc', '1-musl'].map((tag): [string, OciImage] => [
       `docker/library/busybox:${tag}`,
       plain(`busybox-${tag}`),

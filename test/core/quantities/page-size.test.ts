@@ -24,6 +24,6 @@ test('an auxiliary vector without a page size is an error', () => {
   expect(() => pageSizeIn(Buffer.alloc(8))).toThrow('/proc/self/auxv has no AT_PAGESZ');
 });
 
-test('the page size is that of most machines where the kernel does not tell', () => {
+test('the page size is that of most machines where the kernel does not report', () => {
   expect(readPageSize('/proc/self/no-such-file')).toBe(4096);
 });

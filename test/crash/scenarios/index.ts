@@ -8,8 +8,8 @@ import { usageHolds } from './usage-hold.ts';
 const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted, ...usageHolds];
 
 /**
- * Returns a share of the scenarios that have a text in their name: `1/2` is every second one, starting with the first. Without a share,
- * returns all of them.
+ * Returns a share of the scenarios that have a text in their name: `1/2` is every second one, starting with the first.
+ * Without a share, returns all of them.
  */
 export function scenarios(share = '', title = ''): readonly Scenario[] {
   const named = all.filter(({ name }) => name.includes(title));

@@ -13,7 +13,7 @@ import { miText } from '../../support/quantities/mebibytes.ts';
 /** A memory decrease that kubelet admits and withdraws: until then memory.high holds the usage below it. */
 
 const LIMIT = 192;
-/** What the container has before the hold, and what another program writes: none is a value of the shim. */
+/** The container's values before the hold, and those that another program writes: none is a value of the shim. */
 const HIGH = miText(180);
 const OTHER = miText(100);
 

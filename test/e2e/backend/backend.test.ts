@@ -8,7 +8,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
-/** What clients see when containerd stops and returns. */
+/** The view of clients when containerd stops and returns. */
 
 const LISTEN = 'unix:///run/backend-test/cri.sock';
 const BACKEND = '/run/containerd/containerd.sock';

@@ -82,7 +82,7 @@ test('an update by a CRI client, a refused one, and one of the API are in get, d
     reject: false,
   });
   const seen: string[] = [];
-  // The command runs until it is ended: left alone, the loop would wait for it.
+  // The command runs until it is ended: otherwise the loop would wait for it.
   for await (const line of events.iterable()) if (seen.push(line) === 3) events.kill();
   expect(seen).toEqual([
     expect.stringMatching(/ default\/web {2}Completed {2}by .* app memory 64Mi -> 80Mi/),

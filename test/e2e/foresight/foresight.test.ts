@@ -49,7 +49,7 @@ describe('with foresight', () => {
         );
         const sum = Number(end['reclaimed']);
         expect(sum).toBeGreaterThan(before - 64 * MiB - 2 * MiB);
-        // What is above the limit, plus the margin of 8 MiB.
+        // The part above the limit, plus the margin of 8 MiB.
         expect(sum).toBeLessThanOrEqual(before - 56 * MiB + 2 * MiB);
         const over = await stage.statusOf(pod);
         expect([over.state, over.decrease, over.containers['a']?.pending]).toEqual(['Completed', undefined, undefined]);
@@ -188,8 +188,8 @@ describe('with foresight', () => {
     expect(large.length).toBeGreaterThan(5_000_000);
     const waits: number[] = [];
     const rates: number[] = [];
-    // Each call has to be answered within kubelet's shortest timeout. CriClient has one minute. The waits and the rates, which depend on
-    // the machine, are printed, not judged.
+    // Each call has to be answered within kubelet's shortest timeout. CriClient has one minute. The waits and the
+    // rates, which depend on the machine, are printed, not judged.
     for (const [count, text] of [
       [12, large],
       [6000, stage.kubelet.textOf('actuated_pods_state')],

@@ -224,7 +224,7 @@ describe('usage that climbs back while it is held', () => {
     const ms = Math.round(performance.now() - since);
     console.log(`usage has climbed back: event after ${ms} ms`);
     expect([ms < 5000, type]).toEqual([true, 'Warning']);
-    // Of the container or of the pod: both have the new limit, and either may be looked at first.
+    // The container or the pod: both have the new limit, and either may be looked at first.
     expect(note).toMatch(
       /^(?:container a of )?pod default\/web: kubelet is to lower memory.max from 201326592 to 67108864, but \d+ bytes are in use that cannot be reclaimed \(anon \d+, .*; memory.current \d+\): expected less than 65011712$/,
     );

@@ -165,7 +165,7 @@ async function monitored(path: string): Promise<string> {
 const endpointIs = async (state: string): Promise<boolean> =>
   (await monitored('/metrics')).includes(`cri_resize_shim_kubelet_endpoint{state="${state}"} 1\n`);
 
-test('a kubelet that goes past the shim is reported within a minute, in metrics, health, log and doctor, until it is repaired', async () => {
+test('a kubelet that bypasses the shim is reported within a minute, in metrics, health, log and doctor, until it is repaired', async () => {
   mkdirSync(dirname(SETTINGS), { recursive: true });
   writeFileSync(SETTINGS, `metricsBind: unix://${METRICS}\n`);
   await startKubelet(`--config=${CONFIG}`);

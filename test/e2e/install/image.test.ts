@@ -9,8 +9,8 @@ import { resizesThrough } from '../../support/e2e/resizing.ts';
 
 /**
  * Runs the shim in a container in the way that the Dockerfile describes: its entry point and environment, the node's
- * folders that it names, and all capabilities. The image is the one that a builder has made (npm run nightly -- --only image). Without
- * one, this node's own root is the base, and what the Dockerfile adds to the base is mounted.
+ * folders that it names, and all capabilities. The image is the one that a builder has made (npm run nightly -- --only
+ * image). Without one, this node's own root is the base, and what the Dockerfile adds to the base is mounted.
  */
 
 const direct = new CriClient('unix:///run/containerd/containerd.sock');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { expect, test } from 'vitest';
 
-// What all other end-to-end tests assume about their node.
+// Assumptions of all other end-to-end tests about their node.
 
 const variable = (name: string): string => {
   const value = process.env[name];

@@ -8,8 +8,9 @@ import type { ResizeClient } from '../../support/resize-api/client.ts';
 import { Served } from '../../support/e2e/served.ts';
 
 /**
- * Swap and unified keys of a container, with the runtime and the kernel of the node. Its containerd, which runs in the root cgroup,
- * ignores CRI's own field for swap. User Mode Linux has no cpuset and no hugetlb controller; test/stock-kernel tests those.
+ * Swap and unified keys of a container, with the runtime and the kernel of the node. Its containerd, which runs in the
+ * root cgroup, ignores CRI's own field for swap. User Mode Linux has no cpuset and no hugetlb controller;
+ * test/stock-kernel tests those.
  */
 
 const text = (mebibytes: number): string => String(mebibytes * MiB);

@@ -281,7 +281,8 @@ describe('a pod with a pod-level limit', () => {
   const resizeLevel = (running: RunningPod, memoryLimit: string, cpuLimit: string): Promise<Answer> =>
     api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, ...level(memoryLimit, cpuLimit) });
 
-  // kubelet sets the limit of the pod for such containers (pkg/kubelet/kuberuntime, getMemoryLimit), and resizes them with it.
+  // kubelet sets the limit of the pod for such containers (pkg/kubelet/kuberuntime, getMemoryLimit), and resizes them
+  // with it.
   test('containers without limits of their own go with it, and others stay', async () => {
     const own = { ...sleeping('own', 64), resources: { ...memory(64), ...cpu(5000) } };
     const containers = [inheriting('a'), inheriting('b'), own];

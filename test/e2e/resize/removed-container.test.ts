@@ -5,8 +5,8 @@ import type { CriClient } from '../../support/cri/client.ts';
 import { type BadInputNode, limits, makeContainer, removePods, startNode } from './bad-input/node.ts';
 
 /**
- * Does not run on containerd 2.3 and later, which may crash: internal/cri/nri/nri_api_linux.go, GetRlimits, reads the process of a
- * container that is gone from the metadata.
+ * Does not run on containerd 2.3 and later, which may crash: internal/cri/nri/nri_api_linux.go, GetRlimits, reads the
+ * process of a container that is gone from the metadata.
  */
 
 let node: BadInputNode;

@@ -9,8 +9,8 @@ import { Served } from '../../support/e2e/served.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 
 /**
- * A pod whose containers or whose sandbox have ended, as after a crash of its first process: kubelet creates another sandbox and its
- * containers, in the same cgroup, and removes the ended one up to a minute later.
+ * A pod whose containers or whose sandbox have ended, as after a crash of its first process: kubelet creates another
+ * sandbox and its containers, in the same cgroup, and removes the ended one up to a minute later.
  */
 
 let state: string;

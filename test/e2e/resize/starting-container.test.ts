@@ -8,8 +8,8 @@ import { Served } from '../../support/e2e/served.ts';
 import { refusal } from '../../support/resize-api/client.ts';
 
 /**
- * A container whose start is in progress: the OCI runtime creates its cgroup with the limits from before, and containerd 1.7 only stores
- * an update (UpdateContainerResources of a container that does not run).
+ * A container whose start is in progress: the OCI runtime creates its cgroup with the limits from before, and
+ * containerd 1.7 only stores an update (UpdateContainerResources of a container that does not run).
  */
 
 const direct = new CriClient('unix:///run/containerd/containerd.sock');

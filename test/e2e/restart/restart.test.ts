@@ -10,7 +10,7 @@ import type { ShimProcess } from '../../support/cri/shim.ts';
 import type { ResizeClient } from '../../support/resize-api/client.ts';
 import { Served } from '../../support/e2e/served.ts';
 
-/** What survives a restart of the shim, and of the machine. */
+/** State that survives a restart of the shim, and of the machine. */
 
 const LISTEN = 'unix:///run/restart-test/cri.sock';
 

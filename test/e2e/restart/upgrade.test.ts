@@ -18,7 +18,7 @@ import { HeldSocket, passOn } from '../../support/daemon/held-socket.ts';
 
 const UPGRADES = 10;
 const CALLS_A_SECOND = 50;
-/** What runs at the same time, far more than kubelet has: a busy machine does not answer as much as is started. */
+/** Calls that run at the same time, far more than kubelet has: a busy machine does not answer as much as is started. */
 const MOST_CALLS = 200;
 const MOST_RESIZES = 5;
 
@@ -73,8 +73,8 @@ async function upgrade(): Promise<void> {
 }
 
 /**
- * Starts calls at a fixed rate, independently of earlier answers up to a number of unanswered ones, until stopped. Returns the result
- * of each. No call is made again.
+ * Starts calls at a fixed rate, independently of earlier answers up to a number of unanswered ones, until stopped.
+ * Returns the result of each. No call is made again.
  */
 function load<Result>(aSecond: number, mostAtOnce: number, call: (number: number) => Promise<Result>) {
   const calls: Promise<PromiseSettledResult<Result>>[] = [];

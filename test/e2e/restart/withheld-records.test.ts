@@ -70,7 +70,7 @@ async function doctor(): Promise<string> {
 const metrics = async (): Promise<string> =>
   (await execa('curl', ['-s', '--unix-socket', METRICS, 'http://shim/metrics'])).stdout;
 
-test('a record of a newer shim is left alone and reported, and works again after the upgrade', async () => {
+test('a record of a newer shim is ignored and reported, and works again after the upgrade', async () => {
   const pod = await deferredPod();
   const other = await deferredPod();
   await stop();
@@ -89,7 +89,7 @@ test('a record of a newer shim is left alone and reported, and works again after
   expect(page).toContain('cri_resize_shim_journal_faults_total{fault="newer_record"} 1\n');
   expect(page).toContain('cri_resize_shim_ready{check="records"} 0\n');
   expect(shim.log).toContainEqual(
-    expect.objectContaining({ level: 'error', msg: 'journal record of a newer version left alone', file: fileOf(pod) }),
+    expect.objectContaining({ level: 'error', msg: 'journal record of a newer version ignored', file: fileOf(pod) }),
   );
   await stop();
   expect(readFileSync(fileOf(pod), 'utf8')).toBe(newer);
@@ -102,7 +102,7 @@ test('a record of a newer shim is left alone and reported, and works again after
   await grow(pod, '80Mi');
 });
 
-test('a record that the disk does not return is left alone, and its requests continue once it does', async () => {
+test('a record that the disk does not return is ignored, and its requests continue once it does', async () => {
   const pod = await deferredPod();
   await stop();
   const before = readFileSync(fileOf(pod), 'utf8');

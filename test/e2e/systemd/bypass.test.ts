@@ -371,7 +371,7 @@ describe('resizectl bypass', () => {
     expect(await property('cri-resize-shim.socket', 'UnitFileState')).toBe('enabled');
   });
 
-  test('on leaves the shim alone if the socket proxy cannot be executed', async () => {
+  test('on does not change the shim if the socket proxy cannot be executed', async () => {
     const pid = await property(SERVICE, 'MainPID');
     await execa('mount', ['--bind', '/dev/null', '/usr/lib/systemd/systemd-socket-proxyd']);
     try {

@@ -25,7 +25,8 @@ import {
 } from '../../support/e2e/kubelet-unit.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
-// What an operator does in an incident, on a node where systemd is the first process. kubelet is a fake that reports each call.
+// The actions of an operator in an incident, on a node where systemd is the first process. kubelet is a fake that
+// reports each call.
 
 const SERVICE = 'cri-resize-shim.service';
 let direct: CriClient;

@@ -246,7 +246,7 @@ describe('removing the .deb', () => {
     }
   });
 
-  test('leaves units alone that start another installation', async () => {
+  test('does not change units that start another installation', async () => {
     const [etc, packaged] = ['/etc/systemd/system', '/usr/lib/systemd/system'];
     const units = readdirSync(packaged).filter((name) => name.startsWith('cri-resize-shim'));
     await execa('cp', ['-a', '/usr/lib/cri-resize-shim', '/opt/other']);

@@ -91,7 +91,7 @@ describe('the order of volume and limit', () => {
     const state = (pod: number, container: number, volume: number): string =>
       `${pod * MiB},${container * MiB} ${volume * MiB}`;
     expect([seen[0], seen.at(-1)]).toEqual([state(256, 256, 64), state(memory, memory, cache)]);
-    // Never shows the second change without the first: a call to the runtime lies between them.
+    // Never shows the second change without the first: a call to the runtime is between them.
     const [early, late] =
       first === 'limit' ? [`${256 * MiB} ${cache * MiB}`, 'volume'] : [`${memory * MiB} ${64 * MiB}`, 'limit'];
     if (memory !== 256 && cache !== 64)

@@ -5,7 +5,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { Target } from '../target.ts';
 import { type InProcessName, inProcess } from './targets.ts';
 
-/** What the worker thread plays. */
+/** The input of the worker thread. */
 export interface Job {
   readonly target: InProcessName;
   readonly seed: number;

@@ -16,7 +16,7 @@ interface WireField {
   readonly type: number;
   /** With key and length. */
   readonly bytes: Buffer;
-  /** Of a length-delimited field. */
+  /** The content of a length-delimited field. */
   readonly content: Buffer | undefined;
 }
 

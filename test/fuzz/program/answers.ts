@@ -3,7 +3,7 @@ import { decode, encode } from '../../../src/runtime/codec.ts';
 import { containerInfo, podInfo, resources, runtimeConfiguration } from '../seeds/messages.ts';
 import { type FakePod, podOf, pods } from './node.ts';
 
-/** What a runtime answers for the node's pods, by the last part of the method. */
+/** A runtime's answers for the node's pods, by the last part of the method. */
 
 const running = (id: string, name: string): Partially<Messages['ContainerStatusResponse']['status']> => ({
   id,

@@ -36,8 +36,8 @@ const okBlock = headers(1, OK).subarray(9);
 const LAST_ANSWERS = 50;
 
 /**
- * A runtime that answers for the node's pods, with mutated answers now and then. It writes HTTP/2 frames by hand, so that it takes a
- * small part of the time of the program under test.
+ * A runtime that answers for the node's pods, with mutated answers now and then. It writes HTTP/2 frames by hand, so
+ * that it takes a small part of the time of the program under test.
  */
 export class HostileBackend {
   readonly #server: Server;

@@ -129,7 +129,7 @@ class ProgramRun {
     if (this.#memory.most > MOST_MIB) throw new Finding(`${this.#memory.most.toFixed(0)} MiB of resident memory`);
   }
 
-  /** What is left after the last connection has ended. */
+  /** The resources in use after the last connection has ended. */
   async #finish(before: number): Promise<void> {
     const deadline = Date.now() + 10_000;
     while (this.#shim.descriptors() > before + SPARE_DESCRIPTORS && Date.now() < deadline) await delay(100);

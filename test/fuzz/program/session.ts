@@ -20,7 +20,7 @@ import { type Request, apiRequest, criRequest } from './requests.ts';
 
 export type SocketName = 'cri' | 'resize' | 'metrics';
 
-/** What one connection sends. */
+/** The data of one connection. */
 export interface Session {
   readonly socket: SocketName;
   /** The inputs, in order. Each is a request with its frames. */

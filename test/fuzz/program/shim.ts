@@ -65,7 +65,7 @@ export class FuzzedShim {
     return new FuzzedShim({ folders, backend, addresses: { ...sockets, metrics } }, child, folder, log);
   }
 
-  /** A line of the log that tells of an internal error. */
+  /** A line of the log that reports an internal error. */
   get internal(): string | undefined {
     return this.#log.internal;
   }
@@ -113,7 +113,7 @@ export class FuzzedShim {
 /** The log of the program: its last lines, and what they tell. */
 class RunningLog {
   readonly lines: string[] = [];
-  /** A line that tells of an internal error. */
+  /** A line that reports an internal error. */
   internal: string | undefined;
   #port = 0;
   #isServing = false;

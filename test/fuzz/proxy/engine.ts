@@ -43,8 +43,8 @@ export const emptyTally = (): Tally => ({
 });
 
 /**
- * One budget for all inputs, as for all connections of a socket: a budget keeps memory for reuse for some seconds, and thousands of
- * them would look like a leak. Each input has to give back all that it takes.
+ * One budget for all inputs, as for all connections of a socket: a budget keeps memory for reuse for some seconds, and
+ * thousands of them would look like a leak. Each input has to give back all that it takes.
  */
 const shared = new SharedBudget({
   ...SHARED_LIMITS,

@@ -75,7 +75,7 @@ test('for a kubelet that uses the shim, only kubeadm’s patch is changed; the c
   expect(existsSync(fake.at(`linked.yaml${BACKUP}`))).toBe(false);
 });
 
-test('kubeadm’s patch is left alone where a drop-in overrides what kubeadm writes', async () => {
+test('kubeadm’s patch is not changed where a drop-in overrides what kubeadm writes', async () => {
   fake.put('config.yaml', HEAD + containerd());
   fake.put('instance-config.yaml', containerd());
   fake.put('drop-ins/99-cri-resize-shim.conf', HEAD + ours());

@@ -15,7 +15,7 @@ const config = (endpoint: string): string =>
   `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n${endpoint}`;
 const sets = (name: string): string => config(`containerRuntimeEndpoint: unix:///${name}.sock\n`);
 
-/** What findKubelet returns for a kubelet with this endpoint. */
+/** The result of findKubelet for a kubelet with this endpoint. */
 const running = (endpoint: string, winner: object, pid = '42'): object => ({
   kind: 'running',
   pid,

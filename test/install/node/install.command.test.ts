@@ -10,7 +10,7 @@ let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
-test('resizectl in PATH is written and removed if it belongs to the shim, and left alone otherwise', async () => {
+test('resizectl in PATH is written and removed if it belongs to the shim, and not changed otherwise', async () => {
   const command = fake.at('bin/resizectl');
   const program: Program = { kind: 'folder', folder: '/from', node: "/opt/it's/node", arch: 'x64' };
   const text = commandText(program, '/to', ['first line', 'last line']);

@@ -106,7 +106,7 @@ test('uninstalling starts with kubelet and ends with the program', async () => {
   ]);
 });
 
-test('a package and an installation of resizectl leave each other alone', async () => {
+test('a package and an installation of resizectl do not change each other', async () => {
   const [own, packaged] = [fake.at('units/cri-resize-shim.service'), '/usr/lib/systemd/system/cri-resize-shim.service'];
   const state = 'ActiveState=active\nUnitFileState=enabled';
   fake.put('units/cri-resize-shim.service', '');
@@ -241,7 +241,7 @@ ${rest}`);
 });
 
 describe('uninstalling from a node that has left its cluster', () => {
-  /** Of /proc/net/unix. */
+  /** A line of /proc/net/unix. */
   const HEADER = 'Num       RefCount Protocol Flags    Type St Inode Path';
   /** The units of the shim are enabled, and kubelet does not run. */
   function left(state: string, config: string): void {

@@ -271,7 +271,7 @@ test('a node that is not Ready before and after an outage of the API server is w
 test.each([
   ['label', { 'node-pool': 'true' }],
   ['label of the version', { 'node-pool': 'false', 'cri-resize-shim.io/version': '0.2.0' }],
-])('a label that others use is left alone, and the command fails if a node has the %s', async (_, labels) => {
+])('a label that others use is kept, and the command fails if a node has the %s', async (_, labels) => {
   const fleet = new SimulatedFleet();
   fleet.api.set('a', { labels });
   const { lines, code } = restoring(fleet, 'node-pool');

@@ -148,7 +148,7 @@ describe('with a canary node', () => {
   test.each([
     ['the shim does not run', { shim: () => ({ isActive: false, run: '1' }) }, 'the shim does not run'],
     [
-      'kubelet goes past the shim',
+      'kubelet bypasses the shim',
       { drift: () => ({ state: 'past', note: 'kubelet uses unix:///c.sock' }) as const },
       'kubelet uses unix:///c.sock',
     ],
@@ -162,7 +162,7 @@ describe('with a canary node', () => {
     expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
   });
 
-  describe('whose kubelet goes past the shim, with --repair-drift', () => {
+  describe('whose kubelet bypasses the shim, with --repair-drift', () => {
     const past = { state: 'past', note: 'kubelet uses unix:///c.sock' } as const;
     const shim = { state: 'shim', note: 'kubelet uses the shim' } as const;
     let drift: typeof past | typeof shim;

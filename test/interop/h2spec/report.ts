@@ -4,8 +4,8 @@ const CASE = /<testcase package="([^"]*)" classname="([^"]*)" time="([^"]*)">([^
 const PROBLEM = /<(?:failure|error)>([^]*)<\/(?:failure|error)>/;
 
 /**
- * Returns the cases of h2spec's JUnit report by name: `http2/5.1.1 Sends even-numbered stream identifier`. h2spec writes the text of
- * failures without escaping it, which a parser of XML would reject.
+ * Returns the cases of h2spec's JUnit report by name: `http2/5.1.1 Sends even-numbered stream identifier`. h2spec
+ * writes the text of failures without escaping it, which a parser of XML would reject.
  * @throws Error if cases are missing or have the same name
  */
 export function readJUnit(xml: string): Map<string, Spec> {

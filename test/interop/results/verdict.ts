@@ -1,12 +1,12 @@
 import type { Comparison, Difference, Verdict } from '../../conformance/results/compare.ts';
 import { table } from '../../conformance/results/table.ts';
 
-/** What came of one witness. */
+/** The result of one witness. */
 export interface WitnessResult {
   readonly witness: string;
   readonly comparison: Comparison;
   readonly verdict: Verdict;
-  /** What is wrong with the end of the programs: a shim that crashed, for example. */
+  /** The problem at the end of the programs: a shim that crashed, for example. */
   readonly faults: readonly string[];
   readonly seconds: number;
 }

@@ -65,7 +65,7 @@ describe('a kubelet that', () => {
     expect([drifts, lines]).toEqual([[], []]);
   });
 
-  test('goes past the shim after an upgrade of its node is reported at the second look, once, and so is its return', async () => {
+  test('bypasses the shim after an upgrade of its node is reported at the second look, once, and so is its return', async () => {
     await looks(1);
     kubelet(CONTAINERD, 2000);
     peers = new Set([7]);
@@ -82,7 +82,7 @@ describe('a kubelet that', () => {
     expect(lines).toEqual(['kubelet does not use the shim', 'kubelet uses the shim again']);
   });
 
-  test('would go past the shim at its next start is reported before it does', async () => {
+  test('would bypass the shim at its next start is reported before it does', async () => {
     configure(CONTAINERD);
     expect(await looks(2)).toBe('next_start');
     expect(drifts).toEqual([

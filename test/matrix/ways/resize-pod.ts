@@ -18,7 +18,8 @@ export const resizePod: Way = {
     const requests = pod.requests(to);
     return new Map([...pod.reserved].map(([name, now]) => [name, isDerived(pod, name) ? requests.get(name)! : now]));
   },
-  // KEP-1287, "QOS Class": the class that is computed after a resize matches the one before. Its list of cases is older.
+  // KEP-1287, "QOS Class": the class that is computed after a resize matches the one before. Its list of cases is
+  // older.
   refusal: {
     applies: (pod, to) => qosClass(pod.origin.containers, to) !== pod.qos,
     async resize(pod, to) {
@@ -58,8 +59,8 @@ export const resizePod: Way = {
 };
 
 /**
- * Whether the shim knows that a container's reservation comes from its memory request, and not from somebody else: the request of a
- * Guaranteed pod is its limit, any other is known from the last ResizePod.
+ * Whether the shim knows that a container's reservation comes from its memory request, and not from somebody else: the
+ * request of a Guaranteed pod is its limit, any other is known from the last ResizePod.
  */
 const isDerived = (pod: MatrixPod, name: string): boolean =>
   pod.qos === 'guaranteed' || pod.requested.get(name) === pod.reserved.get(name);

@@ -13,7 +13,7 @@ export interface Way {
   readonly resize: (pod: MatrixPod, from: PodAmounts, to: PodAmounts, before: PodValues) => Promise<void>;
   /** Returns the values of the pod's cgroup after a resize from `before`. */
   readonly podAfter: (pod: MatrixPod, before: PodValues, to: PodAmounts) => PodValues;
-  /** What the way does not allow, if anything. A pod that is resized so stays as it is. */
+  /** The changes that the way does not allow, if any. A pod that is resized so stays as it is. */
   readonly refusal?: {
     readonly applies: (pod: MatrixPod, to: PodAmounts) => boolean;
     /** Resizes a pod, and expects that this is rejected. */

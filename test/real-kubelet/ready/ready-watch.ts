@@ -14,8 +14,8 @@ interface WatchedLease {
 }
 
 /**
- * Watches the condition Ready of the node, and the heartbeats of its kubelet, from its start to its end: what the controllers of a cluster
- * see. No controller manager runs here, so a kubelet that is silent is judged by its Lease.
+ * Watches the condition Ready of the node, and the heartbeats of its kubelet, from its start to its end: what the
+ * controllers of a cluster see. No controller manager runs here, so a kubelet that is silent is judged by its Lease.
  */
 export class ReadyWatch {
   /** Each moment at which the node was not Ready, or was silent for too long. */

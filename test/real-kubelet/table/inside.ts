@@ -13,8 +13,8 @@ import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, type Stage, runRow }
 import { ApiWatch } from './watch.ts';
 
 /**
- * Runs in the test node as `kubelet-inside SIDE KUBERNETES [TITLE]`. Runs the rows of one side, one configuration after the other.
- * Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
+ * Runs in the test node as `kubelet-inside SIDE KUBERNETES [TITLE]`. Runs the rows of one side, one configuration after
+ * the other. Writes the observations to $NODE_OUT/observations.json and progress to $NODE_OUT/progress.
  */
 
 const [side, kubernetes, title = ''] = process.argv.slice(2) as [Side, KubernetesRelease, string?];

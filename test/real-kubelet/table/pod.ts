@@ -7,7 +7,7 @@ export interface Resources {
   readonly requests?: Amounts;
 }
 
-/** What kubelet reports of a pod or of a container. */
+/** kubelet's report of a pod or of a container. */
 export interface Reported {
   readonly resources?: Resources;
   readonly allocatedResources?: Amounts;

@@ -9,7 +9,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 export type Side = 'direct' | 'shim';
 
 /**
- * What was read of a pod. A field has the label of the moment, the part of the pod and the name of the value:
+ * The readings of a pod. A field has the label of the moment, the part of the pod and the name of the value:
  * `grown: pod memory.max`. Values that do not exist are absent.
  */
 export type Observation = Readonly<Record<string, string>>;
@@ -116,9 +116,10 @@ export const settled = (label: string): readonly Step[] => [
 ];
 
 /**
- * Lowers the memory of a container by a restart. If kubelet cannot read the memory usage of the pod then, for example because it has not
- * measured it yet, it leaves the pod limit as it was: it has killed the container, and starts it with the new limit (kubelet
- * pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, steps 8 and 9, and validateMemoryResizeAction).
+ * Lowers the memory of a container by a restart. If kubelet cannot read the memory usage of the pod then, for example
+ * because it has not measured it yet, it leaves the pod limit as it was: it has killed the container, and starts it
+ * with the new limit (kubelet pkg/kubelet/kuberuntime/kuberuntime_manager.go, SyncPod, steps 8 and 9, and
+ * validateMemoryResizeAction).
  */
 export const loweredByRestart = (label: string, change: Change): readonly Step[] => [
   { kind: 'measured' },

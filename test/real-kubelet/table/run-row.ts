@@ -34,7 +34,7 @@ interface StatsSummary {
   }[];
 }
 
-/** What the rows of a configuration share. */
+/** The parts that the rows of a configuration share. */
 export interface Stage {
   readonly side: Side;
   readonly api: Api;

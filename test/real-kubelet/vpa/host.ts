@@ -53,7 +53,7 @@ async function runSide(run: VpaRun, side: Side): Promise<readonly ScenarioResult
   const { containerd, env, runs, intervals, only, say, signal } = run;
   const outDir = join(run.folder, side);
   const what = side === 'direct' ? 'without the shim' : 'through the shim';
-  // What an earlier run left there must not pass for a result of this one.
+  // Files of an earlier run must not pass for a result of this one.
   await rm(outDir, { recursive: true, force: true });
   await mkdir(outDir, { recursive: true });
   const follower = new LineFollower(join(outDir, 'progress'), (line) => say(`${what}: ${line}`));

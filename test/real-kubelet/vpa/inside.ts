@@ -13,8 +13,8 @@ import { type Scenario, batches } from './scenarios.ts';
 import { Updater, defineAutoscalers } from './updater.ts';
 
 /**
- * Runs in the test node as `vpa-inside SIDE RUNS INTERVALS NAMES`, with lists separated by commas. Runs the scenarios of
- * one side. Writes the results to $NODE_OUT/results.json after each run and progress to $NODE_OUT/progress.
+ * Runs in the test node as `vpa-inside SIDE RUNS INTERVALS NAMES`, with lists separated by commas. Runs the scenarios
+ * of one side. Writes the results to $NODE_OUT/results.json after each run and progress to $NODE_OUT/progress.
  */
 
 const [side, runs, intervals = '', names = ''] = process.argv.slice(2) as [Side, string, string?, string?];

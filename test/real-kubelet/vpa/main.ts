@@ -12,8 +12,9 @@ import { withTable } from '../../runner/page-table.ts';
 import { tableText } from './table-text.ts';
 
 /**
- * The suite `vpa`: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a table, and fails
- * when a scenario misses its bar through the shim. The last line of output has the numbers of passed and failed scenarios.
+ * The suite `vpa`: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a
+ * table, and fails when a scenario misses its bar through the shim. The last line of output has the numbers of passed
+ * and failed scenarios.
  */
 
 const say = progressOf('vpa');

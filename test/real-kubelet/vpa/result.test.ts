@@ -45,7 +45,7 @@ describe('the bar', () => {
       '1 of 2 pods were not resized in time',
     ],
     [
-      'a pod that the updater leaves alone',
+      'a pod that the updater does not change',
       [{ end: 'not patched', ms: 1, kills: 0 }],
       '1 of 1 pods were not resized in time',
     ],

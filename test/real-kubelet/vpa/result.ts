@@ -1,4 +1,4 @@
-/** What has come of one pod, in milliseconds since the updater's patch. */
+/** The result of one pod, in milliseconds since the updater's patch. */
 export interface PodResult {
   readonly end: 'in place' | 'evicted' | 'neither' | 'not patched';
   /** Time until the end, in milliseconds. */

@@ -15,7 +15,7 @@ import { AUTOSCALERS } from './updater.ts';
 const REPLICA_SETS = '/apis/apps/v1/namespaces/default/replicasets';
 const EVENT_LIMIT_MS = 10_000;
 
-/** What the scenarios of a side share. */
+/** The parts that the scenarios of a side share. */
 export interface Stage {
   readonly cluster: Cluster;
   readonly pods: ApiWatch<Pod>;
@@ -27,8 +27,8 @@ export interface Stage {
 }
 
 /**
- * Creates the pods of a scenario, lets them use memory, recommends less, and waits until each pod is resized in place or
- * evicted. Leaves nothing behind.
+ * Creates the pods of a scenario, lets them use memory, recommends less, and waits until each pod is resized in place
+ * or evicted. Leaves nothing behind.
  */
 export async function runScenario(stage: Stage, scenario: Scenario, id: string): Promise<PodResult[]> {
   const run = new ScenarioRun(stage, scenario, `${scenario.name}-${id}`);

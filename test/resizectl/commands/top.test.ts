@@ -132,7 +132,7 @@ describe('the command', () => {
       say: () => undefined,
       print: (text: string) => {
         printed.push(text);
-        // What the reader of a closed pipe does to the process.
+        // The effect of a reader that closes its pipe.
         if (printed.length === 3) throw new Error('EPIPE');
       },
       screenRows: () => rows,

@@ -35,7 +35,7 @@ const parts = (limits: Readonly<Record<string, LiveLimits>> = {}, inApi?: Amount
 const limited = (memory: number, quota: number): LiveLimits =>
   ({ memoryMax: bytes(memory), cpuMax: { quota: microseconds(quota), period } }) as unknown as LiveLimits;
 
-test('the size of the node is its memory and its online CPUs; what cannot be read tells nothing', () => {
+test('the size of the node is its memory and its online CPUs; what cannot be read says nothing', () => {
   expect(nodeSize(procRoot)).toEqual({ memory: 1_024_000, milliCpu: 2000 });
   rmSync(join(procRoot, 'stat'));
   expect(nodeSize(procRoot)).toEqual({ memory: 1_024_000 });
@@ -74,7 +74,7 @@ describe('what all pods may request', () => {
     expect([loose.memory?.source, loose.milliCpu?.source]).toEqual(Array(2).fill('the node has no more'));
   });
 
-  test('is a limit above the pod if nothing else tells, and otherwise not known', () => {
+  test('is a limit above the pod if nothing else is known, and otherwise not known', () => {
     rmSync(join(procRoot, 'stat'));
     rmSync(join(procRoot, 'meminfo'));
     expect(nodeAllocatable(parts({ '/a': limited(7, 150_000) }), pod)).toMatchObject({

@@ -41,7 +41,7 @@ describe('the requests of a pod', () => {
     expect(check([200, 1], [201, 1])).toThrow('a memory request of 201 is more than 100');
   });
 
-  test('fit where nothing tells what the node has, each resource by itself', () => {
+  test('fit where it is unknown what the node has, each resource by itself', () => {
     const unknown: NodeRoom = { allocatable: { milliCpu: { amount: 1000, source: 'so' } }, others: requests(0, 0) };
     expect(check([1, 1], [1e9, 1000], unknown)).not.toThrow();
     expect(check([1, 1], [1e9, 1001], unknown)).toThrow('a CPU request');

@@ -53,7 +53,7 @@ describe('the CPU request', () => {
     ['is the declared one of a container that does not run', undefined, { milliCpu: 100 }, 100],
     ['is the declared one if the runtime has no shares', 0, { milliCpu: 100 }, 100],
     ['is none if the runtime has the minimum and nothing is declared', 2, {}, undefined],
-    ['is not known if the runtime has the minimum and nothing tells', 2, undefined, undefined],
+    ['is not known if the runtime has the minimum and nothing else is known', 2, undefined, undefined],
     ['is the declared one if that leads to the minimum', 2, { milliCpu: 1 }, 1],
     ['is the largest that leads to the minimum if more is declared', 2, { milliCpu: 500 }, 2],
     ['is above the minimum with three shares', 3, { milliCpu: 500 }, 3],

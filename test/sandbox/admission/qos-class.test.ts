@@ -278,7 +278,7 @@ describe('a resize', () => {
     ).not.toThrow();
   });
 
-  test('of a Burstable pod does not count requests that nothing tells as equal to the limits', () => {
+  test('of a Burstable pod does not count unknown requests as equal to the limits', () => {
     const now = state('Burstable', [{ limits: amounts(100, 500), shares: 500 }]);
     expect(check(now, desired({ c0: { limits: { memory: mi(200) } } }))).not.toThrow();
   });

@@ -201,7 +201,7 @@ describe('a limit that is lowered below the present request is rejected', () => 
       expect(lower(weighing(450), limit(450), 490)).not.toThrow();
     });
 
-    test('CPU: none, if nothing tells what the weight stands for', () => {
+    test('CPU: none, if it is unknown what the weight stands for', () => {
       expect(lower(weighing(350), limit(349), 490)).not.toThrow();
       expect(lower(weighing(350), limit(349))).not.toThrow();
     });
@@ -231,7 +231,7 @@ describe('a limit that is lowered below the present request is rejected', () => 
       expect(lower(state, { containers: { c0: { cpu: cpu(60_000) } } })).not.toThrow();
     });
 
-    test('also where the source does not tell requests, and for a container that does not run', () => {
+    test('also where the source does not report requests, and for a container that does not run', () => {
       expect(lower(withLevel('kubelet-state', {}), both(60_000))).not.toThrow();
       const ended = { name: 'stopped', kind: 'app', state: 'ended', id: 'i4', limits: {}, isUncounted: true } as const;
       const asked = { containers: { stopped: { cpu: cpu(14_900) } } };

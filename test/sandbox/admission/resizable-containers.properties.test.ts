@@ -25,8 +25,9 @@ import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 /**
- * What kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS classes, resize policies,
- * limits on swap and what the static managers have assigned. The rules are written again here, as Kubernetes has them.
+ * Resizes that kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS
+ * classes, resize policies, limits on swap and what the static managers have assigned. The rules are written again
+ * here, as Kubernetes has them.
  */
 
 const pod = { sandboxId: 's', metadata: { uid: 'u', namespace: 'default', name: 'web' } } as PodDescription;
@@ -160,7 +161,7 @@ const desiredOf = (name: string, { memory, milliCpu, memoryRequest, cpuRequest }
   memoryRequests: { containers: memoryRequest === undefined ? {} : { [name]: mi(memoryRequest) } },
 });
 
-/** What the runtime stores of a container. */
+/** The runtime's stored values of a container. */
 const stored = (swap: boolean) => ({
   resources:
     decode(

@@ -201,7 +201,7 @@ describe('A8: a limit on swap that kubelet derives from the memory request (Limi
   test.each([
     ['no swap', '0', { c0: { memory: mi(50) } }],
     ['all swap, which kubelet does not set', 'max', { c0: { memory: mi(50) } }],
-    ['a request that kubelet does not tell', String(64 * MiB), {}],
+    ['a request that kubelet does not report', String(64 * MiB), {}],
   ])('with %s any request is applied', async (_, swap, requests) => {
     storedSwap(swap);
     admitted(requests);

@@ -3,7 +3,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 
-// kubelet compares a pod's usage with the limits that it has admitted right after it has written them, long before reclaim can help.
+// kubelet compares a pod's usage with the limits that it has admitted right after it has written them, long before
+// reclaim can help.
 let node: FakeKubeletNode;
 beforeEach(() => {
   node = new FakeKubeletNode();

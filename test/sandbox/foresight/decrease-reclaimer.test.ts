@@ -64,7 +64,7 @@ describe('a decrease blocked by page cache', () => {
     expect(told.map((message) => message.startsWith('given up'))).toEqual([false, false, true]);
     expect(told[2]).toBe(report?.message);
     expect(memory.high).toBe('max');
-    // What kubelet admits next is another matter.
+    // A later admission of kubelet is another matter.
     memory.cache = 30 * MiB;
     node.admit('a', 48);
     await node.pass(1000);
@@ -84,7 +84,7 @@ describe('a decrease blocked by page cache', () => {
     expect(node.reclaimer.reportOf('a')?.message).toContain(`${70 * MiB} bytes are in use that cannot be reclaimed`);
   });
 
-  test('is let go if memory goes to swap and then grows past the limit with it', async () => {
+  test('is released if memory goes to swap and then grows past the limit with it', async () => {
     const memory = node.pod('a', { limit: 192, anon: 40, cache: 60 });
     memory.swapMax = 100 * MiB;
     node.swapAfter.set('a', bytes(0));

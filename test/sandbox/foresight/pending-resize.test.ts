@@ -179,13 +179,13 @@ describe('derivePendingResize with the declared pod', () => {
       return pendingMemory(pod, entry({ a: wanted, setup: 64 }), entry({ a: 128, setup: 64 }))?.pod;
     };
 
-    test('the present limit tells whether a container that ended well is one', () => {
+    test('the present limit shows whether a container that ended well is one', () => {
       expect(pending(128, 96)).toBe(96);
       expect(pending(128, 32)).toBe(64);
       expect(pending(192, 96)).toBe(160);
     });
 
-    test('a container that the runtime has no more counts as an init container that has ended, where the pod limit tells', () => {
+    test('a container that the runtime has no more counts as an init container that has ended, where the pod limit shows it', () => {
       const gone: DeclaredContainer = { name: 'setup', kind: 'unknown', state: 'declared', mayBeInit: true };
       const to = (limit: number) => {
         const pod = { ...state({ a: 150 }, limit), ...declares([app('a'), gone], 'kubelet-state') };

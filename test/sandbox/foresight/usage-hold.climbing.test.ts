@@ -56,7 +56,7 @@ describe('usage that climbs back', () => {
     await node.pass(3000);
     memory.anon = 63 * MiB;
     memory.cache = 0;
-    // What it takes is given back once memory.high is as it was.
+    // The memory that it takes is returned once memory.high is as it was.
     memory.afterHigh = (value) => {
       if (value === 'max') memory.anon = 20 * MiB;
       return Promise.resolve();

@@ -159,7 +159,7 @@ describe('memory that cannot be reclaimed', () => {
     expect(events()).toEqual({ stuck: 1, held: 1 });
   });
 
-  test('comes close to the limit while held: let go, and Deferred with figures', async () => {
+  test('comes close to the limit while held: released, and Deferred with figures', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(2000);

@@ -11,7 +11,7 @@ import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { TestFolder, recordName } from '../../support/journal/test-folder.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
-/** What the disk hangs at, and the operations that wait for it. */
+/** The operation that hangs, and the operations that wait for it. */
 const disk = { hangs: { write: false, read: false }, waiting: new Set<() => void>() };
 const unlessHanging = (kind: 'write' | 'read'): Promise<void> =>
   disk.hangs[kind] ? new Promise((resolve) => void disk.waiting.add(resolve)) : Promise.resolve();

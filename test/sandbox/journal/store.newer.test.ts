@@ -37,7 +37,7 @@ test('M2: records of a newer shim stay as they are through a downgrade, however 
   await expect(journal.remove(uid(3))).rejects.toMatchObject(refusal);
   expect(journal.withheld).toEqual({ newer: 40, unread: 0 });
   expect(state.counters.snapshot().journalFaults).toEqual({ newer_record: 40 });
-  expect(state.messages).toEqual(Array.from({ length: 40 }, () => 'journal record of a newer version left alone'));
+  expect(state.messages).toEqual(Array.from({ length: 40 }, () => 'journal record of a newer version ignored'));
   // Other pods are not affected.
   await journal.write(numbered(90, uid(90)));
   expect(await journal.check()).toEqual({ ready: true });

@@ -8,7 +8,8 @@ import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate, podConfig } from '../../support/fake-runtime.ts';
 
-// systemd stores quotas in whole percents of a CPU, and writes them whenever a property of the unit changes or it reloads.
+// systemd stores quotas in whole percents of a CPU, and writes them whenever a property of the unit changes or it
+// reloads.
 const POD = '/kubepods.slice/kubepods-pod1.slice';
 const SCOPE = `${POD}/cri-containerd-${containerId(0)}.scope`;
 const ANSWER = Buffer.from('the answer of the runtime');

@@ -34,7 +34,7 @@ const [READY, NOTREADY] = [0, 1];
 
 test.each([
   ['ready', READY, [EXITED, CREATED]],
-  ['ended, as far as its status tells, while a container runs', NOTREADY, [EXITED, RUNNING]],
+  ['ended, as far as its status shows, while a container runs', NOTREADY, [EXITED, RUNNING]],
   ['ready without containers', READY, []],
 ])('a sandbox that is %s', async (_, sandbox, containers) => {
   await expect(check(sandbox, ...containers)).resolves.toBeUndefined();

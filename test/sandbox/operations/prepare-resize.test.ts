@@ -413,7 +413,7 @@ describe('a container that is created and has not started', () => {
     return steps.map(({ step }) => step.kind);
   }
 
-  test('is left alone once its start has been requested, also before it has a cgroup', async () => {
+  test('is not changed once its start has been requested, also before it has a cgroup', async () => {
     const { registry } = runtime.node;
     registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
     const end = registry.containerStarts(CREATED);

@@ -221,7 +221,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
     return highs;
   }
 
-  test('in a pod without a cgroup of its own leaves memory.high alone', async () => {
+  test('in a pod without a cgroup of its own does not change memory.high', async () => {
     runtime.describePod({ config: { ...podConfig, linux: { resources: {} } } });
     runtime.makePod('max', [100 * MiB]);
     const highs = use(`/kubepods/pod1/${containerId(0)}`);
@@ -229,7 +229,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
     expect([highs, runtime.limitOf(0)]).toEqual([[], 50 * MiB]);
   });
 
-  test('of a container whose cgroup is not below that of the pod leaves memory.high alone', async () => {
+  test('of a container whose cgroup is not below that of the pod does not change memory.high', async () => {
     runtime.makePod('max', [100 * MiB]);
     runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
     const cgroup = `/other/${containerId(0)}`;

@@ -95,7 +95,7 @@ describe('containers that do not run count', () => {
     expect(podCpuAfter('b', { memory: mi(300) })).toBeUndefined();
   });
 
-  test('not those whose limits nothing tells', () => {
+  test('not those whose limits are unknown', () => {
     const unknown: DeclaredContainer = { name: 'b', id: 'b', kind: 'app', state: 'ended' };
     expect(podLimitAfter(pod(100, [one('a', 'app', 100), unknown]), 'a', 250)).toBe(250);
   });
@@ -170,7 +170,7 @@ describe('an ephemeral container', () => {
     }
   });
 
-  test('A2: that no source tells from another one does not keep the pod limit down; it is not lowered', () => {
+  test('A2: that no source distinguishes from another one does not keep the pod limit down; it is not lowered', () => {
     const containers = [one('web', 'unknown', 100), one('debugger', 'unknown', undefined)];
     const state = pod(100, containers, { source: 'inference' });
     expect(podLimitAfter(state, 'web', 200)).toBe(200);

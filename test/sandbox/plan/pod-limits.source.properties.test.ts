@@ -4,12 +4,12 @@ import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 import { cases } from '../../support/property-cases.ts';
 import { type KnownContainer, knownPods, limitOf, size, stateOf } from '../../support/resize/sources/known-pods.ts';
 
-// What holds without the pod's spec, on 30,000 random pods: kubelet knows more of a pod than the shim sees.
+// Properties without the pod's spec, on 30,000 random pods: kubelet knows more of a pod than the shim sees.
 
 const sumOf = (containers: readonly KnownContainer[]): number => containers.reduce((sum, { limit }) => sum + limit, 0);
 
 test.each(['1.36', '1.35', 'runtime'] as const)(
-  'as %s tells: no update takes the pod limit from its containers',
+  'as %s reports: no update takes the pod limit from its containers',
   (view) => {
     const seen = new Set<string>();
     fc.assert(
@@ -18,7 +18,8 @@ test.each(['1.36', '1.35', 'runtime'] as const)(
         const then = pod.containers.map((one) => (one.name === 'a0' ? { ...one, limit: to } : one));
         const { memory = pod.podLimit } = podLimitsFor(stateOf(view, pod), [{ id: 'a0', memory: to }]);
         if (memory === 'max') throw new Error('the limit of the pod is gone');
-        // The runtime does not tell of what was not created, and may not tell an init container from one that is done.
+        // The runtime does not report of what was not created, and may not tell an init container from one that is
+        // done.
         const isSeen = ({ state }: KnownContainer): boolean =>
           view !== 'runtime' || !['declared', 'ended'].includes(state);
         if (memory < pod.podLimit) expect(memory, 'lowered').toBeGreaterThanOrEqual(limitOf(then.filter(isSeen)));

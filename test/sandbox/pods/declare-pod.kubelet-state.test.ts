@@ -48,7 +48,7 @@ describe("from kubelet's state", () => {
     ]);
   });
 
-  test('an unlisted container of which nothing tells the kind has no part in the pod limit', async () => {
+  test('an unlisted container of unknown kind has no part in the pod limit', async () => {
     given.has({ name: 'first', state: RUNNING });
     given.kubeletAdmitted({ web: 100 });
     expect(lines(await given.declared())).toEqual([

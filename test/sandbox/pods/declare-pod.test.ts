@@ -199,7 +199,7 @@ describe("from the runtime's containers", () => {
     expect((await given.declared()).source).toBe('kubelet-labels');
   });
 
-  test("kubelet's annotation tells that a container with a preStop hook is restarted when it ended well", async () => {
+  test("kubelet's annotation shows that a container with a preStop hook is restarted when it ended well", async () => {
     const labels = { 'io.kubernetes.container.name': 'a' };
     given.has({ name: 'a', state: EXITED, limit: 100, labels, annotations: PRE_STOP });
     const pod = await given.declared();
@@ -221,6 +221,6 @@ describe("from the runtime's containers", () => {
   });
 });
 
-test.each(['', 'pod1', '/other/pod1'])('the cgroup %j tells no QoS class', (cgroupParent) => {
+test.each(['', 'pod1', '/other/pod1'])('the cgroup %j has no QoS class', (cgroupParent) => {
   expect(qosOfCgroup({ cgroupParent })).toBeUndefined();
 });

@@ -50,6 +50,6 @@ test('a declared container counts also without processes, as gVisor has them', a
   const container = { name: 'c0', id: containerId(0), kind: 'app', state: 'running' } as const;
   const declared = { source: 'inference', containers: [container], volumes: new Map() } as const;
   expect(await idsOf(declared)).toEqual([containerId(0), containerId(1)]);
-  // Without a declaration nothing tells which containers the pod has.
+  // Without a declaration it is unknown which containers the pod has.
   expect(await idsOf()).toEqual([containerId(0), containerId(1), EARLIER]);
 });

@@ -99,7 +99,7 @@ async function view(
   return { viewed, calls };
 }
 
-/** What a view says of the containers: those that run, and the state of all. */
+/** The containers of a view: those that run, and the state of all. */
 const namesIn = ({ view: seen }: Pick<ViewedPod, 'view'>) =>
   'reason' in seen
     ? seen.reason

@@ -22,7 +22,7 @@ import { interrupted } from '../../support/resize/interrupted.ts';
 import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
-/** What the rollback of a failed transaction leaves alone. */
+/** Values that the rollback of a failed transaction does not change. */
 
 const POD = '/kubepods/pod1';
 let runtime: FakeRuntime;
@@ -242,7 +242,7 @@ describe('the rollback of a container whose cgroup files another program has wri
     'memory.high': size(110),
     'memory.low': size(15),
   };
-  /** Of the container, and of the store of the runtime. */
+  /** The values of the container, and those in the store of the runtime. */
   const files = (): Record<string, string> =>
     Object.fromEntries(Object.keys(old).map((file) => [file, runtime.read(`${ID}/${file}`)]));
   const write = (written: Readonly<Record<string, string>>): void => {
@@ -339,7 +339,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     return { kind: 'container', id: ID, shares: { from, to } };
   };
   const pod = async (): Promise<PodDescription> => (await runtime.node.registry.pod(SANDBOX))!;
-  /** What the container has in the kernel and in the store of the runtime. */
+  /** The container's values in the kernel and in the store of the runtime. */
   const now = (): unknown[] => [runtime.read(`${ID}/cpu.weight`), store.stored(0).cpu_shares];
   const expected = (from: CpuShares): unknown[] => [String(weightOfShares(from, 'old')), BigInt(from)];
 

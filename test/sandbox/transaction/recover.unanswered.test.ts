@@ -16,8 +16,8 @@ import { desired } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 /**
- * Updates that the runtime has not answered may still arrive: a containerd that is killed leaves the runc that it has started, and one
- * that was stopped continues. The updates of one container arrive in order.
+ * Updates that the runtime has not answered may still arrive: a containerd that is killed leaves the runc that it has
+ * started, and one that was stopped continues. The updates of one container arrive in order.
  */
 
 const UPDATE = 'UpdateContainerResources';

@@ -128,7 +128,7 @@ describe('a container without limits of its own', () => {
     expect(limitsAfter(state({ a: { more } }), asking(both))).toEqual({});
   });
 
-  test('keeps them if nothing tells whether they are its own', () => {
+  test('keeps them if it is unknown whether they are its own', () => {
     const { declared, ...others } = state({ a: {} });
     const [{ limits, ...unknown }] = declared!.containers as [DeclaredContainer];
     expect(limits).toEqual({});

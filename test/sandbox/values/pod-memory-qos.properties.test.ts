@@ -13,7 +13,7 @@ const size = fc.oneof(
   { weight: 3, arbitrary: fc.integer({ min: 1, max: 64 }).map((count) => count * 16 * MiB) },
   { weight: 1, arbitrary: fc.integer({ min: 1, max: 900 }).map((count) => count * 1_000_001) },
 );
-/** What a container with a request declares. The request is at most the limit. */
+/** The declaration of a container with a request. The request is at most the limit. */
 const memory: fc.Arbitrary<Memory & { readonly request: number }> = fc
   .record({ one: size, other: fc.option(size, { nil: undefined }), isEqual: fc.boolean() })
   .map(({ one, other, isEqual }) => {
@@ -25,7 +25,7 @@ const factor = fc.oneof(
   fc.integer({ min: 1, max: 100 }).map((hundredths) => hundredths / 100),
 );
 const feature = fc.constantFrom('MemoryQoS' as const, 'TieredReservation' as const);
-/** What the request changes: the others stay. */
+/** The changed request: the others stay. */
 const asked = fc.constantFrom<readonly ('limit' | 'request')[]>(['limit'], ['request'], ['limit', 'request']);
 
 const sizeOf = (limit: number | undefined): Limit<Bytes> => (limit === undefined ? 'max' : bytes(limit));

@@ -177,7 +177,7 @@ describe('memory.high of a container', () => {
 describe('what somebody has set on purpose stays', () => {
   test.each([
     ['a memory.high that no formula leads to', { 'memory.high': text(100) }, { c0: 64, c1: 64 }],
-    ['a memory.high of a container whose request nothing tells', { 'memory.high': high(64, 128) }, {}],
+    ['a memory.high of a container whose request is unknown', { 'memory.high': high(64, 128) }, {}],
     [
       'a memory.high by another factor that kubelet has not set',
       { 'memory.high': high(64, 128, 0.5) },
@@ -241,7 +241,7 @@ describe('memory.min and memory.low', () => {
     },
   );
 
-  test('of a Guaranteed pod follow limit and request, though nothing tells the request', async () => {
+  test('of a Guaranteed pod follow limit and request, though the request is unknown', async () => {
     create({ 'memory.min': text(128) });
     await resize({ limit: mi(160), request: 160 });
     expect(found()).toMatchObject({ 'memory.max': text(160), 'memory.min': text(160), 'memory.high': 'max' });

@@ -190,7 +190,7 @@ test('a size or a share above the size limit in the spec, since kubelet evicts a
       .get('cache');
   };
   for (const value of ['192Mi', '100%', '80%/web', 'follow']) expect(target(value, 32)).toBe(mi(64));
-  // What is larger already stays: it may store as much.
+  // A volume that is larger already keeps its size: it may store as much.
   expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
 });
 

@@ -77,7 +77,8 @@ test('a connection that has just opened, and has had no call yet, is not the one
 test('a connection above the limit is refused if all have running calls', async () => {
   const others = new Connections();
   await others.open(API_LIMITS.connections, true);
-  // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until its deadline.
+  // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until its
+  // deadline.
   await expect(shim.client.call('ListPods', {}, Date.now() + 5000)).rejects.toThrow(
     /RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED/,
   );

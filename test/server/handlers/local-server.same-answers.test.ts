@@ -116,7 +116,7 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** What a client gets on stream 1, in an order and encoding that do not depend on the server. */
+/** The answer to a client on stream 1, in an order and encoding that do not depend on the server. */
 interface Answer {
   readonly headers: Record<string, string>[];
   readonly body: string;

@@ -35,7 +35,7 @@ let folder: string;
 let local: LocalServer;
 let backendServer: Server;
 let backend: Backend;
-/** What serves the call: the proxy itself, or the grpc-js server behind it. */
+/** The server of the call: the proxy itself, or the grpc-js server behind it. */
 const WAYS = ['the proxy', 'grpc-js'] as const;
 let clients: Record<(typeof WAYS)[number], Client>;
 let client: Client;

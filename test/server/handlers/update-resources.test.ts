@@ -22,7 +22,7 @@ let local: LocalServer;
 let client: Client;
 const closing: (() => unknown)[] = [];
 
-/** What serves the call: the proxy itself, or the grpc-js server behind it. */
+/** The server of the call: the proxy itself, or the grpc-js server behind it. */
 let served: 'the proxy' | 'grpc-js' = 'the proxy';
 
 function throughProxy(socket: Socket): void {

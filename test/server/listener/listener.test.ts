@@ -41,7 +41,7 @@ describe('listen', () => {
     expect(await canConnect(shim.path)).toBe(true);
   });
 
-  test('rejects the path of a live socket with the process that listens, and leaves that socket alone', async () => {
+  test('rejects the path of a live socket with the process that listens, and does not touch that socket', async () => {
     mkdirSync(dirname(shim.path));
     shim.open.push(await listenPlainly(shim.path));
     const before = [rightsOf(shim.path), rightsOf(dirname(shim.path))];
@@ -65,7 +65,7 @@ describe('listen', () => {
     ['a file', () => writeFileSync(shim.path, 'precious')],
     ['a folder', () => mkdirSync(shim.path)],
     ['a symbolic link to a socket', () => symlinkSync(shim.backendPath, shim.path)],
-  ])('rejects a path that is %s, and leaves it alone', async (_, make) => {
+  ])('rejects a path that is %s, and does not change it', async (_, make) => {
     await shim.startBackend({ socket: 0o660, folder: 0o711 });
     mkdirSync(dirname(shim.path));
     make();

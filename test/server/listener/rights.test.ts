@@ -164,10 +164,10 @@ describe.runIf(isRoot)('rights like the backend', () => {
 });
 
 /**
- * Polls the shim's folder and the sockets in it from another process during `run`. Returns each combination of kind, mode, user and
- * group that it has seen twice in a row: the kernel reads mode and group one after the other, so that a stat that is interrupted
- * between has the mode from before a change and the group from after it. `isComplete` returns whether all `expected` combinations have
- * been seen: on a busy machine the process may not poll for a while.
+ * Polls the shim's folder and the sockets in it from another process during `run`. Returns each combination of kind,
+ * mode, user and group that it has seen twice in a row: the kernel reads mode and group one after the other, so that a
+ * stat that is interrupted between has the mode from before a change and the group from after it. `isComplete` returns
+ * whether all `expected` combinations have been seen: on a busy machine the process may not poll for a while.
  */
 async function pollRights(
   expected: readonly string[],

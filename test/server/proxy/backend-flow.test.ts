@@ -10,8 +10,8 @@ const STREAM_WINDOW = 65_535;
 const LONG = 500_000;
 
 /**
- * A client like grpc-go: it returns the connection's window for all DATA, and a stream's window only for what its caller reads
- * (RFC 9113 6.9.1 leaves both to the receiver).
+ * A client like grpc-go: it returns the connection's window for all DATA, and a stream's window only for what its
+ * caller reads (RFC 9113 6.9.1 leaves both to the receiver).
  */
 class Caller {
   readonly proxy: TestProxy;

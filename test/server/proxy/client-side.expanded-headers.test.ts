@@ -76,7 +76,7 @@ describe('header blocks that refer to a large field again and again', () => {
 
 test('headers of calls that turn out to be compressed wait until the local server has taken earlier ones', () => {
   const proxy = openProxy({ handle: () => undefined });
-  // Of these headers, a client sends some bytes only.
+  // A client sends only some bytes of these headers.
   const encoder = new ReferenceEncoder(4096);
   const large = ['a', 'b'].map((name) => ({ name, value: name.repeat(1700), index: true }));
   for (let at = 0; at < STREAMS; at += 1)

@@ -12,7 +12,7 @@ const FRAME_SIZE = 16_384;
 /** Its last message begins in the DATA frame of the others: the backend's window was 3 bytes above the limit at the end. */
 const HELD_AFTER_OTHERS: Plan = { route: 'each', up: 0, down: 1 };
 
-/** What becomes of a message of a stream: some stay as they are. */
+/** The fate of a message of a stream: some stay as they are. */
 const amendedMessage = (bytes: Uint8Array): Buffer | undefined =>
   bytes.length % 3 === 0 ? undefined : Buffer.concat([bytes, APPENDED]);
 
@@ -174,7 +174,8 @@ describe('flow control', () => {
           const wanted = world.client.granted + readAhead;
           const least = Math.min(wanted, 0.75 * Math.max(65_535, queueLimit));
           expect(world.backend.window).toBeGreaterThanOrEqual(least);
-          // The first bytes of a message that is held are given back at once, also if a grant has replaced them already.
+          // The first bytes of a message that is held are given back at once, also if a grant has replaced them
+          // already.
           const most = Math.max(65_535, queueLimit) + FRAME_SIZE;
           expect(world.backend.window).toBeLessThanOrEqual(most);
           expect(world.proxy.core.streams.running).toBe(0);

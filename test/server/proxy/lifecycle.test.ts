@@ -25,7 +25,8 @@ function withHandledCall(): ReturnType<typeof openProxy> {
   return proxy;
 }
 
-// grpc-go ends a connection whose GOAWAY names a later stream than the one before it, and with it the calls that still run.
+// grpc-go ends a connection whose GOAWAY names a later stream than the one before it, and with it the calls that still
+// run.
 describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), although the client has opened one meanwhile', () => {
   test('the backend sends GOAWAY, then closes', () => {
     const { client, backend } = withHandledCall();

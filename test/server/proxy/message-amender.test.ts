@@ -267,7 +267,7 @@ describe('a stream that ends within a message', () => {
 });
 
 describe('flow control', () => {
-  /** What a backend would send of these bytes: as much as its windows allow. */
+  /** The bytes that a backend would send: as many as its windows allow. */
   function send(proxy: TestProxy, bytes: Buffer, windows: { stream: number; connection: number }): number {
     let at = 0;
     for (;;) {

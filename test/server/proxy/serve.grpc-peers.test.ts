@@ -153,7 +153,8 @@ describe.each(ROUTES)('between gRPC peers, route %s', (route) => {
     const call = client.makeBidiStreamRequest(`/${route}.S/bidi`, raw, raw);
     for (const part of ['one', 'two', 'three']) {
       call.write(Buffer.from(part));
-      // The first message of a response to amend waits for a second message or the end, a handled request for its last message.
+      // The first message of a response to amend waits for a second message or the end, a handled request for its last
+      // message.
       if (route === 'amend' || route === 'handle') continue;
       const [reply] = (await once(call, 'data')) as [Buffer];
       expect(String(reply)).toBe(String(appendedTo(route, Buffer.from(part))));

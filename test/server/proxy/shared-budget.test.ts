@@ -40,7 +40,7 @@ describe('streams of one connection', () => {
     );
     expect(resetsOf(proxy.client.take())).toEqual([[5, ErrorCode.REFUSED_STREAM]]);
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
-    // What the client has sent before it knows that is dropped, and its window comes back.
+    // Data that the client has sent before it knows that is dropped, and its window comes back.
     proxy.client.send(data(5, Buffer.alloc(100)));
     expect(typesOf(proxy.client.take())).toEqual([WINDOW_UPDATE]);
     proxy.backend.send(frame(3, 0, 1, Buffer.alloc(4)));
@@ -148,7 +148,7 @@ describe('H4: data that waits for a client with a large window for its connectio
     expect(flood(first, 16_384)).toBeGreaterThan(100_000);
     const before = shared.queued.total;
     flood(second, 1000);
-    // What was granted before the limit may still come.
+    // Data within the window that was granted before the limit may still come.
     expect(shared.queued.total).toBeLessThanOrEqual(before + MiB);
     first.core.destroy();
     second.core.destroy();
@@ -288,7 +288,7 @@ describe('amended responses that wait for a client without windows for its strea
     const proxies = Array.from({ length: 40 }, () => {
       const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, MiB]);
       proxy.client.send(windowUpdate(0, 1 << 30));
-      // What is written stays in the process: the client does not read.
+      // Written data stays in the process: the client does not read.
       const write = proxy.client.write.bind(proxy.client);
       proxy.client.write = (slices, size) => {
         write(slices, size);

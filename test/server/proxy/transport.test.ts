@@ -32,7 +32,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-/** What has been written. */
+/** The written bytes. */
 const written: Buffer[] = [];
 function write(...slices: Buffer[]): void {
   written.push(...slices.map((slice) => Buffer.from(slice)));

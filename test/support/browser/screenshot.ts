@@ -1,6 +1,6 @@
 import type { Page, PageScreenshotOptions } from 'playwright-core';
 
-/** What Chromium on a busy machine answers when it has no frame of the page. The next capture succeeds. */
+/** The answer of Chromium on a busy machine when it has no frame of the page. The next capture succeeds. */
 const NO_FRAME = 'Unable to capture screenshot';
 const MOST_CAPTURES = 5;
 

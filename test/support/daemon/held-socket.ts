@@ -31,7 +31,7 @@ export class HeldSocket {
   }
 }
 
-/** What sd_listen_fds(3) guarantees to the started process: descriptors from 3 on, and variables with its pid. */
+/** The guarantees of sd_listen_fds(3) for the started process: descriptors from 3 on, and variables with its pid. */
 export interface PassedOn {
   readonly env: NodeJS.ProcessEnv;
   /** For `stdio`, after the first three entries. */

@@ -25,7 +25,7 @@ export class ListenerFolder {
   path = '';
   backendPath = '';
   accepted: Socket[] = [];
-  /** What is closed after the test. */
+  /** Closed after the test. */
   readonly open: { close(): unknown }[] = [];
 
   constructor() {

@@ -7,10 +7,7 @@ import { buildProgram, modules } from './build-program.ts';
 import { Program, type ProgramOptions } from './daemon-program.ts';
 import { FakeBackend, RawClient } from './fake-backend.ts';
 
-/**
- * Starts daemons built from the source, with a fake backend and clients, and stops all of them after each test. Each test
- * gets a new folder.
- */
+/** Starts daemons built from the source, with a fake backend and clients, and stops all of them after each test. Each test gets a new folder. */
 export class TestDaemon {
   /** The bundled daemon. */
   file = '';

@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { ExecaError, execa } from 'execa';
 
 /**
- * The .deb of this project, installed with an empty dpkg database, so that dpkg does not read the packages of the machine below, each
- * file of which takes a descriptor of the node's kernel.
+ * The .deb of this project, installed with an empty dpkg database, so that dpkg does not read the packages of the
+ * machine below, each file of which takes a descriptor of the node's kernel.
  */
 export class DebPackage {
   /** Has the package and the database of dpkg. */

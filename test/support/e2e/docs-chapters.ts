@@ -1,6 +1,6 @@
 /**
- * The commands of README and docs/ that run on a node, in the order in which test/e2e/command-line/docs.test.ts runs them.
- * Between chapters, that test brings the node into the state that the pages describe.
+ * The commands of README and docs/ that run on a node, in the order in which test/e2e/command-line/docs.test.ts runs
+ * them. Between chapters, that test brings the node into the state that the pages describe.
  */
 export interface Chapter {
   readonly name:

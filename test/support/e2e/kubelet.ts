@@ -49,8 +49,8 @@ export class Kubelet {
   }
 
   /**
-   * Admits other limits. They are written before any call. If the limit of a container is lowered, the first try asks for the usage, and
-   * ends there: {@link sync} is the next one.
+   * Admits other limits. They are written before any call. If the limit of a container is lowered, the first try asks
+   * for the usage, and ends there: {@link sync} is the next one.
    */
   admit(pod: RunningPod, memory: PodMemory): void {
     const { uid } = pod;

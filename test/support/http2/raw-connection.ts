@@ -3,7 +3,7 @@ import { type Socket, createConnection } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PREFACE, SETTINGS_ACK, settings, windowUpdate } from './wire.ts';
 
-/** What a client sends first that lets the server send as much as it wants. */
+/** The first frames of a client that lets the server send as much as it wants. */
 export const greeting = (...pairs: [id: number, value: number][]): Buffer =>
   Buffer.concat([PREFACE, settings(...pairs), SETTINGS_ACK, windowUpdate(0, 1 << 30)]);
 

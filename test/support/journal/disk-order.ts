@@ -1,6 +1,6 @@
 import type * as Promises from 'node:fs/promises';
 
-/** What has been written to the disk, renamed and removed, in this order: `sync a`, `rename a b`, `rm a`. */
+/** Writes to disk, renames and removals, in this order: `sync a`, `rename a b`, `rm a`. */
 export const diskOrder: string[] = [];
 
 /** node:fs/promises that notes {@link diskOrder}, for `vi.mock`. */

@@ -5,8 +5,8 @@ import { Journal } from '../../../src/sandbox/journal/store.ts';
 /**
  * A process for tests to kill. It writes records with increasing numbers one after the other, and prints which write it
  * starts and which has reached the disk. Arguments: the folder, the first number, and the number of writes (default:
- * until it is killed). After a limited run it removes the record. WRITER_UID: the user to continue as. The process begins as root, because
- * that user may not reach the program of Node.
+ * until it is killed). After a limited run it removes the record. WRITER_UID: the user to continue as. The process
+ * begins as root, because that user may not reach the program of Node.
  */
 const [, , folder = '', first = '0', count = 'Infinity'] = process.argv;
 const { WRITER_UID } = process.env;

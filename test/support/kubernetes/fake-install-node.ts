@@ -8,11 +8,11 @@ export interface Unit {
   /** The command line of kubelet's process; absent if it does not run. */
   readonly commandLine?: readonly string[];
   readonly state?: string;
-  /** What `systemctl show` prints about its command, its restarts and its files. */
+  /** The output of `systemctl show` about its command, its restarts and its files. */
   readonly properties?: readonly string[];
   /** Entries of the journal, as `journalctl --output=json` prints them. */
   readonly journal?: readonly object[];
-  /** What `systemctl show` prints about the shim. */
+  /** The output of `systemctl show` about the shim. */
   readonly shim?: readonly string[];
 }
 

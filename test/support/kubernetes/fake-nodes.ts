@@ -33,7 +33,7 @@ export const done: CommandResult = { code: 0, lines: [] };
 const LEASE = '--lease-duration=1h';
 const wouldInstall: CommandResult = { code: 0, lines: ['would: set …'] };
 
-/** What the pods of a cluster work with. */
+/** The options that the pods of a cluster share. */
 interface ClusterSettings {
   readonly random: () => number;
   /** Replaces the requests by HTTP and the clock of this machine. */

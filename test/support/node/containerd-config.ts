@@ -23,8 +23,8 @@ const disabled = [
 ];
 
 /**
- * What containerd waits 2 to 5 s for by default. Next to other nodes on a slow machine, its own processes take longer to answer, and a pod
- * cannot be stopped then.
+ * Time limits of containerd that are 2 to 5 s by default. Next to other nodes on a slow machine, its own processes take
+ * longer to answer, and a pod cannot be stopped then.
  */
 const patience = ['shim.cleanup', 'shim.load', 'shim.shutdown', 'task.state'];
 

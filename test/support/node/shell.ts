@@ -2,15 +2,15 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /**
- * Runs a command, if there is one, and then an interactive shell that reads its settings from a file: dash and other shells take the
- * name of that file from ENV (POSIX sh).
+ * Runs a command, if there is one, and then an interactive shell that reads its settings from a file: dash and other
+ * shells take the name of that file from ENV (POSIX sh).
  */
 const SCRIPT =
   'settings=$1; shift; "$@" && file=$(mktemp) && printf "%s\\n" "$settings" > "$file" && ENV=$file exec /bin/sh -i';
 
 /**
- * Returns a command that ends in an interactive shell, which knows the built `resizectl` and `cri-resize-shim` and greets with commands
- * to try.
+ * Returns a command that ends in an interactive shell, which knows the built `resizectl` and `cri-resize-shim` and
+ * greets with commands to try.
  * @param lines what the shell prints first
  * @param command what to run before
  */

@@ -44,7 +44,7 @@ export class TestApi {
   lines: Record<string, unknown>[] = [];
   /** Sandboxes that the backend reports as ready. */
   ready = new Set<string>();
-  /** What the API reads of each pod: by sandbox id. */
+  /** The views that the API reads of each pod, by sandbox id. */
   views = new Map<string, PodView | ShimError>();
   /** Lists the pods of the backend, as the registry does before a pod is reported as unknown. */
   refresh: (signal?: AbortSignal) => Promise<void> = () => Promise.resolve();

@@ -6,7 +6,7 @@ import type { LiveContainer } from '../../../src/sandbox/pods/pod-state.ts';
 
 /** Random declarations of pods: what kind each container is of, which do not run, and limits of the pod level. */
 
-/** What a spec says of a pod whose running containers are known: by their order, the first one is always an app container. */
+/** The spec of a pod whose running containers are known: by their order, the first one is always an app container. */
 export interface Declaration {
   readonly kinds: readonly ContainerKind[];
   readonly idle: readonly IdleContainer[];
@@ -86,8 +86,9 @@ export interface Counted {
 }
 
 /**
- * The limit of a pod as kubelet computes it, line by line (k8s.io/component-helpers/resource, AggregateContainerLimits, and
- * ResourceConfigForPod in pkg/kubelet/cm/helpers_linux.go); `unlimited` where kubelet sets none. Overhead is left out.
+ * The limit of a pod as kubelet computes it, line by line (k8s.io/component-helpers/resource, AggregateContainerLimits,
+ * and ResourceConfigForPod in pkg/kubelet/cm/helpers_linux.go); `unlimited` where kubelet sets none. Overhead is left
+ * out.
  */
 export function kubeletLimit(containers: readonly Counted[], level: number, unlimited: number): number {
   if (level !== unlimited) return level;

@@ -67,8 +67,8 @@ export function direction(step: ContainerStep, resource: Resource): number {
 }
 
 /**
- * The direction in which a step moves the sum under a pod limit that stays finite, where a container without a limit is 0 to kubelet;
- * otherwise as {@link direction}.
+ * The direction in which a step moves the sum under a pod limit that stays finite, where a container without a limit is
+ * 0 to kubelet; otherwise as {@link direction}.
  */
 export function directionInSum(before: PodState, after: PodState, step: ContainerStep, resource: Resource): number {
   const isFinite = [before, after].every((state) => podLimitOf(state, resource) !== 'max');

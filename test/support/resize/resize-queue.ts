@@ -29,7 +29,7 @@ export class ResizeQueue {
   core = new FakeCore();
   clock = new FakeClock();
   readonly store = new FakeStore();
-  /** What kubelet has admitted, by pod uid. */
+  /** The resources that kubelet has admitted, by pod uid. */
   readonly kubelet = new Map<string, EntryRequests>();
   resizes: Resizes;
 

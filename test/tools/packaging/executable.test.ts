@@ -159,7 +159,7 @@ describe('the daemon of the single executable', () => {
   });
 });
 
-/** What each descriptor of a process refers to. A descriptor that the process closes during the reading is left out. */
+/** Returns the target of each descriptor of a process. Leaves out a descriptor that the process closes during the reading. */
 function openFiles(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
     try {

@@ -4,8 +4,8 @@ import { Code, Reason, ShimError, Slots, bufferUsed, errnoOf, messageOf } from '
 import { GRPC_LIMITS, type ServerBudget } from '../server-budget.ts';
 
 /**
- * The encoding of a call's messages, moved here from `grpc-encoding`. grpc-js then hands the messages over as received, and does not
- * decompress as many at the same time as clients send.
+ * The encoding of a call's messages, moved here from `grpc-encoding`. grpc-js then hands the messages over as received,
+ * and does not decompress as many at the same time as clients send.
  */
 export const ENCODING_HEADER = 'x-cri-resize-shim-encoding';
 
@@ -39,12 +39,12 @@ export function decompressed(encoding: Encoding, message: Buffer, budget: Server
   });
 }
 
-/** Returns the size after decompression that gzip data states, modulo 2^32 (RFC 1952 2.3.1). Data that lies is refused later. */
+/** Returns the size after decompression that gzip data states, modulo 2^32 (RFC 1952 2.3.1). Data with a false size is refused later. */
 const sizeByGzip = (message: Buffer): number => (message.length < 18 ? 0 : message.readUInt32LE(message.length - 4));
 
 /**
- * Whether a message begins as compressed data does (RFC 1952 2.3.1, RFC 1950 2.2). No protobuf message begins with gzip's first byte
- * (wire type 7), and no CRI message with the field 15 that zlib's would be.
+ * Whether a message begins as compressed data does (RFC 1952 2.3.1, RFC 1950 2.2). No protobuf message begins with
+ * gzip's first byte (wire type 7), and no CRI message with the field 15 that zlib's would be.
  */
 function isCompressed(encoding: Encoding, message: Buffer): boolean {
   if (message.length < 2) return false;

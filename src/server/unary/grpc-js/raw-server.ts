@@ -77,8 +77,9 @@ interface StreamListener {
 
 /**
  * Stands between HTTP/2 and grpc-js:
- * - Contains errors in grpc-js's handling of streams. grpc-js responds to a call that it rejects (no gRPC content type, unknown
- *   method) even if the client has reset it in the same read. That throws in an event listener, which would end the process.
+ * - Contains errors in grpc-js's handling of streams. grpc-js responds to a call that it rejects (no gRPC content type,
+ *   unknown method) even if the client has reset it in the same read. That throws in an event listener, which would end
+ *   the process.
  * - Limits the bytes of requests that wait for their end, over all clients.
  * - Leaves decompression to {@link serveUnary}.
  */
@@ -144,7 +145,7 @@ function refuse(stream: ServerHttp2Stream): void {
   const trailers = { 'grpc-status': Code.RESOURCE_EXHAUSTED, 'grpc-message': REQUESTS_FULL };
   if (!stream.headersSent)
     stream.respond({ ':status': 200, 'content-type': 'application/grpc', ...trailers }, { endStream: true });
-  // What still comes is dropped. The reset comes later: at once, it would discard the status.
+  // Later parts are dropped. The reset comes later: at once, it would discard the status.
   stream.removeAllListeners('data').resume();
   setTimeout(() => stream.close(constants.NGHTTP2_NO_ERROR), RESET_DELAY_MS).unref();
 }

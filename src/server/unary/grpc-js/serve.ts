@@ -81,8 +81,8 @@ type JsCall = ServerUnaryCall<Buffer, Buffer> | ServerWritableStream<Buffer, Buf
 const deadlines = new WeakMap<object, number>();
 
 /**
- * Returns the deadline of a call, by {@link steadyNow}; Infinity if it has none. grpc-js has it in the system's time. It is converted
- * once, when the call begins: later the system's time may have changed.
+ * Returns the deadline of a call, by {@link steadyNow}; Infinity if it has none. grpc-js has it in the system's time.
+ * It is converted once, when the call begins: later the system's time may have changed.
  */
 export function deadlineOf(call: { getDeadline(): Date | number }): number {
   const known = deadlines.get(call);

@@ -22,8 +22,8 @@ const PROCESS = 'process ';
 let connections = 0;
 
 /**
- * Records whose a connection is: the client's process, or the connection itself if the process is unknown. grpc-js reports the remote
- * address of a session's socket to the handlers of its calls, and reads nothing else of it.
+ * Records whose a connection is: the client's process, or the connection itself if the process is unknown. grpc-js
+ * reports the remote address of a session's socket to the handlers of its calls, and reads nothing else of it.
  */
 export function setOwner(session: ServerHttp2Session, peer: number | undefined): void {
   const remoteAddress = peer === undefined ? `connection ${(connections += 1)}` : `${PROCESS}${peer}`;
@@ -98,8 +98,8 @@ interface GcEntry {
 
 /**
  * Keeps the native part of an HTTP/2 session until a full garbage collection after its end. Node aborts
- * (`current_nghttp2_memory_ == 0` in ~Http2Session) if it collects a session before a stream that was reset while it had header fields:
- * any client can cause that with a malformed request.
+ * (`current_nghttp2_memory_ == 0` in ~Http2Session) if it collects a session before a stream that was reset while it
+ * had header fields: any client can cause that with a malformed request.
  */
 export function keepHandles(session: ServerHttp2Session): void {
   observer ??= observeCollections();

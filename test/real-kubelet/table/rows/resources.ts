@@ -10,8 +10,8 @@ const restartFor = (resourceName: string) => ({
 });
 
 /**
- * Holds so many MiB that cannot be reclaimed if its limit is above them: dd reads one block, and cannot write more of it than fits into a
- * pipe that nobody reads.
+ * Holds so many MiB that cannot be reclaimed if its limit is above them: dd reads one block, and cannot write more of
+ * it than fits into a pipe that nobody reads.
  */
 const holding = (mebibytes: number): Partial<Container> => ({
   command: [

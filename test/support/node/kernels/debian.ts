@@ -10,8 +10,8 @@ import { type Acceleration, acceleration } from './kvm.ts';
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
 
 /**
- * Debian's kernel for virtual machines in qemu. Its root is the host's file system, as with User Mode Linux, by virtiofs. The limits
- * are for a qemu that translates each instruction, next to other load.
+ * Debian's kernel for virtual machines in qemu. Its root is the host's file system, as with User Mode Linux, by
+ * virtiofs. The limits are for a qemu that translates each instruction, next to other load.
  */
 export const debian = (kernel: DebianKernel): Kernel => ({
   start: (start) => startMachine(kernel, start),
@@ -79,7 +79,8 @@ async function startShare(kernel: DebianKernel, share: Share, folder: string): P
     endingWithUs(
       kernel.virtiofsd,
       ...['--shared-dir', share.folder, '--socket-path', socketOf(folder, share), '--sandbox', 'none'],
-      // The page cache of a file outlives an open, as on a disk. Writes go through at once: the host reads them while the node runs.
+      // The page cache of a file outlives an open, as on a disk. Writes go through at once: the host reads them while
+      // the node runs.
       ...['--cache', 'always'],
       ...share.options,
     ),

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { NodeParts } from '../prepare.ts';
 import { scriptsFolder } from '../scripts.ts';
 
-/** What differs between the kernels on the host. What differs inside of the node is in the script NAME.sh. */
+/** Differences between the kernels on the host. Differences inside of the node are in the script NAME.sh. */
 export interface Kernel {
   /** Starts it in a process group of its own. The process ends with it. */
   readonly start: (start: KernelStart) => Promise<ChildProcess>;

@@ -24,8 +24,8 @@ export function acceleration(kernel: DebianKernel): Promise<Acceleration> {
 }
 
 /**
- * Boots the kernel without a root file system, at which it panics and the machine ends. A virtual machine may have /dev/kvm and fail at
- * the first instruction that its own host does not emulate. qemu then stops the machine and waits.
+ * Boots the kernel without a root file system, at which it panics and the machine ends. A virtual machine may have
+ * /dev/kvm and fail at the first instruction that its own host does not emulate. qemu then stops the machine and waits.
  */
 async function isKvmUsable(kernel: DebianKernel): Promise<boolean> {
   const isOpen = await access(device, constants.R_OK | constants.W_OK).then(

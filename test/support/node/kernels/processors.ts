@@ -9,8 +9,8 @@ export const processorsIn = (list: string): number[] =>
   });
 
 /**
- * Returns the processor, of those that this process may use, to which the fewest processes with this name are bound. Throws if `proc`
- * does not say which it may use.
+ * Returns the processor, of those that this process may use, to which the fewest processes with this name are bound.
+ * Throws if `proc` does not say which it may use.
  * @param before earlier results, which decide between equals: their processes may not be bound yet
  */
 export function leastBoundProcessor(name: string, before: readonly number[] = [], proc = '/proc'): number {

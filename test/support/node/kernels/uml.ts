@@ -48,8 +48,8 @@ function kernelArguments(start: KernelStart): string[] {
 const chosen: number[] = [];
 
 /**
- * Returns a command that runs on one processor. Only one process of a User Mode Linux runs at a time, and a switch between two of them
- * takes twice the time if it wakes an idle processor.
+ * Returns a command that runs on one processor. Only one process of a User Mode Linux runs at a time, and a switch
+ * between two of them takes twice the time if it wakes an idle processor.
  */
 function bound(name: string, command: readonly string[]): string[] {
   const processor = leastBoundProcessor(name, chosen);

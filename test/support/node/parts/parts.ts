@@ -31,8 +31,8 @@ export const inits = ['plain', 'systemd'] as const;
 export type Init = (typeof inits)[number];
 
 /**
- * The kernel of the node: User Mode Linux, or Debian's kernel for virtual machines in qemu. `debian-6.16` rejects a remount of a tmpfs with
- * noswap that does not repeat it, as those of 6.4 to 6.16 do.
+ * The kernel of the node: User Mode Linux, or Debian's kernel for virtual machines in qemu. `debian-6.16` rejects a
+ * remount of a tmpfs with noswap that does not repeat it, as those of 6.4 to 6.16 do.
  */
 export const kernels = ['uml', 'debian', 'debian-6.16'] as const;
 export type KernelName = (typeof kernels)[number];

@@ -13,7 +13,8 @@ export type TarEntry =
 const block = 512;
 
 /**
- * A POSIX ustar archive. All times are zero and owners are root by default, so that equal entries result in equal bytes.
+ * A POSIX ustar archive. All times are zero and owners are root by default, so that equal entries result in equal
+ * bytes.
  * @throws RangeError if a path has more than 100 bytes, because images of tests need no longer ones
  */
 export function tar(entries: readonly TarEntry[]): Buffer {

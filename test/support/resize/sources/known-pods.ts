@@ -58,7 +58,7 @@ export const limitOf = (containers: readonly KnownContainer[]): number =>
 export type View = 'spec' | '1.36' | '1.35' | 'runtime';
 export type KnownPod = typeof knownPods extends fc.Arbitrary<infer Value> ? Value : never;
 
-/** What the shim sees of a pod: its spec, what kubelet of some release has written down, or the runtime's containers alone. */
+/** The shim's knowledge of a pod: its spec, the files of kubelet of some release, or the runtime's containers alone. */
 function seenBy(view: View, { containers, ephemeral }: KnownPod): DeclaredPod {
   const debuggers: KnownContainer[] = ephemeral
     ? [{ name: 'debugger', kind: 'ephemeral', limit: bytes(0), state: 'running' }]
@@ -77,7 +77,7 @@ function seenBy(view: View, { containers, ephemeral }: KnownPod): DeclaredPod {
   return fromKubeletState(entryOf(view, containers), byName, new Map(stored));
 }
 
-/** What kubelet of this release writes down for the containers of a pod. */
+/** The files of kubelet of this release about the containers of a pod. */
 export function entryOf(view: '1.36' | '1.35', containers: readonly KnownContainer[]): PodEntry {
   const listed = containers.filter(({ kind }) => kind !== 'init' || view === '1.36');
   return {
