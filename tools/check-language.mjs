@@ -92,7 +92,7 @@ function findLongComments(file, text) {
   return text
     .split('\n')
     .flatMap((line, index) =>
-      /^\s*(?:\/\/|\/?\*)/.test(line) && line.length > LONGEST_COMMENT
+      /^\s*(?:\/\/|\/\*|\* )/.test(line) && line.length > LONGEST_COMMENT
         ? [`${index + 1}: comment of ${line.length} columns: wrap it at 120`]
         : [],
     );

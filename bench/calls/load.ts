@@ -19,7 +19,7 @@ export type SideResults = Readonly<Partial<Record<SideName, SideResult>>>;
 export interface Connected {
   readonly name: SideName;
   readonly client: BenchClient;
-  /** Returns the CPU time so far of the process between client and backend, in microseconds. Absent if there is none. */
+  /** Returns the CPU time so far of the process between client and backend, in microseconds. Absent if none. */
   readonly cpuMicroseconds?: () => number;
 }
 

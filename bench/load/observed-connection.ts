@@ -51,7 +51,7 @@ class Direction {
   }
 }
 
-/** Reads what client and server of one connection send to each other, without changing it. Throws for what is not HTTP/2 with gRPC. */
+/** Reads what client and server of a connection send, without changing it. Throws if not HTTP/2 with gRPC. */
 export class ObservedConnection {
   readonly #calls = new Map<number, OpenCall>();
   readonly #fromClient: Direction;
@@ -111,7 +111,7 @@ export class ObservedConnection {
 const valueOf = (fields: readonly HeaderField[], name: string): string | undefined =>
   fields.find((field) => field.name === name)?.value;
 
-/** Splits the bytes of one direction of a call into messages. Throws for a compressed message. An incomplete one is left out. */
+/** Splits one direction of a call into messages. Throws for a compressed message. Omits an incomplete one. */
 function messagesOf(parts: readonly Buffer[]): Buffer[] {
   const bytes = Buffer.concat(parts);
   const messages: Buffer[] = [];

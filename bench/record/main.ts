@@ -11,7 +11,7 @@ import { NodeError, prepareNode, runInNode } from '../../test/support/node/index
 import { RECORDING } from '../load/file.ts';
 import { FILE, type RecordOptions } from './options.ts';
 
-/** The suite `record-load`: records the calls of a real kubelet with many pods in a test node, for `npm run bench -- --only "real load"`. */
+/** `record-load`: records a real kubelet with many pods in a node, for `npm run bench -- --only "real load"`. */
 
 const say = progressOf('record-load');
 const NODE = { containerd: '2.1', runtime: 'runc' } as const;

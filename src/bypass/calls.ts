@@ -9,11 +9,11 @@ const FIONREAD = 0x541b;
 const RLIMIT_NOFILE = 7;
 
 export interface ProcessCalls {
-  /** Returns a descriptor of a process (pidfd_open(2), Linux 5.3). Throws an error with the kernel's reason, like the others. */
+  /** Returns a process's descriptor (pidfd_open(2), Linux 5.3). Throws the kernel's reason, like the others. */
   open(pid: number): number;
   /** Returns a duplicate of a descriptor of that process (pidfd_getfd(2), Linux 5.6). */
   duplicate(processDescriptor: number, descriptor: number): number;
-  /** Returns the path of the socket to which a unix socket has connected, as its process has bound it; empty if it has none. */
+  /** Returns the path of a connected unix socket's peer, as its process has bound it; empty if it has none. */
   peerPath(descriptor: number): string;
   /** Returns how many bytes can be read from a socket or a pipe. */
   pending(descriptor: number): number;

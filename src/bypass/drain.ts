@@ -26,7 +26,7 @@ export interface DrainOptions {
   readonly say: (line: string) => void;
 }
 
-/** `drained`: every client has moved. `timed out`: calls still run. `not replaced`, `interrupted`: the proxy continues. */
+/** `drained`: all clients moved. `timed out`: calls still run. `not replaced`, `interrupted`: proxy continues. */
 export type DrainResult = 'drained' | 'timed out' | 'not replaced' | 'interrupted';
 
 /**
@@ -190,7 +190,7 @@ function withDuplicate<Result>(
   }
 }
 
-/** The state of a process in /proc/PID/stat, after its name in parentheses: T if it is stopped. Throws if it is gone. */
+/** A process's state in /proc/PID/stat, after the name in parentheses: T if stopped. Throws if it is gone. */
 function stateOf({ procRoot, pid }: Proxy): string {
   const text = readFileSync(join(procRoot, String(pid), 'stat'), 'utf8');
   return text.slice(text.lastIndexOf(')') + 2, text.lastIndexOf(')') + 3);

@@ -1,2 +1,2 @@
-/** The bypass: systemd's socket proxy serves the CRI socket while the shim cannot. Moves its clients back to the shim. */
+/** The bypass: systemd's socket proxy serves the CRI socket while the shim cannot. Moves its clients back. */
 export { type DrainResult, drain } from './drain.ts';

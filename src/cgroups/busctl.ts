@@ -28,7 +28,7 @@ export interface Systemd {
 }
 
 const SERVICE = 'org.freedesktop.systemd1';
-/** Timeout of a call in milliseconds. systemd itself writes memory.max, and the kernel may reclaim before that returns. */
+/** Timeout of a call in milliseconds. systemd itself writes memory.max, which may reclaim before it returns. */
 const ANSWER_MS = 10_000;
 
 export class Busctl implements Systemd {

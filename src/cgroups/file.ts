@@ -42,12 +42,12 @@ export function isCgroupVanished(error: unknown): error is CgroupVanished {
   return error instanceof CgroupVanished;
 }
 
-/** Whether an error means that a file is missing from an existing cgroup: the controller is off or the kernel too old. */
+/** Whether an error means that an existing cgroup lacks a file: the controller is off or the kernel too old. */
 export function isFileMissing(error: unknown): boolean {
   return error instanceof ShimError && error.context.errno === 'ENOENT' && !isCgroupVanished(error);
 }
 
-/** Returns the folder of a cgroup. Throws CGROUP_UNAVAILABLE for a path that could leave the root: relative or with `..`. */
+/** Returns a cgroup's folder. Throws CGROUP_UNAVAILABLE if a path could leave the root: relative or with `..`. */
 export function cgroupFolder(root: string, cgroup: CgroupPath): string {
   if (!cgroup.startsWith('/') || cgroup.includes('\0') || cgroup.split('/').includes('..')) {
     throw unavailable(cgroup, 'EINVAL', 'is not a valid cgroup path');
@@ -55,7 +55,7 @@ export function cgroupFolder(root: string, cgroup: CgroupPath): string {
   return cgroup === '/' ? root : `${root}${cgroup}`;
 }
 
-/** Returns the path of a cgroup's file. Throws CGROUP_UNAVAILABLE like {@link cgroupFolder}, and if `file` is not a plain name. */
+/** Returns a file's path. Throws CGROUP_UNAVAILABLE like {@link cgroupFolder}, and if `file` is no plain name. */
 export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): string {
   const folder = cgroupFolder(root, cgroup);
   if (!/^[a-z_][a-z0-9_.]*$/i.test(file))
@@ -63,7 +63,7 @@ export function cgroupFilePath(root: string, cgroup: CgroupPath, file: string): 
   return `${folder}/${file}`;
 }
 
-/** Kernel Documentation/ABI/testing/sysfs-devices-system-cpu and -node: a list that does not change until the next boot. */
+/** Kernel Documentation/ABI/testing/sysfs-devices-system-cpu and -node: the list is fixed until the next boot. */
 function readLastPossible(kind: 'cpu' | 'node'): number | undefined {
   try {
     return lastNumber(readFileSync(`/sys/devices/system/${kind}/possible`, 'utf8'));
@@ -134,7 +134,7 @@ export class CgroupFiles {
     return statSync(folder, { throwIfNoEntry: false })?.isDirectory() ?? false;
   }
 
-  /** Returns the names of the child cgroups. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if the cgroup no longer exists. */
+  /** Returns the child cgroups' names. Throws CGROUP_UNAVAILABLE, or {@link CgroupVanished} if it is gone. */
   children(cgroup: CgroupPath): string[] {
     const folder = cgroupFolder(this.root, cgroup);
     try {
@@ -172,7 +172,7 @@ export class CgroupFiles {
     }
   }
 
-  /** Reads a file that is open. Undefined if it has to be opened: the cgroup may have been removed, and created again since. */
+  /** Reads an open file. Undefined if it must be opened: the cgroup may have been removed and recreated. */
   #readOpen(path: string): string | undefined {
     const descriptor = openFiles.get(path);
     if (descriptor === undefined) return undefined;
@@ -239,7 +239,7 @@ export class CgroupFiles {
     }
   }
 
-  /** Writes a value synchronously. For values that cost the kernel nothing: a round trip through the pool takes far longer. */
+  /** Writes a value synchronously, if it costs the kernel nothing: a trip through the pool takes far longer. */
   writeNow(cgroup: CgroupPath, file: string, value: string): void {
     const path = cgroupFilePath(this.root, cgroup, file);
     let descriptor: number | undefined;
@@ -274,7 +274,7 @@ export class CgroupFiles {
     this.#inside.add(cgroup);
   }
 
-  /** Verifies that the descriptor is at the expected path. cgroupfs has no symbolic links, but the path to it could have. */
+  /** Verifies that the descriptor is at the expected path. cgroupfs has no symlinks, but the path to it may. */
   #assertInside(descriptor: number, path: string): void {
     this.#rootLink ??= linkOfFolder(this.root);
     const expected = join(this.#rootLink, path.slice(this.root.length));
@@ -362,7 +362,7 @@ function assertWhole(bytesWritten: number, value: string): void {
 /** Several times the size of memory.stat. */
 const LONG_FILE = 16_384;
 
-/** Returns a file's content without the last newline. One read(2) returns a whole kernel file if the buffer is large enough. */
+/** Returns a file's content without the last newline. One read(2) returns a whole kernel file if it fits. */
 async function readTextInPool(descriptor: number): Promise<string> {
   const chunk = Buffer.allocUnsafe(LONG_FILE);
   const { bytesRead } = await readInPool(descriptor, chunk, 0, chunk.length, 0);

@@ -53,7 +53,7 @@ export interface HeldUsage {
    * processes. Throws the errors of reading and writing.
    */
   look(): Promise<HeldLook>;
-  /** Lowers usage below the target again: it may have grown while `lower` waited. Rejects as {@link lowerUsage} does. */
+  /** Lowers usage that has grown above the target while `lower` waited. Rejects as {@link lowerUsage} does. */
   lowerAgain(): Promise<void>;
 }
 
@@ -163,7 +163,7 @@ class Reclaim {
   #lowest = Infinity;
   /** Number of checks in a row without a decrease. */
   #idle = 0;
-  /** Whether to reclaim by lowering memory.high: kernels before 5.19 have no memory.reclaim, and reclaim before that write returns. */
+  /** Whether to lower memory.high, which reclaims before it returns: kernels before 5.19 lack memory.reclaim. */
   #isByHigh = false;
   #growth = new Growth();
   readonly time: TimeLimit;
@@ -246,7 +246,7 @@ class Reclaim {
     return this.tree.readSwapCurrent(this.cgroup) === 0;
   }
 
-  /** Whether memory.high is still set: systemd resets it when any property of the unit changes, since the unit does not have it. */
+  /** Whether memory.high is still set: systemd resets it, unset in the unit, when any unit property changes. */
   #isHeld(): boolean {
     if (this.time.isOver) return true;
     const found = this.tree.readHigh(this.cgroup);

@@ -54,7 +54,7 @@ export class OpenFiles {
   }
 }
 
-/** Returns how many descriptors this process may have (proc(5), /proc/pid/limits). 0 if that cannot be read: then no file stays open. */
+/** Returns this process's descriptor limit (proc(5), /proc/pid/limits). 0 if unreadable: no file stays open. */
 function descriptorLimit(): number {
   let limits: string;
   try {

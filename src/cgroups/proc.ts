@@ -51,7 +51,7 @@ export function procText(procRoot: string, file: string): string {
   }
 }
 
-/** Returns a size in /proc/meminfo, in bytes (proc_meminfo(5): the unit is 1024 bytes). Undefined if the file does not have it. */
+/** Returns a /proc/meminfo size in bytes (proc_meminfo(5): units of 1024 bytes). Undefined if it is missing. */
 export function meminfoSize(procRoot: string, name: 'MemTotal' | 'SwapFree'): number | undefined {
   const [, kibibytes] = new RegExp(`^${name}:\\s+(\\d{1,12}) kB$`, 'm').exec(procText(procRoot, 'meminfo')) ?? [];
   return kibibytes === undefined ? undefined : Number(kibibytes) * KiB;

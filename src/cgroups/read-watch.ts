@@ -11,18 +11,18 @@ const IN_Q_OVERFLOW = 0x4000;
 const IN_NONBLOCK = 0o4000;
 const IN_CLOEXEC = 0o2000000;
 
-/** Interval to look for events, in milliseconds. libuv does not know the descriptor, so there is no event to wait for. */
+/** Interval to look for events, in milliseconds. libuv does not know the descriptor, so it reports no event. */
 const INTERVAL_MS = 100;
 
-/** struct inotify_event for a watched file has four words: watch, mask, cookie, and the length of a name, which is 0. */
+/** A watched file's struct inotify_event has four words: watch, mask, cookie, and the name's length, 0. */
 const EVENT_WORDS = 4;
 
-/** Most files that are watched at a time: twice kubelet's default maxPods. The user's watches are shared with kubelet. */
+/** Most files watched at a time: twice kubelet's default maxPods. The user's watches are shared with kubelet. */
 export const MAX_WATCHES = 256;
 
 /** Waits for another process to read a file and close it. */
 export interface ReadWatch {
-  /** Resolves when the file has been read or removed, or the watch fails. Stays pending after {@link close}. Never rejects. */
+  /** Resolves when the file is read or removed, or the watch fails. Never rejects. Pending after {@link close}. */
   readonly whenRead: Promise<void>;
   close(): void;
 }
@@ -53,7 +53,7 @@ export class ReadWatches {
     this.#limit = limit;
   }
 
-  /** Watches a file from now on. Rejects with CGROUP_UNAVAILABLE if the kernel cannot watch it, or too many files are watched. */
+  /** Watches a file from now on. Rejects with CGROUP_UNAVAILABLE if the kernel cannot or too many are watched. */
   async watch(path: string): Promise<ReadWatch> {
     const inotify = await (this.#inotify ??= loadInotify());
     const descriptor = this.#open(inotify, path);
@@ -73,7 +73,7 @@ export class ReadWatches {
     return { whenRead, close };
   }
 
-  /** Returns the descriptor of the instance. A failed attempt is repeated: other processes may have closed one since. */
+  /** Returns the instance's descriptor. Repeats a failed attempt: other processes may have closed one since. */
   #open(inotify: Inotify, path: string): number {
     if (this.#descriptor !== undefined) return this.#descriptor;
     const descriptor = inotify.init(IN_NONBLOCK | IN_CLOEXEC);
@@ -122,7 +122,7 @@ async function loadInotify(): Promise<Inotify> {
   };
 }
 
-/** Reads the waiting events. Returns the watches that they are for; `lost` if there were more events than the kernel queues. */
+/** Reads the waiting events. Returns their watches. `lost`: there were more events than the kernel queues. */
 function eventsOf(descriptor: number): (number | 'lost')[] {
   const words = new Int32Array(EVENT_WORDS * 256);
   const events: (number | 'lost')[] = [];

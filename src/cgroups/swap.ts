@@ -9,7 +9,7 @@ import type { Bytes, Limit } from '../core/index.ts';
 import { meminfoSize, procText } from './proc.ts';
 import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/controller-files.ts';
 
-/** memory.swap.max of cgroups after a change. One above the present value does not count: the change comes after the reclaim. */
+/** memory.swap.max of cgroups after a change. Values above the present one do not count: reclaim comes first. */
 export type SwapLimits = ReadonlyMap<CgroupPath, Limit<Bytes>>;
 
 /** How swap changes the memory of a cgroup and its descendants that cannot be reclaimed. In bytes. */
@@ -64,7 +64,7 @@ async function writableOf(node: Node, cgroup: CgroupPath, stat: MemoryStat, proc
 
 const anonymousOf = ({ activeAnon, inactiveAnon }: MemoryStat): number => activeAnon + inactiveAnon;
 
-/** Returns what the cgroups below have moved to swap, and what the cgroup has itself: memory of ended containers, for example. */
+/** Returns what descendants have moved to swap, and the cgroup's own: memory of ended containers, for example. */
 async function writableBelow(node: Node, cgroup: CgroupPath, stat: MemoryStat): Promise<number> {
   const { files } = node;
   let [own, below] = [anonymousOf(stat), 0];

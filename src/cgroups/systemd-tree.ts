@@ -96,7 +96,7 @@ export class DriverCgroupTree extends CgroupTree {
     }
   }
 
-  /** Writes the file. It already has the value unless systemd rounded it, or the kernel rejected it, which systemd does not report. */
+  /** Writes the file. It has the value unless systemd rounded it, or did not report the kernel's rejection. */
   async #writeFile(cgroup: CgroupPath, step: CgroupWrite): Promise<Written> {
     try {
       return await super.write(cgroup, step);
@@ -109,7 +109,7 @@ export class DriverCgroupTree extends CgroupTree {
     }
   }
 
-  /** Reads the unit. If systemd is unavailable but the file has the value, returns `needless`: rollbacks then work without systemd. */
+  /** Reads the unit. `needless`: systemd is unavailable but the file has the value, so rollbacks still work. */
   async #readUnless(
     cgroup: CgroupPath,
     asked: UnitWrite,

@@ -1,4 +1,4 @@
-/** Maps cgroups to systemd units, and cgroup settings to unit properties (systemd.resource-control(5), org.freedesktop.systemd1(5)). Pure. */
+/** Maps cgroups to systemd units, and settings to properties (systemd.resource-control(5), systemd1 on D-Bus). */
 import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/index.ts';
 import type { CgroupPath } from './file.ts';
@@ -7,7 +7,7 @@ import type { CgroupWrite } from './values/write.ts';
 import { bitsOf } from './values/settings.ts';
 import { sizeInBytes } from './values/unified.ts';
 
-/** A property of a unit: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes, as the bits of a number. */
+/** A unit's property: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes as its bits. */
 export interface UnitProperty {
   readonly name: string;
   readonly value: bigint;
@@ -16,7 +16,7 @@ export interface UnitProperty {
 /** UINT64_MAX, which means "no limit" and "not set" in systemd. */
 export const UNSET = 2n ** 64n - 1n;
 
-/** The properties with a set (D-Bus type `ay`: the bits of a byte are numbers, the lowest one first). Empty: not set. Since systemd 244. */
+/** Set properties (D-Bus type `ay`: a byte's bits are numbers, lowest first). Empty: not set. Since systemd 244. */
 const SETS: Readonly<Record<string, string>> = { 'cpuset.cpus': 'AllowedCPUs', 'cpuset.mems': 'AllowedMemoryNodes' };
 
 /** Whether a property is a set. */
@@ -39,7 +39,7 @@ export const isSystemdUnit = (cgroup: CgroupPath): boolean => systemdUnitOf(cgro
 export const dbusInterfaceOf = (unit: string): string =>
   `org.freedesktop.systemd1.${unit.endsWith('.slice') ? 'Slice' : 'Scope'}`;
 
-/** Returns a unit's D-Bus object path. Escapes a leading digit and all characters but letters and digits as `_` and hexadecimal. */
+/** Returns a unit's D-Bus object path. Escapes all but letters and non-leading digits as `_` and hexadecimal. */
 export function dbusObjectOf(unit: string): string {
   const name = [...Buffer.from(unit)].map((byte, at) => {
     const character = String.fromCharCode(byte);
@@ -91,7 +91,7 @@ function one(file: string, value: bigint): ReturnType<typeof propertiesOf> {
   return name === undefined ? undefined : { file, properties: [{ name, value }] };
 }
 
-/** Returns a quota as systemd properties: per second, rounded up to whole percents like runc and kubelet. The file gets the exact quota. */
+/** Returns a quota per second, rounded up to whole percents like runc and kubelet. The file gets the exact one. */
 function quotaProperties({ quota, period }: CpuMax): readonly UnitProperty[] {
   return [
     { name: 'CPUQuotaPerSecUSec', value: quota === 'max' ? UNSET : BigInt(perSecond({ quota, period })) },

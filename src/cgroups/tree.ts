@@ -56,7 +56,7 @@ export interface CgroupReader {
   readMemoryUse(cgroup: CgroupPath, swapAfter?: SwapLimits): Promise<MemoryUse>;
 }
 
-/** Applies writes: {@link CgroupTree} to the files, DriverCgroupTree through systemd, which owns the cgroups of its units. */
+/** Applies writes: {@link CgroupTree} to files, DriverCgroupTree through systemd, the owner of units' cgroups. */
 export interface CgroupWriter {
   write(cgroup: CgroupPath, step: CgroupWrite): Promise<Written>;
 }
@@ -93,7 +93,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#files.exists(cgroup);
   }
 
-  /** Returns the names of the child cgroups. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup no longer exists. */
+  /** Returns the child cgroups' names. Throws CGROUP_UNAVAILABLE, or `CgroupVanished` if the cgroup is gone. */
   children(cgroup: CgroupPath): string[] {
     return this.#files.children(cgroup);
   }
@@ -153,7 +153,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return this.#optional(cgroup, 'memory.oom.group', (text) => text);
   }
 
-  /** Reads a cpuset of the cgroup itself; empty if none is set. Undefined if the kernel or the cgroup does not have the file. */
+  /** Reads the cgroup's own cpuset; empty if none is set. Undefined if kernel or cgroup lacks the file. */
   readCpuset(cgroup: CgroupPath, file: 'cpuset.cpus' | 'cpuset.mems'): string | undefined {
     return this.#optional(cgroup, file, (text) => text);
   }
@@ -219,7 +219,7 @@ export class CgroupTree implements CgroupReader, CgroupWriter {
     return parseSize(this.#files.readNow(cgroup, 'memory.current'), 'memory.current');
   }
 
-  /** Reads memory.swap.current; 0 if the kernel has no swap accounting. Throws CGROUP_UNAVAILABLE for unexpected content. */
+  /** Reads memory.swap.current; 0 without swap accounting. Throws CGROUP_UNAVAILABLE for unexpected content. */
   readSwapCurrent(cgroup: CgroupPath): Bytes {
     return this.#optional(cgroup, 'memory.swap.current', (text) => parseSize(text, 'memory.swap.current')) ?? bytes(0);
   }
@@ -312,9 +312,9 @@ export interface CgroupLoad {
   readonly unreclaimable: Bytes | undefined;
   /** CPU time since the cgroup was created. */
   readonly cpuTime: Microseconds | undefined;
-  /** Share of the last 10 s in which at least one task waited for memory, in percent (kernel Documentation/accounting/psi.rst). */
+  /** Percent of the last 10 s with any task waiting for memory (kernel Documentation/accounting/psi.rst). */
   readonly memoryStalled: number | undefined;
-  /** Share of the last 10 s in which at least one task waited for a CPU, in percent. A task that its own quota throttles waits, too. */
+  /** Percent of the last 10 s with any task waiting for a CPU. A task that its own quota throttles waits, too. */
   readonly cpuStalled: number | undefined;
 }
 

@@ -11,10 +11,10 @@ export interface Clock {
   after(ms: number, action: () => void): () => void;
 }
 
-/** Milliseconds since the start of the process, by a clock that only goes forward. Timers of Node use the same clock. */
+/** Milliseconds since the process start, by a clock that only goes forward. Node's timers use the same clock. */
 export const steadyNow = (): number => performance.now();
 
-/** Milliseconds since the epoch. Nothing else reads the system's time: an NTP step or an administrator may change it at any time. */
+/** Milliseconds since the epoch. The only use of system time: NTP steps or an administrator may change it. */
 export const wallTime = (): number => Date.now();
 
 /** Converts a deadline in the system's time, which grpc-js has just calculated from a timeout, to {@link steadyNow}. */

@@ -4,7 +4,7 @@
  */
 import { Code } from './grpc.ts';
 
-/** Stable reasons, sent as google.rpc.ErrorInfo.reason and documented in docs/errors.md. Released reasons are never renamed. */
+/** Stable reasons, sent as google.rpc.ErrorInfo.reason. See docs/errors.md. Released ones are never renamed. */
 export const Reason = {
   INVALID_VALUE: 'INVALID_VALUE',
   UNKNOWN_POD: 'UNKNOWN_POD',
@@ -67,7 +67,7 @@ export interface ErrorContext {
   readonly found?: string;
   /** Name of the kernel's error, such as EBUSY or EINVAL. */
   readonly errno?: string;
-  /** Where the knowledge of a pod's containers comes from, if it is complete: the pod has no others (`spec`, `kubelet-state`). */
+  /** The source of a complete list of the pod's containers: the pod has no others (`spec`, `kubelet-state`). */
   readonly source?: string;
 }
 
@@ -91,7 +91,7 @@ export const isRollbackFailure = (error: unknown): boolean =>
 /** Longest part of an invalid value that an error quotes, in characters. */
 const LONGEST_QUOTE = 64;
 
-/** Returns an INVALID_VALUE error that names the field, quotes the value, cut to 64 characters, and says what is wrong with it. */
+/** Returns an INVALID_VALUE error with the field, the value, cut to 64 characters, and the problem with it. */
 export function invalidValue(field: string, value: string, why: string, context: ErrorContext = {}): ShimError {
   const asked = value.length > LONGEST_QUOTE ? `${value.slice(0, LONGEST_QUOTE)}...` : value;
   const message = `${field}: ${JSON.stringify(asked)}: ${why}`;
@@ -112,7 +112,7 @@ export function messageOf(error: unknown): string {
 /** Returns the details of a failed gRPC call without the empty note that grpc-js appends to connection errors. */
 export const grpcErrorText = (details: string): string => details.replace(/\. Resolution note: $/, '');
 
-/** Returns the fields to log for an unexpected error: name, errno and stack. Not its message, which may contain a request. */
+/** Returns the fields to log for an unexpected error: name, errno, stack. No message: it may contain a request. */
 export function loggableError(error: unknown): { error: string; errno?: string; stack?: string[] } {
   if (!(error instanceof Error)) return { error: typeof error };
   const errno = errnoOf(error);

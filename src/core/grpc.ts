@@ -44,7 +44,7 @@ export class Metadata {
   /** As received: a short field of bytes may have thousands of values, and each would be sent with its name. */
   readonly #fields: (readonly [name: string, text: string])[] = [];
 
-  /** Returns the metadata of header fields in the form of node:http2, which is also that of grpc-js's `toHttp2Headers`. */
+  /** Returns the metadata of header fields in the form of node:http2 and of grpc-js's `toHttp2Headers`. */
   static ofHeaders(headers: Readonly<Record<string, number | string | readonly string[] | undefined>>): Metadata {
     const metadata = new Metadata();
     for (const [name, values = []] of Object.entries(headers))

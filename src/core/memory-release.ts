@@ -65,7 +65,7 @@ export class MemoryRelease {
   }
 }
 
-/** Releases memory from now on. Does nothing where malloc_trim(3) is missing: without koffi, or with a libc other than glibc. */
+/** Releases memory from now on. Does nothing without malloc_trim(3): no koffi, or a libc other than glibc. */
 export async function releaseMemory(): Promise<void> {
   let trim: (pad: number) => number;
   let madvise: Madvise;
@@ -115,7 +115,7 @@ const MADV_DONTNEED = 4;
 /** madvise(2). */
 export type Madvise = (start: number, length: number, advice: number) => number;
 
-/** Finds the mappings of Node's own program. A worker thread reads the file, because the kernel looks at each page for it. */
+/** Finds the mappings of Node's program. Reads in a worker thread: the kernel looks at each page for the file. */
 export const programMappings = async (): Promise<readonly Mapping[]> =>
   unchangedMappings(await readFile('/proc/self/smaps', 'utf8'), process.execPath);
 

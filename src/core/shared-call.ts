@@ -1,12 +1,12 @@
 import { untilAborted } from './waiting.ts';
 
-/** One running call that all callers share. When the last caller has left, its signal aborts, and the next caller starts another one. */
+/** One running call that all callers share. Its signal aborts when the last leaves. The next starts another. */
 export class SharedCall<Result> {
   #running: Running<Result> | undefined;
 
   constructor(private readonly make: (signal: AbortSignal) => Promise<Result>) {}
 
-  /** Waits for the call. Rejects with the signal's reason if it aborts before. Without a signal, the caller never leaves. */
+  /** Waits for the call. Rejects with the signal's reason if it aborts first. Without one, no caller leaves. */
   async run(signal?: AbortSignal): Promise<Result> {
     signal?.throwIfAborted();
     const running = (this.#running ??= this.#start());
@@ -64,7 +64,7 @@ export class Lazy<Value> {
     }
   }
 
-  /** Returns the value if it has been used, once its load has ended; undefined if it has not, or the load fails. Never rejects. */
+  /** Returns a used value once its load has ended; undefined if it is unused or the load fails. Never rejects. */
   async ifUsed(): Promise<Value | undefined> {
     return this.#loading?.catch(() => undefined);
   }

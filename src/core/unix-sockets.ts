@@ -5,7 +5,7 @@ interface UnixSocket {
   readonly state: number;
   /** 0 for a connection that nobody has accepted yet. */
   readonly inode: string;
-  /** Empty for a socket without a name, such as that of a client. An accepted socket has the path of the one that listens. */
+  /** Empty for an unnamed socket, such as a client's. An accepted socket has the path of the listening one. */
   readonly path: string;
 }
 

@@ -18,7 +18,7 @@ export async function untilAborted<Result>(work: Promise<Result>, signal: AbortS
   }
 }
 
-/** Waits for work at most `ms` milliseconds, and returns undefined if it has not ended by then. Rejects as the work does. */
+/** Waits for work at most `ms` milliseconds. Returns undefined if it has not ended. Rejects as the work does. */
 export function within<Result>(ms: number, work: Promise<Result>): Promise<Result | undefined> {
   const { promise: over, resolve } = Promise.withResolvers<undefined>();
   const timer = setTimeout(resolve, Math.min(ms, LONGEST_TIMER_MS), undefined);
@@ -33,7 +33,7 @@ export async function pause(clock: Clock, ms: number, signal: AbortSignal): Prom
   await untilAborted(promise, signal).finally(cancel);
 }
 
-/** Returns the delay before the next attempt, in milliseconds: `first`, doubled after each further attempt up to `longest`. */
+/** Returns the delay before the next attempt, in milliseconds: `first`, doubled each time up to `longest`. */
 export const backOff = (attempts: number, first: number, longest: number): number =>
   Math.min(longest, first * 2 ** Math.max(0, attempts - 1));
 
@@ -79,7 +79,7 @@ export class TimeLimit {
     this.caller?.throwIfAborted();
   }
 
-  /** Waits for `work` and rejects if it does. Returns undefined at the end of the time limit, without waiting for the work. */
+  /** Waits for `work` and rejects if it does. Returns undefined at the time limit, without further waiting. */
   async orOver<Result>(work: Promise<Result>): Promise<Result | undefined> {
     const { signal } = this.#ended;
     try {

@@ -48,7 +48,7 @@ interface Assembly {
 /** Problems of the configuration in the log. */
 const MOST_LOGGED = 20;
 
-/** Time to close everything after the calls have ended, in milliseconds. Reported to systemd on top of --shutdown-timeout. */
+/** Time to close everything after the calls, in ms. Reported to systemd on top of --shutdown-timeout. */
 const CLOSING_MS = 15_000;
 
 /**

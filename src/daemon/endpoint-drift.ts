@@ -19,7 +19,7 @@ export interface EndpointDriftOptions {
   readonly log: Log;
 }
 
-/** When the first look begins, in milliseconds: kubelet and its runtime's clients connect as soon as there is a socket. */
+/** When the first look begins, in ms. kubelet and the runtime's clients connect once there is a socket. */
 const FIRST_LOOK_MS = 500;
 
 /**

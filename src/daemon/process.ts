@@ -10,7 +10,7 @@ export interface ProcessEnd {
   readonly signal: NodeJS.Signals;
 }
 
-/** The end after a failure. SIGKILL writes no core, and systemd counts it as a failure, as it counts a nonzero exit code. */
+/** The end after a failure. SIGKILL writes no core. systemd counts it as a failure, like a nonzero exit code. */
 export const failedWith = (exitCode: number): ProcessEnd => ({ exitCode, signal: 'SIGKILL' });
 
 /** How long the end waits for threads that read or write, in milliseconds. */
@@ -52,7 +52,7 @@ const isThreadBusy = (): boolean => process.getActiveResourcesInfo().some((name)
 const signals = ['SIGTERM', 'SIGINT'] as const;
 export type StopSignal = (typeof signals)[number];
 
-/** Resolves with the first stop signal. A second signal ends the process immediately: a shell reports it as 128 plus its number. */
+/** Resolves with the first stop signal. A second one ends the process: a shell reports 128 plus its number. */
 export function stopSignal(): Promise<StopSignal> {
   return new Promise((resolve) => {
     let stopping = false;

@@ -15,7 +15,7 @@ import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/
 /** When the bypass has served, in milliseconds since the epoch. */
 type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];
 
-/** The sources of pod resizes other than the CRI: the resize API, deferred requests of an earlier process, annotations in Kubernetes. */
+/** Sources of pod resizes other than the CRI: resize API, earlier deferred requests, Kubernetes annotations. */
 export class ResizeRequests {
   #api: RunningResizeApi | undefined;
   #kubernetes: KubernetesWatch | undefined;
@@ -34,7 +34,7 @@ export class ResizeRequests {
     private readonly passed: PassedSocket | undefined,
   ) {}
 
-  /** The readiness of the watch in Kubernetes, if there is one. Optional, because the shim resizes also without the API server. */
+  /** Readiness of any Kubernetes watch. Optional: the shim also resizes without the API server. */
   optionalChecks(): readonly ReadinessCheck[] {
     return this.#kubernetes === undefined ? [] : [{ ...this.#kubernetes.check(), isOptional: true }];
   }

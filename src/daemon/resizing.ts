@@ -110,7 +110,7 @@ export interface Outside {
   readonly connections: () => number;
   /** Whether kubelet uses the shim, as far as that is known. */
   readonly endpointCheck: () => ReadinessCheck | undefined;
-  /** The problems of an invalid configuration file. Without any, and without resizes, `intercept: false` is configured. */
+  /** Problems of an invalid configuration file. None, and no resizes: `intercept: false` is configured. */
   readonly problems: readonly string[];
 }
 
@@ -190,7 +190,7 @@ const withChecks = (
   more: readonly (ReadinessReport['checks'][number] | undefined)[],
 ): ReadinessReport => ({ ready, checks: [...checks, ...more.filter((check) => check !== undefined)] });
 
-/** Returns what to do with records that could be read only after the start: recover their pods, and continue their deferred requests. */
+/** Returns what to do with records read after the start: recover pods, and continue their deferred requests. */
 const lateRecords =
   (recovery: Recovery, podResizes: PodResizes, log: Log) =>
   (pods: readonly { readonly podUid: string }[]): void => {

@@ -40,7 +40,7 @@ export class FloodMeter {
     this.#count = Math.min(this.#count, 0);
   }
 
-  /** Allows the frames of a time in which none were read, in milliseconds: they arrive at once. Three seconds at most. */
+  /** Allows the frames of this many milliseconds without reads, which arrive at once. At most three seconds. */
   credit(ms: number): void {
     const allowed = this.#count - Math.floor((ms * this.limit) / 1000);
     this.#count = Math.max(allowed, -MOST_CREDIT_S * this.limit);

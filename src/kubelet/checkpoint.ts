@@ -66,7 +66,7 @@ export function readCheckpoint(text: string): ReadCheckpoint {
   }
 }
 
-/** Whether two entries say the same. Much faster than util.isDeepStrictEqual, which would take as long as parsing the file. */
+/** Whether two entries are equal. Much faster than util.isDeepStrictEqual, which takes as long as parsing. */
 export const isSameEntry = (one: PodEntry, other: PodEntry): boolean =>
   one.isComplete === other.isComplete &&
   isSameLimits(one.pod, other.pod) &&

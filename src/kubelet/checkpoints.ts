@@ -255,7 +255,7 @@ export class KubeletFiles implements KubeletState {
     return true;
   }
 
-  /** Parses one of the files. Once kubelet has applied what it has admitted, both have the same content, which is parsed once. */
+  /** Parses a file. Once kubelet has applied all it admitted, both have one content, which is parsed once. */
   #parsed(one: OneFile, text: string): ReturnType<typeof readCheckpoint> {
     const twin = NAMES.map((name) => this.#files[name]).find(
       ({ file }) => file !== one.file && file.isSameAs(one.file),

@@ -137,7 +137,7 @@ function nearestFolder(path: string): Nearest {
     : nearestFolder(dirname(path));
 }
 
-/** Whether the watched folder was removed or replaced. Its own removal is reported with its own name, or without one. */
+/** Whether the watched folder was removed or replaced. Its removal is reported with its own name or none. */
 function hasGone(name: string | null, { folder, stats }: Nearest): boolean {
   if (name !== null && name !== basename(folder)) return false;
   const now = statSync(folder, { throwIfNoEntry: false });

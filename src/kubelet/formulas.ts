@@ -20,7 +20,7 @@ export type MilliCpu = number;
 const MILLI_CPU_PER_CPU = 1000;
 const SHARES_PER_CPU = 1024;
 
-/** Returns the quota of thousandths of a CPU per `period`, in microseconds. Not rounded, and without the minimum of the kernel. */
+/** Returns the quota of a CPU's thousandths per `period` (microseconds). Not rounded, no kernel minimum. */
 export const exactQuota = (milliCpu: MilliCpu, period: number): number => (milliCpu * period) / MILLI_CPU_PER_CPU;
 
 /** Returns the thousandths of a CPU of a quota per `period`. Not rounded. */
@@ -37,13 +37,13 @@ export const quotaToMilliCpu = (quota: Microseconds, period: Microseconds): Mill
 export const milliCpuToQuota = (milliCpu: MilliCpu, period: Microseconds): Microseconds =>
   microseconds(Math.max(Math.floor(exactQuota(milliCpu, period)), MIN_CPU_QUOTA));
 
-/** MilliCPUToShares in kubelet pkg/kubelet/cm/helpers_linux.go, with MinShares and MaxShares: the bounds of cgroup v1's cpu.shares. */
+/** MilliCPUToShares in kubelet pkg/kubelet/cm/helpers_linux.go, MinShares to MaxShares (cgroup v1 cpu.shares). */
 export const milliCpuToShares = (milliCpu: MilliCpu): CpuShares => {
   const shares = Math.floor((milliCpu * SHARES_PER_CPU) / MILLI_CPU_PER_CPU);
   return cpuShares(Math.min(MAX_CPU_SHARES, Math.max(MIN_CPU_SHARES, shares)));
 };
 
-/** SharesToMilliCPU in kubelet pkg/kubelet/cm/helpers_linux.go, which returns 0 for shares below the minimum; this one does not. */
+/** SharesToMilliCPU in kubelet pkg/kubelet/cm/helpers_linux.go, without its 0 for shares below the minimum. */
 export const sharesToMilliCpu = (shares: CpuShares): MilliCpu =>
   Math.ceil((shares * MILLI_CPU_PER_CPU) / SHARES_PER_CPU);
 

@@ -1,4 +1,4 @@
-/** kubelet's checkpoints of pod resources and of its CPU and memory managers: reading and watching them. They are never written. */
+/** Reads and watches kubelet's checkpoints of pod resources and its CPU and memory managers. Never writes them. */
 export type { EntryLimits, EntryRequests, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, type KubeletState, noKubeletState } from './checkpoints.ts';
 export {

@@ -5,7 +5,7 @@
  */
 import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
 
-/** memoryThrottlingFactor in kubelet's configuration, if nothing else is configured. kubelet accepts more than 0 and at most 1. */
+/** kubelet's default for memoryThrottlingFactor. kubelet accepts more than 0 and at most 1. */
 export const DEFAULT_THROTTLING_FACTOR = 0.9;
 
 /** The input of memory.high. A container without a limit uses the node's memory for pods instead. */

@@ -1,4 +1,4 @@
-/** A client of the Kubernetes API: connection, requests, errors and events. What needs a kubeconfig is loaded by file. */
+/** A Kubernetes API client: connection, requests, errors, events. Code that needs a kubeconfig loads by file. */
 export { type Api, apiOf, parsedResponse, readText } from './client/api.ts';
 export { IN_CLUSTER, openConnection } from './client/connection.ts';
 export { ApiRefusal, ApiUnreached, isForbidden, wordsOf } from './client/errors.ts';

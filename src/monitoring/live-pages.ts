@@ -51,7 +51,7 @@ export class LivePages {
     private readonly limits: MonitoringLimits,
   ) {}
 
-  /** Answers a request with a stream; the oldest one ends if there are too many. Returns a refusal for a page of another site. */
+  /** Answers with a stream, ending the oldest if there are too many. Refuses a page of another site. */
   open(request: IncomingMessage, response: ServerResponse, pod: string): Answer | undefined {
     // Browsers say where a request comes from (Fetch Metadata, W3C): `none` is the user.
     const site = request.headers['sec-fetch-site'] ?? 'none';

@@ -13,7 +13,7 @@ const TOKEN = /^[\w.~+/-]{16,4096}=*$/;
 const LONGEST_FILE = 4200;
 const READ_BY_OTHERS = 0o006;
 
-/** Compares requests with the bearer token in a file. The file is read again while requests come, at most once a second. */
+/** Compares requests with the bearer token in a file. Rereads it while requests come, at most once a second. */
 export class TokenFile {
   readonly #digest: () => Promise<Buffer | undefined>;
   /** The result of the last read of the file. */

@@ -111,7 +111,7 @@ function ownError(error: Error | ServiceError): Error {
 const identity = (bytes: Buffer): Buffer => bytes;
 const pathOf = (method: string): string => `/${PACKAGE}.ResizeService/${method}`;
 
-/** Returns the path in an address such as `unix:///run/x.sock`. Throws UsageError with the name of the flag if the address is invalid. */
+/** Returns the path in an address such as `unix:///run/x.sock`. Throws UsageError with the flag if invalid. */
 export function socketPath(flag: string, address: string): string {
   const path = address.replace(/^unix:(?:\/\/)?/, '');
   if (path.startsWith('/')) return path;

@@ -60,7 +60,7 @@ export class Backend {
     }
   }
 
-  /** A CRI call with decoded messages. Rejects as {@link call} does; with INTERNAL, as gRPC clients do, when the response is no such message. */
+  /** A decoded CRI call. Rejects as {@link call}, or as gRPC clients with INTERNAL if it cannot be decoded. */
   async runtime<Method extends RuntimeMethod>(
     method: Method,
     request: Partially<Messages[`${Method}Request`]>,

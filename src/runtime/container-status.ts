@@ -55,7 +55,7 @@ interface MutableStatus {
   resources: Fields | undefined;
 }
 
-/** Reads the fields that the shim needs from a ContainerStatusResponse. Throws RangeError if the bytes are not a message. */
+/** Reads the fields of a ContainerStatusResponse that the shim needs. Throws RangeError if it is no message. */
 export function readContainerStatus(response: Uint8Array): ReportedStatus {
   const status: MutableStatus = { id: '', state: 0, resources: undefined };
   readFields(response, (key, reader) => {
@@ -176,7 +176,7 @@ interface Place {
   readonly end: number;
 }
 
-/** Returns the positions of all occurrences of a length-delimited field. Throws RangeError if the bytes are not a message. */
+/** Returns all positions of a length-delimited field. Throws RangeError if the bytes are no message. */
 function placesOf(message: Uint8Array, field: number): readonly Place[] {
   const places: Place[] = [];
   const wanted = delimitedKey(field);
@@ -211,10 +211,10 @@ function spliceIntoPlaces(
   return Buffer.concat([...parts, message.subarray(copied)]);
 }
 
-/** Field number of `info` (map<string, string>) in the responses of verbose status calls: PodSandboxStatus, ContainerStatus, Status. */
+/** Field of `info` (map<string, string>) in verbose PodSandboxStatus, ContainerStatus and Status responses. */
 const INFO = 2;
 
-/** Returns the response with one more entry in its `info`. Appends the entry, so that all other bytes stay as they are. */
+/** Returns the response with an entry appended to its `info`. All other bytes stay as they are. */
 export function withInfo(response: Uint8Array, key: string, value: string): Buffer {
   return Buffer.concat([response, writeMapEntry(createWriter(), INFO, key, value).finish()]);
 }

@@ -101,7 +101,7 @@ export function describeContainer(response: Messages['ContainerStatusResponse'])
   };
 }
 
-/** Reads the cgroup driver from a verbose Status: `SystemdCgroup` of the default runtime. Returns undefined if absent. */
+/** Reads the cgroup driver (`SystemdCgroup` of the default runtime) from a verbose Status. Undefined if absent. */
 export function describeCgroupDriver(response: Messages['StatusResponse']): keyof typeof CgroupDriverName | undefined {
   const config = object(parseJson(response.info.config));
   // The configuration of the CRI plugin (1.6 to 2.x), with the runtimes below `containerd`.

@@ -77,7 +77,7 @@ export function createNode({
   return node;
 }
 
-/** Creates the decrease reclaimer of a node, and connects it: it learns of pods, and no action on a pod finds usage held. */
+/** Creates and connects a node's decrease reclaimer: it learns of pods, and no pod action finds usage held. */
 export function connectDecreaseReclaimer(node: Node, clock: Clock = systemClock): DecreaseReclaimer {
   const { registry, lock } = node;
   const reclaimer = createDecreaseReclaimer(node, clock);
@@ -102,7 +102,7 @@ function listenToTransactions({ transactions, outcomes, counters, log, recent, r
   if (recent !== undefined) transactions.listen(recordTransactions(recent, registry, tree));
 }
 
-/** Restores the volume records of all pods once the journal is read, and of those whose records could be read only after that. */
+/** Restores the volume records of all pods after the journal is read, and of those with records read later. */
 function restoreVolumesOnceRead(node: Node): void {
   const { registry, journal } = node;
   // Also for pods that are added while the journal is read.
@@ -114,7 +114,7 @@ function restoreVolumesOnceRead(node: Node): void {
   });
 }
 
-/** Returns the memory for pods as kubelet counts it. Undefined for a pod that is not known or has no cgroup of its own. */
+/** Returns the memory for pods as kubelet counts it. Undefined for an unknown pod or without a cgroup of its own. */
 const nodeMemory = (sources: AllocatableSources, pod: PodDescription | undefined): Bytes | undefined =>
   pod === undefined || !hasPodCgroup(pod) ? undefined : memorySizes(sources, pod)[0];
 

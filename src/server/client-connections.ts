@@ -34,7 +34,7 @@ export interface ClientConnectionsOptions {
   readonly refuse: (client: Socket) => void;
   /** Returns the process of a client, as far as that is known. */
   readonly peerOf: PeerOf;
-  /** Called for each connection that is refused or ended because there are too many, with what the process that has most of them holds. */
+  /** Called per connection refused or ended as one too many, with what the largest process of them holds. */
   readonly tooMany: (crowd: Crowd | undefined) => void;
   /** Called when a connection to the backend has been established. */
   readonly onBackend: () => void;

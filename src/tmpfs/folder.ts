@@ -17,7 +17,7 @@ const { O_DIRECTORY, O_NOFOLLOW } = constants;
 export interface KubeletPlace {
   /** Absolute path. May be a symbolic link, unless `throughPid` is set. */
   readonly kubeletRoot: string;
-  /** A process in whose mount namespace kubelet's volumes are, such as 1, if they are not in the shim's own namespace. */
+  /** A process whose mount namespace has kubelet's volumes, such as 1, if the shim's own does not have them. */
   readonly throughPid?: number;
 }
 
@@ -109,7 +109,7 @@ export function isMountedFrom(place: KubeletPlace, volume: VolumeName, device: s
   }
 }
 
-/** Reads size and usage by statfs(2). Throws VOLUME_NOT_ELIGIBLE for a tmpfs without a size: its usage is unknown too. */
+/** Reads size and usage by statfs(2). Throws VOLUME_NOT_ELIGIBLE for a tmpfs without a size: unknown usage. */
 export function sizeOfFolder(volume: VolumeName, descriptor: number): VolumeSize {
   const { blocks, bfree, bsize } = statfsSync(pathOf(descriptor));
   if (blocks === 0) throw notEligible(volume, 'is mounted without a size, and the kernel cannot set one afterwards');

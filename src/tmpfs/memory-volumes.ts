@@ -135,7 +135,7 @@ export class MemoryVolumes implements VolumeReader, VolumeResizer {
     return isPodUid(podUid) && statSync(`${root}/pods/${podUid}${folder}`, { throwIfNoEntry: false }) !== undefined;
   }
 
-  /** Reads size and usage by statfs. Throws UNKNOWN_VOLUME if nothing is mounted there, VOLUME_NOT_ELIGIBLE if it is not a tmpfs with a size. */
+  /** Reads size and usage by statfs. Throws UNKNOWN_VOLUME if unmounted, VOLUME_NOT_ELIGIBLE if no sized tmpfs. */
   measure(volume: VolumeName): VolumeSize {
     return withVolumeFolder(this.place, volume, (descriptor) => sizeOfFolder(volume, descriptor));
   }

@@ -1,4 +1,4 @@
-/** The size of a volume: the policy in its annotation, and the size that follows from it and the current limits. Pure. */
+/** A volume's size: the policy in its annotation, and the size from that and the current limits. Pure. */
 import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
 import { Code } from '../core/grpc.ts';
 import { PAGE_SIZE } from '../core/quantities/page-size.ts';
@@ -15,7 +15,7 @@ export type VolumePolicy =
   | { readonly kind: 'share'; readonly hundredths: number }
   /** `50%/web`: of one container's memory limit. */
   | { readonly kind: 'container-share'; readonly hundredths: number; readonly container: string }
-  /** `follow`: as large as the pod's memory limit; at most `atMost`: the sizeLimit of the spec, or without it the size of the mount. */
+  /** `follow`: the pod's memory limit; at most `atMost`: the spec's sizeLimit, or without it the mount's size. */
   | { readonly kind: 'follow'; readonly atMost?: Bytes }
   /** `fixed`: as it was mounted. */
   | { readonly kind: 'fixed' };
@@ -44,7 +44,7 @@ export function readVolumeAnnotations(annotations: Readonly<Record<string, strin
   return { policies, errors };
 }
 
-/** Parses one annotation: `256Mi` | `50%` | `50%/<container>` | `follow` | `fixed`. Throws INVALID_ANNOTATION with key and value. */
+/** Parses `256Mi`, `50%`, `50%/<container>`, `follow`, `fixed`. Throws INVALID_ANNOTATION with key and value. */
 export function parseVolumeAnnotation(
   key: string,
   value: string,

@@ -42,7 +42,7 @@ export function volumeFolders({ podUid, name }: VolumeName): readonly string[] {
   return ['pods', podUid, ...EMPTY_DIRS.split('/').slice(1), name];
 }
 
-/** Returns the path where kubelet mounts a memory-backed emptyDir. Throws UNKNOWN_VOLUME if a name could lead elsewhere. */
+/** Returns kubelet's mount of a memory-backed emptyDir. Throws UNKNOWN_VOLUME if a name could lead elsewhere. */
 export function volumeMountPoint(kubeletRoot: string, volume: VolumeName): string {
   return [kubeletRoot === '/' ? '' : kubeletRoot, ...volumeFolders(volume)].join('/');
 }

@@ -116,7 +116,7 @@ describe('usage with lower limits on swap', () => {
   });
 });
 
-/** Linux 5.19 and later charge compressed pages as kernel memory: they are part of memory.current, and of `kernel` in memory.stat. */
+/** Linux 5.19 and later charge compressed pages as kernel memory: memory.current, and `kernel` of memory.stat. */
 describe('memory that zswap has compressed', () => {
   const compressed = (files: Files & { readonly zswap: number; readonly zswapped: number; readonly max?: string }) => {
     const { anon, zswap, zswapped, max } = files;

@@ -8,7 +8,7 @@ const IMAGE = join(FOLDER, 'image');
 const SIZE = 4 * MiB;
 const REMOUNT_TRIES = 50;
 
-/** A small disk of its own for the state folder: a file system on a loop device, which can be full, read-only or frozen. */
+/** A small disk for the state folder: a file system on a loop device, which can be full, read-only or frozen. */
 export class Disk {
   readonly #mounted = join(FOLDER, 'disk');
   readonly #ballast = join(this.#mounted, 'ballast');

@@ -23,7 +23,7 @@ const PAUSE_MS = 20;
 const SIZES = [48, 64, 96, 128, 160] as const;
 const CPUS = [5_000, 10_000, 20_000, 30_000] as const;
 
-/** Clients that call through the shim until they are stopped: one that resizes each pod, and two whose calls are forwarded. */
+/** Clients that call through the shim until stopped: one that resizes each pod, and two with forwarded calls. */
 export class Load {
   readonly calls: Call[] = [];
   readonly #shim: CrashingShim;

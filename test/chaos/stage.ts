@@ -83,7 +83,7 @@ export class Stage {
     await this.makePods();
   }
 
-  /** Sets the faults of the shim's file system and clock. They have begun once the shim reads the file, a few milliseconds later. */
+  /** Sets the shim's file system and clock faults. They begin when it reads the file, a few milliseconds later. */
   inject(faults: Partial<Faults>): void {
     writeFileSync(this.#faults, JSON.stringify({ ...NO_FAULTS, ...faults }));
   }

@@ -27,7 +27,7 @@ export const logName = 'tests.log';
 const TEST_LIMIT = '5m';
 const say = (line: string): void => console.log(line);
 
-/** The part of the command that runs in the test node. Leaves the output of all tests in the output folder of the node. */
+/** The part of the command that runs in the test node. Leaves all test output in the node's output folder. */
 export async function runInside(order: InsideOrder): Promise<void> {
   const outDir = required('NODE_OUT');
   const applets = required('NODE_APPLETS');

@@ -8,7 +8,7 @@ import { TestDaemon } from '../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 
-/** Opens a connection with a call that does not end for each line of its input. Prints a line for each connection that ends. */
+/** For each input line, opens a connection with an endless call. Prints a line for each connection that ends. */
 const LEAK = `
 const { connect } = require('node:http2');
 const { createConnection } = require('node:net');

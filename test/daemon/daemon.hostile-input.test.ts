@@ -20,7 +20,7 @@ const without = (path: string, name: string, ...extra: { name: string; value: st
 ];
 const gzip = { name: 'grpc-encoding', value: 'gzip' };
 
-/** Sends all calls, each with its RST_STREAM, in one write. Resolves when the peer has closed or has had time to read them. */
+/** Sends all calls, each with RST_STREAM, in one write. Resolves when the peer closed or had time to read them. */
 async function sendAndReset(
   path: string,
   calls: readonly (readonly { name: string; value: string }[])[],

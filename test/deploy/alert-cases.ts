@@ -1,4 +1,4 @@
-/** A case for each alert of deploy/alerts.yaml: series with a value per minute, a time without the alert, a time at which it fires. */
+/** A case per alert of deploy/alerts.yaml: series by the minute, a time without it, a time when it fires. */
 export interface AlertCase {
   readonly alert: string;
   /** Values by series, in promtool's notation: `0x10` is eleven zeros, `0+1x5` starts at 0 and adds 1 five times. */

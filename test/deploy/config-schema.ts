@@ -43,7 +43,7 @@ const values: Readonly<Partial<Record<ConfigKey, ValueSchema>>> = {
   shutdownTimeout: text(`^0$|${durationPattern.source}`),
 };
 
-/** Returns the JSON schema of the configuration file, for the values of the Helm chart. A test compares it with the chart. */
+/** Returns the configuration file's JSON schema for the Helm values. A test compares it with the chart. */
 export function configurationSchema(): ValueSchema {
   const settings = configKeys.map((key) => {
     const { isBoolean, description } = settingOf(key);

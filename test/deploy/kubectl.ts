@@ -3,7 +3,7 @@ import { type PackagedPart, keep, obtainPackaged, of } from '../support/node/par
 import { cacheRoot } from '../../tools/download/places.ts';
 import type { Progress } from '../../tools/download/progress.ts';
 
-/** Debian's kubectl, which includes kustomize. It is old (1.20), so newer ones render the same files. It links to no library. */
+/** Debian's kubectl with kustomize. It is old (1.20), so newer ones render the same files. Links to no library. */
 const kubectlPart: PackagedPart = {
   name: 'kubectl',
   packages: [...of('bookworm', 'kubernetes-client')],

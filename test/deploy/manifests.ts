@@ -80,7 +80,7 @@ export function daemonSet(manifests: readonly Manifest[]): DaemonSet {
 /** Returns kind, namespace and name, by which objects of two renderings are compared. */
 export const keyOf = ({ kind, metadata: { namespace = '', name } }: Manifest): string => `${kind} ${namespace}/${name}`;
 
-/** The labels and annotations that Helm's users expect on each object, and the digest of the configuration on the pods. */
+/** The labels and annotations that Helm's users expect on objects, and the configuration's digest on the pods. */
 const CHART_ONLY = [
   'app.kubernetes.io/instance',
   'app.kubernetes.io/version',

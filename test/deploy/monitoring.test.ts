@@ -10,7 +10,7 @@ import { alertCases, quietCases } from './alert-cases.ts';
 import { namesIn } from './promql.ts';
 import { preparePromtool } from './promtool.ts';
 
-/** Tests that deploy/alerts.yaml and deploy/grafana.json use existing metrics, and that alerts fire when they have to. */
+/** Tests that deploy/alerts.yaml and deploy/grafana.json use existing metrics, and alerts fire when required. */
 
 interface Rule {
   readonly alert: string;

@@ -68,7 +68,7 @@ function blocksOf(text: string): string[][] {
   return blocks;
 }
 
-/** Whether a text matches the page: `...` within a line stands for any text, alone on a line for any lines; blanks match any blanks. */
+/** Whether a text matches the page. `...` matches any text in a line, alone any lines. Blanks match any blanks. */
 export function isAsPrinted(prints: readonly string[], text: string): boolean {
   const lines = prints.map((line) =>
     line.trim() === '...' ? '(?:.*\\n)*?' : `[ ]*${line.trim().split('...').map(escaped).join('.*')}[ ]*\\n`,

@@ -39,7 +39,7 @@ export async function obtainH2spec(progress: Progress): Promise<string> {
   return join((await obtainBuilt(built, progress)).folder, 'bin/h2spec');
 }
 
-/** grpc-go's programs for interoperability tests, built from their Go module the first time. Throws GoMissing without a Go toolchain. */
+/** grpc-go's interoperability test programs, built from their Go module once. Throws GoMissing without Go. */
 export async function obtainGrpc(progress: Progress): Promise<GrpcPrograms> {
   const what = `the interop client and server of ${grpcName}`;
   const { folder } = await obtainBuilt(

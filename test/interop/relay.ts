@@ -3,7 +3,7 @@ import { type AddressInfo, type ListenOptions, type Server, type Socket, connect
 
 type Target = { readonly path: string } | { readonly host: string; readonly port: number };
 
-/** Forwards connections as they are, between a TCP port and a unix socket: the witnesses know only TCP, the shim only unix sockets. */
+/** Forwards connections between TCP and a unix socket. The witnesses know only TCP, the shim only unix sockets. */
 export class Relay {
   readonly #sockets = new Set<Socket>();
 

@@ -253,7 +253,7 @@ test('after hundreds of replacements the newest checkpoint is known, with a boun
 
 describe('while no read is allowed', () => {
   let clock: FakeClock;
-  /** Replaces the files until the time for reading is used up: a caller does not find the last change, and has to wait. */
+  /** Replaces the files until the read time is used up: a caller misses the last change, and has to wait. */
   function useUp(): void {
     clock = new FakeClock();
     files.close();

@@ -4,7 +4,7 @@ import { bytes } from '../../src/core/quantities/numbers.ts';
 import { swapAfterResize } from '../../src/kubelet/memory-formulas.ts';
 import { type Memory, kubeletSwap } from '../support/resize/kubelet-pods.ts';
 
-/** Pods with LimitedSwap: the limit on swap that is expected after a resize is never above the one that kubelet sets. */
+/** Pods with LimitedSwap: the expected swap limit after a resize is never above the one that kubelet sets. */
 
 const size = fc.integer({ min: 1, max: 4000 }).map((count) => count * 1_000_003);
 const memory: fc.Arbitrary<Memory & { readonly request: number }> = fc

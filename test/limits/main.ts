@@ -48,7 +48,7 @@ interface Result {
   readonly attacked: Latency;
 }
 
-/** How many times slower the attack makes calls through the shim, beyond what it does to calls that do not use the shim. */
+/** The factor by which the attack slows calls through the shim, beyond its effect on calls without the shim. */
 function slowdownOf({ quiet, attacked }: Result): number {
   if (quiet.shim === 0) return 0;
   return attacked.shim / quiet.shim / Math.max(1, attacked.direct / quiet.direct);

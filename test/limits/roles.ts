@@ -54,13 +54,13 @@ export async function flood(path: string): Promise<void> {
   process.send?.('ready');
 }
 
-/** The 99th percentiles of calls through the shim and, at the same time, of calls to the backend itself. In milliseconds. */
+/** The 99th percentiles, in milliseconds, of simultaneous calls through the shim and to the backend itself. */
 export interface Latency {
   readonly shim: number;
   readonly direct: number;
 }
 
-/** Calls /s/Echo every 5 ms, through the shim and directly in turn, until the message to stop. Sends a {@link Latency}. */
+/** Calls /s/Echo every 5 ms, through the shim and directly by turns, until stopped. Sends a {@link Latency}. */
 export async function call(path: string, backend: string): Promise<void> {
   const ways = [path, backend].map((socket) => ({ client: new RawClient(socket), durations: [] as number[] }));
   const stop = new AbortController();

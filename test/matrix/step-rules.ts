@@ -23,7 +23,7 @@ const limitFiles = ['memory.max', 'cpu.max'] as const;
 const files = [...limitFiles, 'cpu.weight', 'cpu shares', 'memory.min', 'memory.low'] as const;
 type File = (typeof files)[number];
 
-/** Parses the text of a step without its target, such as `memory.max 268435456 -> 335544320`. Throws for other texts. */
+/** Parses a step's text without the target, such as `memory.max 268435456 -> 335544320`. Throws for others. */
 export function readChanges(text: string): Change[] {
   return text.split(', ').map((part) => {
     const file = files.find((name) => part.startsWith(`${name} `));

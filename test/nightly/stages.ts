@@ -128,7 +128,7 @@ export const quickStages: readonly Stage[] = [
   ...among(['crash']),
 ];
 
-/** Returns the stages with one of these names, and those of a suite with this name. Throws SelectionError for other names. */
+/** Returns the stages with one of these names, and those of suites with one. Throws SelectionError for others. */
 export function stagesOf(names: readonly string[]): readonly Stage[] {
   const known = [...new Set([...stages, ...quickStages])];
   const wrong = names.find((name) => !known.some((stage) => stage.name === name || stage.suite === name));
@@ -142,7 +142,7 @@ export function stagesOf(names: readonly string[]): readonly Stage[] {
   return known.filter(isChosen);
 }
 
-/** Returns the longest time limit of a suite's stages, in minutes, for a run with other flags; an hour without a stage. */
+/** Returns the longest time limit of a suite's stages with other flags, in minutes; an hour without a stage. */
 export const minutesOf = (suite: Suite): number =>
   Math.max(60, ...[...stages, ...quickStages].filter((stage) => stage.suite === suite).map(({ minutes }) => minutes));
 

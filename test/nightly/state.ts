@@ -21,7 +21,7 @@ const content = z.strictObject({
   results: z.record(z.string(), result),
 });
 
-/** The results of a run of all stages, in a file, so that the run can be continued. Results of another commit are dropped. */
+/** The results of a run of all stages, in a file, to continue the run. Drops results of another commit. */
 export class State {
   private constructor(
     private readonly file: string,

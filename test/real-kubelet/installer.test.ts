@@ -101,7 +101,7 @@ async function createInstaller(change: (spec: Template['spec']) => object = () =
     spec: { ...spec, ...change(spec), nodeName: NODE },
   });
 }
-/** Creates the hook of `helm uninstall`: its rights, as Helm does, and the pod of its Job, as the controller of Jobs does. */
+/** Creates the `helm uninstall` hook: its rights, as Helm does, and its Job's pod, as the Job controller does. */
 async function createRestore(): Promise<void> {
   const args = [
     'template',

@@ -101,7 +101,7 @@ interface Context {
 
 type Run = () => Promise<Outcome>;
 
-/** Tests on this machine. `files`: all of the project if empty. `seed`: of the random cases; other ones each time without it. */
+/** Tests on this machine. `files`: all of the project if empty. `seed`: of random cases; new ones if absent. */
 async function onThisMachine(
   { folder, title, signal }: Context,
   project: 'unit' | 'speed',

@@ -42,7 +42,7 @@ const INDEPENDENT = [
   ...['status', 'history', 'withheld-records'],
 ];
 
-/** Test files for nodes with runc: crun makes all mounts of a container private that ctr starts, so that it sees no later volume. */
+/** Test files for runc nodes: crun makes all mounts of ctr's containers private, which hides later volumes. */
 const FOR_RUNC = ['image'];
 
 /** The suite `matrix` runs more than these. */
@@ -58,7 +58,7 @@ export const excludedOf = (release: ContainerdRelease): readonly string[] => [
   ...ALL_UNDER_SYSTEMD,
 ];
 
-/** The test files that do not run in the node of a release without systemd, if only those run that depend on the release. */
+/** The test files that do not run on a release's node without systemd, if only release-dependent ones run. */
 export const excludedAsIndependent = (release: ContainerdRelease): readonly string[] => [
   ...excludedOf(release),
   ...[...INDEPENDENT, ...OF_THE_MATRIX].map(pattern),

@@ -41,7 +41,7 @@ export const USUAL: SystemdTests = {
   installing: ['test/e2e/install/install.test.ts', 'test/e2e/install/executable.test.ts'],
 };
 
-/** The suite `long`: its tests wait for the pauses of units, kubelet and rollouts, which takes as long as all others. */
+/** The suite `long`: tests that wait for pauses of units, kubelet and rollouts. Takes as long as all others. */
 export const LONG: SystemdTests = {
   systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
   installing: ['test/e2e/install/endpoint.test.ts', 'test/e2e/install/installer.test.ts'],
@@ -57,7 +57,7 @@ const WITH_SYSTEMD = [...USUAL.systemd, ...LONG.systemd];
 /** All tests that need a node with systemd. */
 export const ALL_UNDER_SYSTEMD: readonly string[] = [...WITH_SYSTEMD, ...INSTALLING];
 
-/** The topics of the main release, in groups that take about the same time. Each has a node, and the topics without a group share one. */
+/** The main release's topics, in groups of similar duration. Each has a node. Topics without a group share one. */
 export const TOPICS: readonly (readonly string[])[] = [['foresight', 'kubernetes', 'volumes'], ['resize']];
 
 /**
@@ -95,7 +95,7 @@ export interface Arguments {
   readonly containerd: readonly ContainerdRelease[] | undefined;
 }
 
-/** Splits files from releases. The option --containerd takes every word after it, files included: `--containerd 2.1 test/e2e/x.test.ts`. */
+/** Splits files from releases. --containerd takes later files too: `--containerd 2.1 test/e2e/x.test.ts`. */
 export function parseArguments(files: readonly string[], containerd: readonly string[] | undefined): Arguments {
   if (containerd === undefined) return { files, containerd };
   const isRelease = (word: string): word is ContainerdRelease => containerdReleases.some((release) => release === word);
@@ -145,6 +145,6 @@ function checked(word: string, root: string): string {
   return file;
 }
 
-/** Returns a pattern for vitest's --testNamePattern that matches a text literally. The names of failures, `suite > test`, match too. */
+/** Returns a literal pattern for vitest's --testNamePattern. Names of failures, `suite > test`, match too. */
 export const titlePattern = (text: string): string =>
   text.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&').replaceAll(' > ', '(?: > | )');

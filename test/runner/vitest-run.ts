@@ -160,7 +160,7 @@ export const inPairs = <Item, Result>(
   run: (item: Item) => Promise<Result>,
 ): Promise<Result[]> => concurrently(2, items, run);
 
-/** Returns the command that repeats the file of a failure alone; undefined without a file, or if npm test does not run it. */
+/** Returns the command that repeats a failure's file alone; undefined without a file, or if npm test skips it. */
 export function repeating(name: string, sameNode: string | undefined): string | undefined {
   const [file] = /^test\/[^: ]+\.test\.ts/.exec(name) ?? [];
   return file === undefined || sameNode === undefined ? undefined : `npm test -- ${[file, sameNode].join(' ').trim()}`;

@@ -36,7 +36,7 @@ async function serve(): Promise<void> {
   );
 }
 
-/** Resolves when the backend has tried to connect several times in vain, and waits for its next attempt. Time passes only here. */
+/** Resolves when the backend failed to connect several times and waits for the next try. Time passes only here. */
 async function attempts(listener: NetServer, count: number): Promise<void> {
   for (let attempt = 1; attempt <= count; attempt += 1) {
     let socket: Socket | undefined;

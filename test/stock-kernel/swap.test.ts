@@ -8,7 +8,7 @@ import { Served } from '../support/e2e/served.ts';
 import { Tenant } from '../support/e2e/tenant.ts';
 import { type ResizeClient, refusal } from '../support/resize-api/client.ts';
 
-/** Swap on a disk, and a containerd in a cgroup of its own, as on a node with systemd: it applies CRI's field for swap. */
+/** Swap on a disk, and a containerd in its own cgroup, as with systemd: it applies CRI's field for swap. */
 
 const SYSTEM = '/sys/fs/cgroup/system';
 

@@ -3,7 +3,7 @@ import { type Clock, systemClock } from '../../src/core/clock.ts';
 /** Where fake clocks start: far apart, so that a mix-up shows. */
 export const START = { now: 5000, wallTime: 1_700_000_000_000 } as const;
 
-/** The clocks of the system without its timers: for tests in which no limit of time may end, however slow the machine and its disk are. */
+/** The system clocks without timers: for tests in which no time limit may end, even if machine or disk is slow. */
 export const timerlessClock: Clock = { ...systemClock, after: () => () => undefined };
 
 /** Returns immediately from each wait and records its duration, so that tests need not know when a wait starts. */

@@ -166,7 +166,7 @@ export class FakeKubeletNode {
     return memory;
   }
 
-  /** Creates a pod whose process reads a file again and again: its page cache climbs as far as memory.high allows, in MiB. */
+  /** Creates a pod whose process rereads a file: its page cache climbs as far as memory.high allows, in MiB. */
   hotPod(uid: string, { limit, anon, hot }: Record<'limit' | 'anon' | 'hot', number>): FakeMemory {
     const memory = this.pod(uid, { limit, anon, cache: hot });
     memory.meanwhile = () => {
@@ -188,7 +188,7 @@ export class FakeKubeletNode {
     void this.reclaimer.comparable(uid, 'cadvisor');
   }
 
-  /** kubelet admits limits for cgroups of the pod, in MiB, and does nothing more yet: it kills a container first, or it never tries. */
+  /** kubelet admits limits for the pod's cgroups, in MiB, and stops: it kills a container first or never tries. */
   admitUncompared(uid: string, limits: Readonly<Record<string, number>>): void {
     this.admitted.set(uid, limits);
     this.reclaimer.check();

@@ -32,7 +32,7 @@ export async function inVirtualTime<Result>(
   return work;
 }
 
-/** Lowers the usage of fake cgroups in virtual time: the deadline is over as soon as nothing is left to do before it. */
+/** Lowers the usage of fake cgroups in virtual time: the deadline ends once nothing is left to do before it. */
 export async function reclaimWithin(
   milliseconds: number,
   target: number,

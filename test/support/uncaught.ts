@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest';
 
-/** Returns the list to which errors of the running test are added that nobody catches, and which would end a process. */
+/** Returns the list that collects the running test's uncaught errors, which would otherwise end a process. */
 export function collectUncaught(): unknown[] {
   const errors: unknown[] = [];
   const others = process.listeners('uncaughtException');

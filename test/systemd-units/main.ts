@@ -31,7 +31,7 @@ const faults = [...compare(readFileSync(page, 'utf8'), analysis), ...(await veri
 for (const fault of faults) process.stderr.write(`units: ${fault}\n`);
 process.exitCode = faults.length === 0 ? 0 : 1;
 
-/** Returns the errors of systemd-analyze verify. The units start another program there, because theirs is not installed. */
+/** Returns the errors of systemd-analyze verify. The units start another program: theirs is not installed. */
 async function verified(): Promise<readonly string[]> {
   const copies = await mkdtemp(join(tmpdir(), 'units-'));
   try {

@@ -74,7 +74,12 @@ test('words that are out of use are found, and the same words in other meanings 
 });
 
 test('a comment of more than 120 columns is found in code, and a long line of code or of a page is not', () => {
-  const code = [`// ${'a'.repeat(138)}`, ` * ${'a'.repeat(137)}`, `const text = '${'a'.repeat(200)}';`];
+  const code = [`// ${'a'.repeat(118)}`, ` * ${'a'.repeat(117)}`, `const text = '${'a'.repeat(200)}';`];
   expect(findWords('file.ts', code.join('\n'))).toEqual(['1: comment of 121 columns: wrap it at 120']);
   expect(findWords('page.md', ` * ${'a'.repeat(200)}`)).toEqual([]);
+});
+
+test('a comment that begins with "What" or "Of" is found, and a question is not', () => {
+  const code = ['/** What it has. */', '/**', ' * Of the pod.', ' */', '// What of it?', '// The rest. What it has.'];
+  expect(findWords('file.ts', code.join('\n')).map((found) => found.split(':')[0])).toEqual(['1', '3']);
 });

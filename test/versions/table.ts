@@ -1,7 +1,7 @@
 import type { Outcome } from '../runner/vitest-run.ts';
 import type { ContainerdRelease } from '../support/node/index.ts';
 
-/** The suites that run on each release of containerd. The matrix runs with each OCI runtime: two formulas of cpu.weight, and crun. */
+/** The suites for each containerd release. The matrix runs each OCI runtime: two cpu.weight formulas, and crun. */
 export const suites = ['end-to-end', 'matrix-runc', 'matrix-runc-1.3', 'matrix-crun', 'conformance'] as const;
 export type Suite = (typeof suites)[number];
 

@@ -45,7 +45,7 @@ export async function makeExecutable(
 
 const stampOf = (print: string, target: string): string => `${print} ${statSync(target).size}\n`;
 
-/** Whether to compile in advance, so that it serves earlier. V8's code cache differs with each build, so a release has none. */
+/** Whether to compile in advance, to serve earlier. V8's code cache differs per build, so a release has none. */
 const compilesAhead = (): boolean => process.env['SOURCE_DATE_EPOCH'] === undefined;
 
 interface Ingredients {

@@ -55,7 +55,7 @@ const nodeMaterial = ({ package: name, version, integrity }: NodeBinary): Materi
   digest: { sha512: Buffer.from(integrity.slice('sha512-'.length), 'base64').toString('hex') },
 });
 
-/** The commit of the checkout, and whether files differ from it. Nothing for a folder without a history, as in the build of the image. */
+/** The checkout's commit, and whether files differ. Nothing without a history, as in the build of the image. */
 async function commitOf(root: string): Promise<readonly Material[]> {
   if (!existsSync(join(root, '.git'))) return [];
   const git = async (...args: readonly string[]): Promise<string> => (await execa('git', args, { cwd: root })).stdout;

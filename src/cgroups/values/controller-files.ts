@@ -12,7 +12,7 @@ import { Code } from '../../core/grpc.ts';
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
 import { Reason, ShimError } from '../../core/errors.ts';
 
-/** The kernel requires a quota of at least 1 ms and a period of 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
+/** Kernel limits: quota at least 1 ms, period 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);
 /** The file with the CPU time that may be saved up from earlier periods, in microseconds (kernel cgroup-v2). */
 export const CPU_BURST = 'cpu.max.burst';
@@ -82,7 +82,7 @@ export const MIN_MEMORY_LIMIT = PAGE_SIZE;
 /** The files of the memory controller that contain a size or `max`. */
 export type MemoryLimitFile = 'memory.max' | 'memory.high' | 'memory.low' | 'memory.min' | 'memory.swap.max';
 
-/** Memory usage of a cgroup and its descendants, in bytes, from memory.stat (kernel Documentation/admin-guide/cgroup-v2.rst). */
+/** Memory usage with descendants, in bytes, from memory.stat (kernel Documentation/admin-guide/cgroup-v2.rst). */
 export interface MemoryStat {
   /** Mapped anonymous memory, locked or not. */
   readonly anon: Bytes;
@@ -124,7 +124,7 @@ export function parseSize(text: string, file: string): Bytes {
 /** Returns a memory limit as the kernel's files have it: bytes or `max`. */
 export const formatLimit = (limit: Limit<Bytes>): string => String(limit);
 
-/** Returns a size as the kernel has it as a limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
+/** Returns a size as a kernel limit: rounded down to whole pages (mm/page_counter.c, page_counter_memparse). */
 export const wholePages = (size: number, pageSize: number): number => Math.floor(size / pageSize) * pageSize;
 
 /** Whether `found` is what the kernel makes of `asked`: {@link wholePages}. */
@@ -182,7 +182,7 @@ export function unreclaimableOf(stat: MemoryStat): Bytes {
   return bytes(Math.max(stat.anon + stat.shmem, onLists) + stat.kernelUnreclaimable);
 }
 
-/** Reads the number of OOM kills from memory.events (the cgroup and its descendants) or memory.events.local (the cgroup only). */
+/** Reads the OOM kills from memory.events (with descendants) or memory.events.local (the cgroup only). */
 export function parseOomKills(text: string, file: string): number {
   const kills = parseKeyed(text, file).get('oom_kill');
   if (kills === undefined) throw unexpectedContent(file, text);

@@ -37,7 +37,7 @@ export function weightOfShares(shares: CpuShares, formula: WeightFormula): CpuWe
   return cpuWeight(Math.min(10_000, rounded(unroundedWeight(clamped, formula), formula)));
 }
 
-/** Whether either formula maps the shares to the weight (KEP-1287: the CPU request that a status reports comes from the shares). */
+/** Whether either formula maps the shares to the weight (KEP-1287: shares determine the status's CPU request). */
 export function weightMatchesShares(weight: CpuWeight, shares: CpuShares): boolean {
   return weightOfShares(shares, 'old') === weight || weightOfShares(shares, 'new') === weight;
 }
@@ -107,7 +107,7 @@ function unroundedWeight(shares: number, formula: WeightFormula): number {
 const rounded = (weight: number, formula: WeightFormula): number =>
   formula === 'old' ? Math.floor(weight) : Math.ceil(weight);
 
-/** Reads CRI's memory_limit_in_bytes (KEP-1287, CRI changes). Throws INVALID_VALUE for negative numbers other than -1. */
+/** Reads CRI's memory_limit_in_bytes (KEP-1287, CRI changes). Throws INVALID_VALUE if negative, except -1. */
 export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined {
   const value = int64('memory_limit_in_bytes', limit);
   if (value === 0n) return undefined;
@@ -115,7 +115,7 @@ export function memoryMaxOfCri(limit: bigint | number): Limit<Bytes> | undefined
   return bytes(checked('memory_limit_in_bytes', value, ONLY_MINUS_ONE));
 }
 
-/** CRI's hugepage limit that is none, as runtimes and kubelet set it: the kernel takes the largest 64-bit number for `max`. */
+/** No hugepage limit in CRI, as runtimes and kubelet set it: the largest 64-bit number, the kernel's `max`. */
 export const NO_HUGE_PAGE_LIMIT = 2n ** 64n - 1n;
 
 /**

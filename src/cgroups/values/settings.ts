@@ -12,7 +12,7 @@ const HUGE_PAGES = /^hugetlb\.(\d+)([KMGTP]?)B\.(?:rsvd\.)?max$/;
 /** Files with one number or word. */
 const WORDS = /^(?:memory\.oom\.group|memory\.zswap\.writeback|pids\.max|cpu\.(?:weight|idle|max\.burst))$/;
 const LISTS = /^cpuset\.(?:cpus|mems)$/;
-/** Files with one line for each device, region or resource. A write sets one line. The value removes what the line sets. */
+/** Files with one line per device, region or resource. A write sets one line. The value removes its settings. */
 const NO_VALUE: Readonly<Record<string, string>> = {
   'io.max': 'rbps=max wbps=max riops=max wiops=max',
   'io.latency': 'target=0',

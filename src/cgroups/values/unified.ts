@@ -30,7 +30,7 @@ export function assertUnified(key: string, value: string): void {
   }
 }
 
-/** Throws INVALID_VALUE for an invalid key. For rollbacks, whose value may be empty: the kernel prints unset settings so. */
+/** Throws INVALID_VALUE for an invalid key. For rollbacks: the kernel prints unset settings as empty values. */
 export function assertUnifiedKey(key: string, value: string): void {
   if (!isUnifiedKey(key)) throw refused(key, value, 'not a setting of a cgroup controller');
 }

@@ -38,7 +38,7 @@ interface EncodedWrite {
   readonly isThere: (found: string) => boolean;
 }
 
-/** Returns the text of a write, and how to tell that the file has its value. Throws INVALID_VALUE for an invalid value. */
+/** Returns a write's text, and how to check that the file has its value. Throws INVALID_VALUE if invalid. */
 export function encodeWrite(step: CgroupWrite, pageSize: Bytes): EncodedWrite {
   switch (step.file) {
     case 'cpu.max':

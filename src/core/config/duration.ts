@@ -9,7 +9,7 @@ export const durationForm = 'a duration such as 500ms, 30s or 1m30s (units: ms, 
 /** The form of a duration other than `0`. */
 export const durationPattern = /^(?:\d{1,9}(?:\.\d{1,3})?(?:ms|s|m|h))+$/;
 
-/** Reads durations such as `500ms`, `30s`, `1h` and `1m30s`. Returns milliseconds; undefined if the text is not a duration. */
+/** Reads durations such as `500ms`, `30s`, `1h`, `1m30s`. Returns milliseconds; undefined if not a duration. */
 export function parseDuration(text: string): number | undefined {
   if (text === '0') return 0;
   if (!durationPattern.test(text)) return undefined;

@@ -142,7 +142,7 @@ export interface EffectiveSettings {
   readonly settings: readonly EffectiveSetting[];
 }
 
-/** Returns every setting that applies with this command line (without the program name). Throws ConfigError like {@link loadConfig}. */
+/** Returns all settings for a command line (without program name). Throws ConfigError like {@link loadConfig}. */
 export async function effectiveSettings(argv: readonly string[]): Promise<EffectiveSettings> {
   const { configFile, settings: flags } = runFlags(argv);
   const file = configFile === undefined ? undefined : await readSettings(configFile);
@@ -157,7 +157,7 @@ export async function effectiveSettings(argv: readonly string[]): Promise<Effect
   return { configFile, settings };
 }
 
-/** Returns the configuration file that a command line names, if any, without reading it. Throws ConfigError for invalid flags. */
+/** Returns the configuration file in a command line, if any, unread. Throws ConfigError for invalid flags. */
 export function configFileIn(argv: readonly string[]): string | undefined {
   return runFlags(argv).configFile;
 }
@@ -192,7 +192,7 @@ export function passThroughConfig(argv: readonly string[], error: ConfigError, l
   throw error;
 }
 
-/** Whether it is known that metrics need no token, or which one: the file may ask for it in a part that cannot be read. */
+/** Whether the metrics token, or that there is none, is known: an unreadable part of the file may set one. */
 function isTokenKnown(usable: UsableSettings | undefined, flags: Settings): boolean {
   if (flags.metricsTokenFile !== undefined) return true;
   if (usable === undefined) return false;

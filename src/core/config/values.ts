@@ -88,7 +88,7 @@ function readBind(text: string, refuse: Refuse): Bind {
   return refuse(`is not a loopback address, and access is not authenticated; must be ${bindForm}`);
 }
 
-/** Returns the IP address of a loopback host. Does not resolve `localhost`: it always means this machine (RFC 6761 section 6.3). */
+/** Returns a loopback host's IP address. Never resolves `localhost`: it is this machine (RFC 6761 section 6.3). */
 function loopback(host: string): string | undefined {
   if (host === 'localhost') return '127.0.0.1';
   return host === '::1' || (isIPv4(host) && host.startsWith('127.')) ? host : undefined;

@@ -28,7 +28,7 @@ export interface Family {
   series(): Iterable<Series>;
 }
 
-/** Upper bounds of the buckets of every histogram, in seconds: from the duration of an amended call to a long reclaim. */
+/** Upper bounds of all histogram buckets, in seconds: from an amended call's duration to a long reclaim. */
 export const bounds = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30] as const;
 
 /** Limits the number of series: any client may call any method, so label values are not always from a small set. */
@@ -42,7 +42,7 @@ class SeriesByLabels<State> {
 
   constructor(private readonly create: () => State) {}
 
-  /** Returns the state of a series. Above MOST_SERIES the first label becomes `other`, above twice that all labels do. */
+  /** Returns a series' state. Above MOST_SERIES the first label becomes `other`, above twice that all do. */
   of(labels: readonly string[]): State {
     const key = labels.join('\0');
     const known = this.#states.get(key);
@@ -62,7 +62,7 @@ class SeriesByLabels<State> {
   }
 }
 
-/** Counts events. A counter without labels and the series in `fromStart` start at 0; other series appear with their first event. */
+/** Counts events. Counters without labels and series in `fromStart` start at 0; others at their first event. */
 export class Counter<const Labels extends readonly string[]> implements Family {
   readonly #counts = new SeriesByLabels(() => ({ value: 0 }));
 

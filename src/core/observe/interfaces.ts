@@ -200,7 +200,7 @@ export interface ReadinessReport {
   readonly passThrough?: PassThrough;
 }
 
-/** `configured`: `intercept: false`. `invalid configuration`: the file has a problem, so none of its calls may be intercepted. */
+/** `configured`: `intercept: false`. `invalid configuration`: the file has a problem, so none is intercepted. */
 export type PassThrough = 'configured' | 'invalid configuration';
 
 export const noLog: Log = {

@@ -13,7 +13,7 @@ export function withPriority(line: string): string {
   return `<${PRIORITIES[level] ?? 6}>${line}`;
 }
 
-/** Returns lines that are not of the log, as errors: with their priority if the file descriptor leads to the journal. */
+/** Returns non-log lines as errors: with their priority if the file descriptor leads to the journal. */
 export function errorLines(text: string, descriptor: number): string {
   const prefix = leadsToJournal(descriptor) ? `<${PRIORITIES['error'] ?? 3}>` : '';
   return text.replaceAll(/^(?=.)/gm, prefix);

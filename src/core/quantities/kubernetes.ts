@@ -1,4 +1,4 @@
-/** Quantities in the notation of Kubernetes (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
+/** Quantities as in Kubernetes (k8s.io/apimachinery, api/resource): `256Mi`, `1.5G`, `1e9`, `128974848000m`. */
 import { type Bytes, bytes } from './numbers.ts';
 
 /** The factor of a suffix: a power of 10 or of 1024. */

@@ -6,7 +6,7 @@ const AT_PAGESZ = 6n;
 /** Two unsigned longs: type and value. x86-64 and arm64 are little-endian. */
 const ENTRY_BYTES = 16;
 
-/** Returns the page size in the auxiliary vector that the kernel has given to a process (proc_pid_auxv(5)). Throws if it has none. */
+/** Returns the page size in the auxiliary vector of a process (proc_pid_auxv(5)). Throws if it has none. */
 export function pageSizeIn(auxv: Buffer): Bytes {
   for (let at = 0; at + ENTRY_BYTES <= auxv.length; at += ENTRY_BYTES) {
     if (auxv.readBigUInt64LE(at) === AT_PAGESZ) return bytes(Number(auxv.readBigUInt64LE(at + ENTRY_BYTES / 2)));

@@ -26,7 +26,7 @@ export interface VolumeFigures {
 export const pressureOf = ({ unreclaimable = 0, limit, memoryStalled = 0, cpuStalled = 0 }: LoadFigures): number =>
   Math.max(shareOf(unreclaimable, limit), memoryStalled, cpuStalled);
 
-/** Returns the pressure of a whole pod in percent: the largest of the pod's own, of its containers' and of its volumes' fill. */
+/** Returns a whole pod's pressure in percent: the largest of its own, its containers' and its volumes' fill. */
 export const podPressure = (all: readonly LoadFigures[], volumes: readonly VolumeFigures[]): number =>
   Math.max(0, ...all.map(pressureOf), ...volumes.map(({ used, size }) => shareOf(used, size)));
 

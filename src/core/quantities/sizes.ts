@@ -24,7 +24,7 @@ export function roundedSize(bytes: number): string {
   return `${amount}${suffix}`;
 }
 
-/** Formats bytes with at most one decimal, and with the unit written out as on a page: `256 MiB`, `12.3 MiB`, `100 B`. */
+/** Formats bytes with at most one decimal and the unit as on a page: `256 MiB`, `12.3 MiB`, `100 B`. */
 export function roundedSizeWithUnit(bytes: number): string {
   const { amount, suffix } = rounded(bytes);
   return `${amount} ${suffix}B`;

@@ -25,7 +25,7 @@ const PROPERTIES = ['ActiveState', 'ActiveEnterTimestampMonotonic', 'InactiveEnt
 const POLL_MS = 1000;
 const ANSWER_MS = 10_000;
 
-/** Follows the bypass that may have served before this shim, until all clients are back. systemd sends us no event for it. */
+/** Follows a bypass that may have served before this shim until all clients are back. systemd sends no event. */
 export class BypassWatch {
   readonly #stop = new AbortController();
   #times: BypassTimes = { start: undefined, end: undefined };

@@ -16,7 +16,7 @@ const MSG_NOSIGNAL = 0x4000;
 /** Size of sun_path in unix(7), including the terminating null byte. */
 const LONGEST_NAME = 108;
 
-/** Interval to retry when the receiver's queue is full. libuv does not know the socket, so there is no event to wait for. */
+/** Interval to retry while the receiver's queue is full. libuv does not know the socket: no event to wait for. */
 const FULL_QUEUE_MS = 20;
 const FULL_QUEUE_ATTEMPTS = 50;
 
@@ -25,7 +25,7 @@ type Sendto = (fd: number, bytes: Buffer, length: number, flags: number, address
 
 /** Sends to one unix datagram socket. */
 export interface DatagramSender {
-  /** Sends a datagram. Waits up to a second while the receiver's queue is full. Rejects with the name of the kernel's error. */
+  /** Sends a datagram. Waits up to 1 s if the receiver's queue is full. Rejects with the kernel's error name. */
   send(text: string): Promise<void>;
   close(): void;
 }

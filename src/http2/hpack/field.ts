@@ -31,7 +31,7 @@ export class HeaderField {
     this.#isReceived = wire !== undefined;
   }
 
-  /** Returns the field for use after the read that it came in, whose memory is reused: without the bytes as received. */
+  /** Returns the field without the bytes as received, for use after its read, whose memory is reused. */
   owned(): HeaderField {
     if (!this.#isReceived) return this;
     return new HeaderField(this.name, this.value, this.nameIndex, this.staticIndex, this.sensitive);

@@ -43,7 +43,7 @@ export async function readSaved(path: string): Promise<SavedFile | undefined> {
 /** The kernel's own limit (path_resolution(7)). */
 const MOST_LINKS = 40;
 
-/** Returns the file that a path leads to: a symbolic link stays, and the file behind it is changed. It need not exist. */
+/** Returns the file to change behind a path, so that symbolic links stay. The file need not exist. */
 async function behindLinks(path: string): Promise<string> {
   let place = path;
   for (let links = 0; links <= MOST_LINKS; links += 1) {
@@ -100,9 +100,9 @@ async function replaceFile(path: string, { content, mode, uid, gid }: SavedFile)
 export type Rights = Pick<SavedFile, 'mode' | 'uid' | 'gid'>;
 
 export interface WriteOptions extends Partial<Rights> {
-  /** The content that the new text was made from. If the file has another one, it is not written: somebody else has changed it. */
+  /** The content that the new text is based on. If the file differs, somebody has changed it: no write. */
   readonly madeFrom?: string;
-  /** Returns the content after a rollback if somebody else has changed the file since. Otherwise the old one is restored. */
+  /** Returns the rolled-back content if somebody has changed the file since. Otherwise the old is restored. */
   readonly rolledBack?: (now: string) => string;
 }
 
@@ -205,7 +205,7 @@ export async function assertReplaceable(path: string): Promise<void> {
     throw new Error(`${path} is a mount of its own: it can be neither replaced nor removed`);
 }
 
-/** A unit that is masked leads to /dev/null, and a file that is renamed over that would replace the device of the whole machine. */
+/** A masked unit leads to /dev/null. A rename over that would replace the device of the whole machine. */
 async function assertPlain(path: string): Promise<void> {
   const found = await lstat(path).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return undefined;

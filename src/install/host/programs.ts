@@ -103,7 +103,7 @@ export function unitWord(word: string): string {
 /** The files of koffi that the program needs. koffi is not bundled; its sources and build files are left out. */
 const KOFFI = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
 
-/** Path of Node in a program folder that includes it. The installer of the image creates such folders, for hosts without Node. */
+/** Path of Node in program folders that include it. The image's installer creates them for hosts without Node. */
 export const OWN_NODE = 'bin/node';
 
 /**

@@ -42,7 +42,7 @@ export async function runningKubelet({ node }: Site): Promise<Kubelet> {
   }
 }
 
-/** Returns the setup of a kubelet that does not run, if it is to use the shim at its next start. Rejects if systemd does not answer. */
+/** Returns a stopped kubelet's setup if its next start is to use the shim. Rejects if systemd does not answer. */
 export async function stoppedAtShim(node: Node): Promise<Kubelet | undefined> {
   const { chain } = await readStoppedKubelet(node);
   if (chain?.endpoint === undefined || chain.layers.some(({ problem }) => problem !== undefined)) return undefined;
@@ -195,7 +195,7 @@ interface Move {
   readonly to: string | undefined;
 }
 
-/** Writes the files, restarts kubelet, and waits until it uses the new endpoint. The rollback does the same with the old files. */
+/** Writes the files, restarts kubelet and waits until it uses the new endpoint. Rolls back the same way. */
 function moving({ node, wait }: Site, { description, files, isOfUnit, from, to }: Move): Change {
   const begun: Change[] = [];
   let isStopped = false;
@@ -257,7 +257,7 @@ function steadyCheck(): (pid: string) => boolean {
   };
 }
 
-/** Returns what is missing until kubelet runs with the new endpoint; undefined if nothing is. Rejects if the unit has failed. */
+/** Returns what kubelet lacks to run with the new endpoint, undefined if nothing. Rejects if the unit failed. */
 async function missingOf(node: Node, { before, goes, others, isSteady }: ExpectedState): Promise<string | undefined> {
   const found = await findKubelet(node);
   const unit = node.kubeletUnit;

@@ -70,7 +70,7 @@ export interface StoppedKubelet {
 const COMMAND = ['ExecStart', 'ExecStartEx', 'WorkingDirectory', 'EnvironmentFiles'];
 const ENVIRONMENT = ['Environment', 'PassEnvironment', 'UnsetEnvironment'];
 
-/** Reads the setup of a kubelet that does not run from its unit: there is no process to ask. Rejects if systemd does not answer. */
+/** Reads a stopped kubelet's setup from its unit: it has no process. Rejects if systemd does not answer. */
 export async function readStoppedKubelet({ kubeletUnit, procRoot }: Node): Promise<StoppedKubelet> {
   const property = await unitProperties(kubeletUnit, [...COMMAND, ...ENVIRONMENT]);
   const one = (name: string): string => property(name)[0] ?? '';
@@ -95,7 +95,7 @@ function folderIn(workingDirectory: string): string {
   return folder === '~' ? '/root' : folder === '' ? '/' : folder;
 }
 
-/** Returns the variables that systemd hands down to each unit, and those of its own environment that `PassEnvironment=` names. */
+/** Returns the variables that systemd passes to each unit, and those of its own that `PassEnvironment=` names. */
 async function inheritedVariables(procRoot: string, passed: string): Promise<readonly Assignment[]> {
   const all = printedVariables(await systemctl(['show-environment'], 10_000));
   const names = passed.split(' ').filter((name) => name !== '');
@@ -116,7 +116,7 @@ async function environmentOf(process: string): Promise<string> {
 
 const SHELL = /^(?:ba|da|z|k)?sh$/;
 
-/** Returns the words from kubelet on: a wrapper may start it, such as nice. The words in a command for a shell are not known. */
+/** Returns the words from kubelet on: a wrapper such as nice may start it. Words for a shell are unknown. */
 async function kubeletWords(words: readonly string[]): Promise<readonly string[] | undefined> {
   const isKubelet = (word: string): boolean => word.startsWith('/') && basename(word) === 'kubelet';
   const [program = '', ...others] = words;
@@ -160,7 +160,7 @@ export interface EnvironmentFile {
   readonly isOptional: boolean;
 }
 
-/** Returns the files of `EnvironmentFiles` in the order in which systemd reads them. An entry may be a pattern of glob(7). */
+/** Returns the files of `EnvironmentFiles` in systemd's reading order. An entry may be a glob(7) pattern. */
 export async function environmentFilesOf(entries: readonly string[]): Promise<readonly EnvironmentFile[]> {
   const files: EnvironmentFile[] = [];
   for (const entry of entries) {
@@ -180,7 +180,7 @@ export interface EnvironmentProblem extends Problem {
   readonly file: string;
 }
 
-/** Reads the environment files of a unit as systemd does before a start, or returns the problem with the first one that it cannot read. */
+/** Reads a unit's environment files as systemd does before a start. Returns the first unreadable one's problem. */
 export async function readEnvironment(entries: readonly string[]): Promise<readonly string[] | EnvironmentProblem> {
   const texts: string[] = [];
   for (const { file, isOptional } of await environmentFilesOf(entries)) {

@@ -5,11 +5,11 @@ import { unitProperties } from '../host/systemd.ts';
 
 /** How often systemd has started kubelet again because it had ended on its own (Restart=). */
 interface Restarts {
-  /** Since a person or a program last started it, if the journal has that start; otherwise since systemd last reset `NRestarts`. */
+  /** Since its last start by a person or program, if journaled. Otherwise since systemd reset `NRestarts`. */
   readonly total: number;
-  /** Those of the last {@link RECENT_MINUTES}; undefined if the journal has nothing about the unit: then nobody knows. */
+  /** In the last {@link RECENT_MINUTES}. Undefined (unknown) if the journal has nothing about the unit. */
   readonly recent: number | undefined;
-  /** Those of `recent` since the shim was last started, if kubelet uses it: another shim may have been what ended kubelet. */
+  /** Part of `recent` since the shim's last start, if kubelet uses it: another shim may have ended kubelet. */
   readonly sinceShim: number | undefined;
   /** How long it has run, in seconds; undefined if it does not run. */
   readonly runsFor: number | undefined;
@@ -130,13 +130,13 @@ function signalText(signal: number): string {
 interface UnitHistory {
   /** Starts that followed an end of its own (Restart=), since a person or a program last started it. */
   readonly restarts: number;
-  /** When each of them was scheduled, in microseconds of the monotonic clock; Infinity if the journal does not say so. */
+  /** When each was scheduled, in microseconds of the monotonic clock. Infinity if the journal lacks it. */
   readonly restartTimes: readonly number[];
   /** Whether a person or a program started it in these minutes, before its last end. */
   readonly isStartedByHand: boolean;
-  /** Whether it has ended, and no restart is scheduled since: a unit that runs then was started by a person or a program. */
+  /** Whether it has ended without a scheduled restart. If it runs then, a person or a program started it. */
   readonly hasEnded: boolean;
-  /** systemd's counter of restarts (`NRestarts`) at the last one; undefined if there is none, or an old systemd does not store it. */
+  /** systemd's `NRestarts` at the last one. Undefined without one, or if an old systemd does not store it. */
   readonly counter: number | undefined;
   readonly lastEnd: UnitEnd | undefined;
 }
@@ -223,7 +223,7 @@ const MOST_ENDS = 2;
 /** A kubelet that has run for so long does not end at its start. In seconds. */
 const STEADY_SECONDS = 300;
 
-/** Describes a kubelet that does not run. A person may have stopped it, or it has ended on its own. @param state ActiveState */
+/** Describes a kubelet that does not run: stopped by a person, or ended on its own. @param state ActiveState */
 export function stopOf(restarts: Restarts, unit: string, state: string): Stop {
   const { total, sinceShim, isWaiting, lastEnd } = restarts;
   const journal = `journalctl -u ${unit}`;

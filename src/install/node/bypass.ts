@@ -114,7 +114,7 @@ async function silenceAt(socket: string, timeoutMs: number): Promise<string | un
   return silence;
 }
 
-/** Starts the shim, and returns when the clients of the bypass have moved to it. Rejects if the shim does not become ready. */
+/** Starts the shim. Returns once the clients of the bypass moved to it. Rejects if it does not become ready. */
 export async function turnBypassOff(unitFolder = UNIT_FOLDER): Promise<void> {
   await releaseBypass(unitFolder);
   await systemctl(['start', '--', SERVICE]);
@@ -135,7 +135,7 @@ export async function releaseBypass(unitFolder = UNIT_FOLDER): Promise<void> {
   if (await isBypassHeld(unitFolder)) await systemctl(['disable', '--', BYPASS]);
 }
 
-/** Has the bypass serve again. The shim does not run. The fallback starts it too, and starts a shim again that has failed. */
+/** Has the bypass serve again while the shim is stopped. The fallback does so too, and restarts a failed shim. */
 export async function resumeBypass({ isActive }: Pick<BypassState, 'isActive'>): Promise<void> {
   if (isActive) {
     await systemctl(['stop', '--', TAKEOVER]);

@@ -32,7 +32,7 @@ export async function checkKubelet(node: Node): Promise<Finding> {
   }
 }
 
-/** Says that kubelet does not run after an installation; undefined if it runs. @param before the findings before the installation */
+/** Says that kubelet does not run after an installation, or undefined. @param before findings before it */
 export async function kubeletAfterInstall(node: Node, before: readonly Finding[]): Promise<string | undefined> {
   const { kubeletUnit: unit } = node;
   try {

@@ -138,7 +138,7 @@ async function checkShim(node: Node): Promise<Finding> {
   return failed(`serves ${listen}, but cannot resize: ${problems.join('; ')}`, 'see readiness in docs/metrics.md');
 }
 
-/** Checks the space for the program. One that is installed needs none until it is replaced, which planInstall checks. */
+/** Checks the space for the program. An installed one needs none until replaced, which planInstall checks. */
 async function checkProgramSpace({ programFolder, programSpace }: Node): Promise<Finding> {
   const finding = await checkSpace('program room', programFolder, programSpace);
   const isInstalled = (await hasProgram(join(programFolder, 'cri-resize-shim'))) || (await hasProgram(PACKAGE_FOLDER));
@@ -169,7 +169,7 @@ async function exists(path: string): Promise<boolean> {
 /** Problems in one finding. A file may have any number. */
 const MOST_PROBLEMS = 3;
 
-/** Checks the flags of the service and the file that they name, as they are on the disk, or the file that an installation would use. */
+/** Checks the service's flags and the file they name, as on disk, or the file an installation would use. */
 async function checkConfiguration(node: Node): Promise<Finding> {
   const { flagsFile } = node;
   const { ok, failed } = findingsOf('configuration');
@@ -190,7 +190,7 @@ async function checkConfiguration(node: Node): Promise<Finding> {
   }
 }
 
-/** Returns the flags of the service; before an installation, those that it would write if the configuration file exists. */
+/** Returns the service's flags. Before an installation: those it would write if the configuration file exists. */
 export async function plannedFlags({
   flagsFile,
   configFile,

@@ -10,7 +10,7 @@ export interface Finding {
   readonly remedy: string;
   /** The evidence for the finding, one line each. */
   readonly details?: readonly string[];
-  /** kubelet uses the shim, and ends again after each start, maybe because of the shim: an installation may repair it. */
+  /** kubelet uses the shim and ends after each start, maybe due to the shim. An installation may repair it. */
   readonly isLoopAtShim?: true;
 }
 

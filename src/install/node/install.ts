@@ -136,7 +136,7 @@ async function moveBack(site: Site, isHere: boolean): Promise<readonly Change[]>
   }
 }
 
-/** Throws Refusal if the shim would use another containerd than kubelet does now: kubelet would lose sight of its pods. */
+/** Throws Refusal if the shim would use another containerd than kubelet, which would lose sight of its pods. */
 async function refuseOtherRuntime({ node, configFile }: Site, { endpoint }: Kubelet): Promise<void> {
   if (await isSameSocket(endpoint, node.containerd)) return;
   throw new Refusal(
@@ -199,7 +199,7 @@ interface UnitPlace extends Pick<Site, 'program' | 'to'> {
   readonly node: Pick<Site['node'], 'containerd'>;
 }
 
-/** Adapts a shipped unit so that it starts this program, and so that a bypass without its target file finds containerd. */
+/** Adapts a shipped unit to start this program, and so that a bypass without target file finds containerd. */
 export function unitText(shipped: string, { program, to, node: { containerd } }: UnitPlace): string {
   return shipped
     .replace(SHIPPED_START, () => `ExecStart=${startOf(program, to)}`)

@@ -40,7 +40,7 @@ export async function isInPlace({ program, to }: ProgramPlaces): Promise<boolean
 
 const pathsOf = (files: readonly ProgramFile[]): readonly string[] => files.map(({ path }) => path).toSorted();
 
-/** Copies the program next to its target folder and swaps the folders, so that the target is always complete, also after a power cut. */
+/** Copies the program next to its target and swaps the folders: the target is complete even after a power cut. */
 export function placing({ program, to }: ProgramPlaces): Change {
   const [fresh, old] = [`${to}.new`, `${to}.old`];
   let state: 'untouched' | 'old aside' | 'placed' = 'untouched';
@@ -141,7 +141,7 @@ async function isSameContent(one: string, other: string): Promise<boolean> {
   }
 }
 
-/** Whether two streams have the same bytes. Their chunks may end at different places: a read may return less than it was asked for. */
+/** Whether two streams have the same bytes. Chunks may differ: a read may return less than it asked for. */
 export async function areSameBytes(one: AsyncIterable<Buffer>, other: AsyncIterable<Buffer>): Promise<boolean> {
   const others = other[Symbol.asyncIterator]();
   let rest: Buffer = Buffer.alloc(0);
@@ -236,7 +236,7 @@ export function changeOfVersion(from: string | undefined, to: string): string {
   return `${isNewer(to, from) ? 'upgrade' : 'downgrade'} ${from} to ${to}`;
 }
 
-/** By major, minor and patch. A version with a suffix such as `-rc.1` comes before the one without (Semantic Versioning, 11). */
+/** By major, minor, patch. A suffix such as `-rc.1` comes before none (Semantic Versioning, 11). */
 function isNewer(one: string, other: string): boolean {
   const numbers = (text: string): number[] => text.split(/[-+]/, 1).join().split('.').map(Number);
   const [first, second] = [numbers(one), numbers(other)];

@@ -41,11 +41,11 @@ export async function isUp(node: Node, { active, enabled }: UnitsState): Promise
   return all && (await missingOf(node).catch(messageOf)) === undefined;
 }
 
-/** Whether clients of the socket are served without the shim: it does not run, and the bypass serves, or is about to. */
+/** Whether clients are served without the shim: it does not run, and the bypass serves or is about to. */
 export const isServedWithout = ({ active, bypass }: UnitsState): boolean =>
   bypass.isUsed && !active.includes(SERVICE) && active.includes(SOCKETS[0] ?? '');
 
-/** The first change of an upgrade, and so the last one that is rolled back: by then all files of the old version are restored. */
+/** The first change of an upgrade, so rolled back last: by then all files of the old version are restored. */
 export function restartOnRollback({ node, wait }: Site): Change {
   return {
     description: `record that ${SERVICE} is running, to restart it on rollback`,
@@ -73,7 +73,7 @@ export function retryOnRollback(): Change {
   };
 }
 
-/** Starts the shim, also one that was stopped, without waiting for it. One of the version that is rolled back may run: it ends. */
+/** Starts the shim, even if stopped, without waiting. Ends one of the rolled-back version that may run. */
 async function retryShim(): Promise<void> {
   await systemctl(['restart', '--no-block', '--', SERVICE]);
 }

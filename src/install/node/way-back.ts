@@ -83,7 +83,7 @@ interface Place {
   readonly files: readonly string[];
 }
 
-/** Returns what sets the socket of the shim: for a kubelet that runs, or for its next start; undefined if nothing does. */
+/** Returns what sets the shim's socket, for a running kubelet or its next start. Undefined if nothing does. */
 async function placeOfEndpoint(node: Node): Promise<Place | undefined> {
   const chain = await chainOf(node).catch(() => undefined);
   if (chain?.endpoint === undefined) {

@@ -3,7 +3,7 @@ import { type RolloutContext, posted } from './context.ts';
 import { haltAll, vouchFor, vouchedCanaries } from './turns.ts';
 import { retry } from './retry.ts';
 
-/** The result of a look at a canary node: nothing, or why it does not work. `run`: the run of the shim; empty if unknown. */
+/** The check of a canary node: empty, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {
   readonly why?: string;
   /** Whether the reason is that kubelet does not use the shim. */

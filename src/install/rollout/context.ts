@@ -222,7 +222,7 @@ export const labelOf = (version: string): string => version.replaceAll('+', '_')
 
 type LabelContext = Pick<RolloutContext, 'readNode' | 'labelVersion' | 'random' | 'say' | 'clock'>;
 
-/** Labels the node with the installed version, or removes the label, unless that takes too long, or a right is missing. */
+/** Sets the node's label to the installed version or removes it, unless too slow or a right is missing. */
 export async function labelled(context: LabelContext, version: string | undefined, signal: AbortSignal): Promise<void> {
   const soon = AbortSignal.any([signal, AbortSignal.timeout(EVENT_MS)]);
   const value = version === undefined ? undefined : labelOf(version);

@@ -32,7 +32,7 @@ export async function driftToRepair(context: DriftContext, earliest: number, sto
   }
 }
 
-/** Reports that kubelet uses the shim again after {@link driftToRepair}, if it does. Rejects only with the reason of the signal. */
+/** Reports that kubelet uses the shim again after {@link driftToRepair}. Rejects only with the signal's reason. */
 export async function reportRepaired(context: DriftContext, stop: AbortSignal): Promise<void> {
   const { state, note } = await lookedAt(context, context.say);
   if (state === 'shim') await report(context, 'ShimDriftEnded', note, stop);

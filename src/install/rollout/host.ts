@@ -207,7 +207,7 @@ async function properties(
 export type Outcome =
   /** `left`: what could not be removed, and why. */
   | { readonly kind: 'done'; readonly left?: string }
-  /** Nothing was changed: the node does not meet the requirements, or needs a manual change. `isBusy`: another installation runs there. */
+  /** Nothing changed: the node lacks requirements or needs a manual change. `isBusy`: another install runs. */
   | { readonly kind: 'refused'; readonly why: string; readonly isBusy?: true }
   /** A step failed. resizectl has rolled back, or reports what it could not roll back. */
   | { readonly kind: 'failed'; readonly why: string }
@@ -216,7 +216,7 @@ export type Outcome =
 
 /** The message of resizectl, or of rm after it, about a file that is still there. */
 const LEFT = /^(?:not cleaned up after |(?:\/bin\/)?rm: )/;
-/** Exit codes of systemd for a program that could not be started (systemd.exec(5)), because of another C library or noexec. */
+/** systemd's exit codes for a program that cannot start (systemd.exec(5)): another C library or noexec. */
 const NOT_STARTED = [127, 203];
 /** EXIT_EXEC of systemd. */
 const NOT_EXECUTED = 203;

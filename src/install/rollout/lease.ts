@@ -66,7 +66,7 @@ async function orUndefined<Value>(status: number, asked: Promise<Value>): Promis
 
 /** Annotations of the Lease. Operators read and write the first three, see docs/kubernetes.md. */
 
-/** Halts the installations of all revisions, with any text. Set by an operator, and by a pod that does not know its revision. */
+/** Halts installations of all revisions, with any text. Set by an operator or a pod of unknown revision. */
 export const HALTED = 'cri-resize-shim.io/halted';
 /**
  * Revisions of the DaemonSet that have failed and are halted, each with `<node>: <reason>`: a JSON object, the latest
@@ -85,7 +85,7 @@ export const VOUCHED = 'cri-resize-shim.io/vouched';
 
 /** The purpose of a turn. */
 export type Work = 'install' | 'uninstall';
-/** The end of the entry of a turn in which the shim is removed. Nothing reads the time: it only has to change with each renewal. */
+/** The end of a turn's entry in a removal of the shim. Nothing reads the time: it only changes at renewals. */
 const REMOVAL = ' removal';
 /** Whether the entry of a turn is that of a removal. */
 export const isRemoval = (entry: string): boolean => entry.endsWith(REMOVAL);
@@ -104,7 +104,7 @@ type Turns = z.infer<typeof textsSchema>;
 
 const annotation = ({ metadata }: Lease, name: string): string | undefined => metadata.annotations?.[name];
 
-/** Parses an annotation that holds JSON. Throws ApiUnreached, whose message is safe to log, with the name of an invalid one. */
+/** Parses a JSON annotation. Throws ApiUnreached with the name of an invalid one: the message is safe to log. */
 function parsed<Value>(lease: Lease, name: string, schema: z.ZodMiniType<Value>): Value | undefined {
   const text = annotation(lease, name);
   if (text === undefined) return undefined;
@@ -200,7 +200,7 @@ export function halted(lease: Lease, reason: string, revision: string): Lease {
 const latest = (revisions: Readonly<Record<string, unknown>>): string =>
   JSON.stringify(Object.fromEntries(Object.entries(revisions).slice(-REVISIONS)));
 
-/** Records that a canary node vouches for a revision, unless as many as are needed vouch already. Throws ApiUnreached. */
+/** Records that a canary node vouches for a revision, unless enough do already. Throws ApiUnreached. */
 export function vouchedFor(lease: Lease, revision: string, node: string, canaries: number): Lease {
   const { [revision]: nodes = [], ...others } = parsed(lease, VOUCHED, vouchedSchema) ?? {};
   if (nodes.includes(node) || nodes.length >= canaries) return lease;

@@ -18,7 +18,7 @@ const SHIM_METRICS = '/run/cri-resize-shim/metrics.sock';
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
-/** Returns the file unless it is empty or has only comments: then each node keeps its own. The shim validates the content. */
+/** Returns the file. If it is empty or only comments, each node keeps its own. The shim validates the content. */
 async function givenConfig(file: string): Promise<string | undefined> {
   if (file === '') return undefined;
   try {

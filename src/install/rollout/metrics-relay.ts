@@ -112,7 +112,7 @@ class ShimMetrics {
     private readonly socket: string,
   ) {}
 
-  /** Rejects if the shim does not answer, or with the reason of the signal. @param gone aborts when the client has gone */
+  /** Rejects if the shim does not answer, or with the signal's reason. @param gone aborts if the client leaves */
   async read(authorization: string, gone: AbortSignal): Promise<ShimAnswer> {
     const open = await this.#readOpen(gone);
     return open.status === UNAUTHORIZED && authorization !== '' ? this.#call(authorization, gone) : open;

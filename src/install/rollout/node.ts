@@ -68,7 +68,7 @@ const listSchema = z.object({
 
 type Listed = NonNullable<z.infer<typeof listSchema>['items']>;
 
-/** Lists the objects in a folder of the API that have a label. Rejects like {@link Api}. @param accept empty: whole objects */
+/** Lists objects with a label in an API folder. Rejects like {@link Api}. @param accept empty: whole objects */
 async function listed(
   api: Api,
   request: { readonly path: string; readonly labelSelector: string; readonly limit: number; readonly accept?: string },

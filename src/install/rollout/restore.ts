@@ -199,7 +199,7 @@ function podsOf(context: RestoreContext, signal: AbortSignal): Promise<readonly 
   );
 }
 
-/** Nodes that were not Ready for a while, by looks without a long gap: after an outage of the API server, kubelet has yet to report. */
+/** Nodes not Ready for a while, without long gaps in looks: after an API server outage, reports are late. */
 class LostNodes {
   /** Times of the first and of the last look that found a node not Ready. */
   readonly #notReady = new Map<string, { readonly since: number; readonly last: number }>();

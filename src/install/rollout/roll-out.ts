@@ -190,7 +190,7 @@ async function notInstalled(context: RolloutContext, end: AbortSignal): Promise<
   await labelled(context, undefined, end);
 }
 
-/** Returns why the shim is not to be removed any more: the wait for the turn may take an hour. Otherwise returns undefined. */
+/** Returns why the shim must stay now: the wait for the turn may take an hour. Otherwise returns undefined. */
 async function staysInstalled(context: RolloutContext, end: AbortSignal): Promise<string | undefined> {
   const node = await retry('this node cannot be read', context, end, context.readNode);
   if (node === undefined || node.isEnding) return LEAVING;

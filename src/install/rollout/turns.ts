@@ -119,7 +119,7 @@ export async function takeTurn(context: TurnContext, work: Asking['work'], signa
   }
 }
 
-/** Asks whether this node is a canary, and whether other nodes are Ready, only if that makes a difference: each takes one more request. */
+/** Asks whether this node is a canary or other nodes are Ready only when it matters: each takes a request. */
 async function obstacleNow(
   context: TurnContext,
   lease: Lease,
@@ -137,7 +137,7 @@ async function obstacleNow(
 const isHealthy = (context: TurnContext, node: string, signal: AbortSignal): Promise<boolean> =>
   retry(`${node} cannot be read`, context, signal, (at) => context.isHealthy(node, at));
 
-/** Returns the unfinished turn of an earlier pod of this node, if the Lease has one. Rejects only with the reason of the signal. */
+/** Returns the unfinished turn, if any, of this node's earlier pod. Rejects only with the signal's reason. */
 export async function unfinishedTurn(context: TurnContext, signal: AbortSignal): Promise<Turn | undefined> {
   const lease = await read(context, signal);
   return turnsOf(lease)[context.holder] === undefined ? undefined : renewedTurn(context, 'install');
@@ -273,7 +273,7 @@ interface Asking {
   readonly isCanary: boolean;
   /** Whether a node has not renewed its turn in time. */
   readonly isSilent: (node: string) => boolean;
-  /** Whether a node from which the shim is removed has not renewed its turn for a while: the restarted kubelet has ended its pod. */
+  /** Whether a node without the shim has stopped renewing its turn: the restarted kubelet ended its pod. */
   readonly hasLeft: (node: string) => boolean;
 }
 

@@ -23,7 +23,7 @@ export type FileForm =
  */
 export type Written = { readonly endpoint: string } | 'nothing' | 'reset';
 
-/** Reads the endpoint in the text of a file, YAML or JSON. Throws if kubelet could not read the text. @param file for errors */
+/** Reads the endpoint in YAML or JSON text. Throws if kubelet could not read the text. @param file for errors */
 export function writtenIn(text: string, file: string, form: FileForm): Written {
   const read = parsed(text, file, form);
   assertForm(read, file, form);

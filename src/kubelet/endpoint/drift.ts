@@ -5,7 +5,7 @@ import { layerName, readEndpointChain } from './chain.ts';
 import { findKubeletProcess } from './process.ts';
 import { type ProcessView, USED_FILE, isSameSocket, seenBy, socketPathOf } from './paths.ts';
 
-/** Whether the configuration of the running kubelet has the shim. `unknown`: no kubelet runs, or it is not expected to use the shim. */
+/** Whether the running kubelet's configuration has the shim. `unknown`: none runs, or it is not expected to. */
 export interface Drift {
   readonly state: 'shim' | 'past' | 'unknown';
   readonly note: string;

@@ -23,7 +23,7 @@ export function problemOf(error: unknown, file: string): Problem {
   return { problem: messageOf(error) };
 }
 
-/** Reads the text of a small regular file. Rejects as {@link readBytes}. @param path where to read it @param file for errors */
+/** Reads a small regular file as text. Rejects as {@link readBytes}. @param path where @param file for errors */
 export const readSmall = async (path: string, file: string): Promise<string> =>
   (await readBytes(path, file)).toString('utf8');
 
@@ -81,7 +81,7 @@ const isDropInName = (name: string): boolean => name.endsWith('.conf');
 
 const compareNames = (one: string, other: string): number => Buffer.compare(Buffer.from(one), Buffer.from(other));
 
-/** Compares two drop-ins, relative to their folder, in the order in which kubelet merges them. The later one is greater. */
+/** Compares two drop-ins, relative to their folder, in kubelet's merge order. The later one is greater. */
 export function compareDropIns(one: string, other: string): number {
   const [names, others] = [one.split('/'), other.split('/')];
   for (const [index, name] of names.entries()) {

@@ -22,13 +22,13 @@ export const K3S_DROP_INS = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d';
 const K3S = /^k3s(?:-server|-agent)?$/;
 /** The names of the processes that are, or have inside, a kubelet whose flags we can see. */
 const KUBELET = /^(?:kubelet|k3s|k3s-server|k3s-agent)$/;
-/** The process of MicroK8s that has kubelet inside. Its flags are in the file of `--kubelet-args-file`, so its endpoint is unknown. */
+/** MicroK8s' process with kubelet inside. Its flags are in `--kubelet-args-file`, so its endpoint is unknown. */
 const KUBELITE = 'kubelite';
 
-/** The name of a main process that systemd has not made the program of the unit yet (exec_spawn in src/core/execute.c). */
+/** Main process name before systemd runs the program of the unit (exec_spawn in src/core/execute.c). */
 const BEFORE_EXEC = /^(?:\(.*\)|systemd|systemd-executo)$/;
 
-/** The process does not have the command line of kubelet yet, or has ended and is not removed yet: that takes moments. */
+/** The process has no kubelet command line yet, or has ended but is not removed yet. Both last moments. */
 export class NotStartedYet extends Error {
   override readonly name = 'NotStartedYet';
 }
@@ -171,7 +171,7 @@ export interface EndpointFlags {
 /** The flag that sets the endpoint. It overrides every file. */
 export const ENDPOINT_FLAG = '--container-runtime-endpoint';
 
-/** Reads the flags from the words of kubelet's command line. An empty value counts as not given: kubelet does not start with it. */
+/** Reads the flags from kubelet's command line. Empty values count as not given: kubelet rejects them at start. */
 export function endpointFlagsOf(commandLine: readonly string[]): EndpointFlags {
   const given = (flag: string): string | undefined => {
     const value = flagOf(commandLine, flag);

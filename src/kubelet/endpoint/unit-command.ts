@@ -57,7 +57,7 @@ function expanded(word: string, variables: ReadonlyMap<string, string>): readonl
   ];
 }
 
-/** Splits the value of a variable. Quotes may be left open; a backslash hides the next character, also in quotes (EXTRACT_UNQUOTE). */
+/** Splits a variable's value. Quotes may stay open. A backslash hides a character anywhere (EXTRACT_UNQUOTE). */
 function valueWords(text: string): readonly string[] {
   const words = text.match(/(?:"(?:\\.|[^"\\])*(?:"|$)|'(?:\\.|[^'\\])*(?:'|$)|\\.|[^\s"'\\])+/gs) ?? [];
   return words.map((word) =>

@@ -53,7 +53,7 @@ export class EndpointWatch {
     return this.#known.state;
   }
 
-  /** Optional, because resizes that other clients ask for work without kubelet. Undefined while nothing is known about kubelet. */
+  /** Optional: other clients can resize without kubelet. Undefined while nothing is known about kubelet. */
   check(): ReadinessCheck | undefined {
     const { state, says } = this.#known;
     if (state === 'unknown' || state === 'unused') return undefined;

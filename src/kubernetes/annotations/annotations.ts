@@ -1,4 +1,4 @@
-/** Pod annotations in Kubernetes as resize requests. Loaded only with --kubeconfig: other folders import only its types. */
+/** Kubernetes pod annotations as resize requests. Only --kubeconfig loads it: others import only its types. */
 import {
   type Clock,
   type Counters,
@@ -56,7 +56,7 @@ export interface KubernetesWatch {
   close(): void;
 }
 
-/** Watches the pods of this node and acts on their annotations until closed. Does not wait for the API server, and never throws. */
+/** Watches this node's pods and acts on annotations until closed. Never waits for the API server or throws. */
 export function watchAnnotations(options: KubernetesOptions): KubernetesWatch {
   const { kubeconfig, nodeName, resizes, pods, clock, random, log, counters } = options;
   const stop = new AbortController();

@@ -97,7 +97,7 @@ export interface PosterOptions {
 const MOST_WAITING = 256;
 const IDLE_MS = 10_000;
 const LONGEST_ANSWER = 64 * 1024;
-/** After this many failures of one event, the events of other namespaces go first: a webhook may fail, or hang, for this one. */
+/** After this many failures of an event, other namespaces go first: a webhook may fail or hang for this one. */
 const MOST_TRIES_IN_ROW = 3;
 const ALREADY_EXISTS = 409;
 

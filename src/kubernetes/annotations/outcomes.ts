@@ -37,7 +37,7 @@ export class Outcomes {
 
   constructor(private readonly options: OutcomesOptions) {}
 
-  /** Starts a request for this volume. A request with a new text posts all its outcomes, also those of an earlier request. */
+  /** Starts a request for this volume. New text posts all its outcomes again, also those of an earlier request. */
   begin(pod: PodIdentity, volume: string, text: string): void {
     if (this.#posted.get(keyOf(pod))?.get(volume)?.text === text) return;
     const ofPod =
@@ -45,7 +45,7 @@ export class Outcomes {
     this.#posted.set(keyOf(pod), ofPod.set(volume, { text, posted: new Set() }));
   }
 
-  /** The volume's annotation was removed. If it comes back, that is a new request. `waited`: the text of a request that is not done. */
+  /** The annotation was removed. If it returns, it is a new request. `waited`: text of an unfinished request. */
   withdrawn(pod: PodIdentity, volume: string, waited: string | undefined): void {
     if (waited !== undefined) this.#canceled(pod, volume, waited, 'its annotation was removed');
     this.#posted.get(keyOf(pod))?.delete(volume);
@@ -55,7 +55,7 @@ export class Outcomes {
     this.#posted.delete(keyOf(pod));
   }
 
-  /** Posts the event for a resize that has reached a state. `volumes` are the volumes to report, with their requested texts. */
+  /** Posts the event for a resize that has reached a state. `volumes`: those to report, with requested texts. */
   report(resize: Resize, volumes: readonly (readonly [string, string])[]): void {
     const { pod, state, reason = '', message = '' } = resize;
     for (const [volume, text] of volumes) {

@@ -13,7 +13,7 @@ export interface NodePods {
   find(uid: string): Promise<LocalPod | undefined>;
   /** The present owner of a volume's size. */
   policy(sandboxId: string, volume: string): VolumePolicy;
-  /** The volume's annotation has been asked for, or has been taken away: nobody else's remount is taken over meanwhile. */
+  /** The volume's annotation was requested or removed: no remount by others is taken over meanwhile. */
   annotated(sandboxId: string, volume: string, isThere: boolean): Promise<void>;
 }
 
@@ -195,7 +195,7 @@ export class AnnotationRequests implements PodAudience {
     return true;
   }
 
-  /** Returns the error of a rejected request; undefined if it is completed, deferred or canceled. Rejects for internal errors. */
+  /** Returns a rejected request's error; undefined if completed, deferred or canceled. Rejects if it is internal. */
   async #request(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<ShimError | undefined> {
     const { resizes, clock } = this.options;
     try {
@@ -247,7 +247,7 @@ class OwnResizes {
     }
   }
 
-  /** Handles a resize of any pod that has reached a state. Call it for each, also for resizes in progress at the start. */
+  /** Handles a resize of any pod that has reached a state. Call it for each, also those in progress at start. */
   reached(resize: Resize): void {
     const { id, state, reason } = resize;
     const ours = this.#ours(resize);

@@ -19,7 +19,7 @@ export interface ApiRequest {
   readonly signal: AbortSignal;
 }
 
-/** Sends a request and returns its body. Rejects with ApiRefusal for any status but 2xx, with ApiUnreached, or with an error of Node. */
+/** Sends a request. Returns its body. Rejects with ApiRefusal if not 2xx, ApiUnreached, or an error of Node. */
 export type Api = (request: ApiRequest) => Promise<Readable>;
 
 /** A dead peer is detected after this time and ten probes, one per second. */

@@ -53,7 +53,7 @@ function readConfig(kubeconfig: string): KubeConfig {
 const userSchema = z.looseObject({ tokenFile: z.exactOptional(z.string()) });
 const usersSchema = z.looseObject({ users: z.nullish(z.array(z.looseObject({ user: z.nullish(userSchema) }))) });
 
-/** Renames `tokenFile`, the field of kubectl (clientcmd/api/v1, AuthInfo), to `token-file`, which client-node expects. */
+/** Renames kubectl's `tokenFile` (clientcmd/api/v1, AuthInfo) to `token-file`, which client-node expects. */
 function readKubeconfig(kubeconfig: string): string {
   const content = usersSchema.parse(parse(readFileSync(kubeconfig, 'utf8')));
   const users = content.users?.map(({ user, ...named }) => {

@@ -25,11 +25,11 @@ export const isForbidden = (error: unknown): error is ApiRefusal => error instan
 /** 410 Gone, as a response or in a watch: the resource version is too old. */
 export const isGone = (error: unknown): boolean => error instanceof ApiRefusal && error.status === 410;
 
-/** The server does not have this resource version yet, as after a restored backup (storage.NewTooLargeResourceVersionError). */
+/** The server lacks this resource version, as after a backup restore (storage.NewTooLargeResourceVersionError). */
 export const isTooNew = (error: unknown): boolean =>
   error instanceof ApiRefusal && error.status === 504 && /too large resource version/i.test(error.says);
 
-/** Returns text that is safe to log. For errors of other modules only the errno or name: their messages may quote secrets. */
+/** Returns text that is safe to log. Other modules' errors: only errno or name, as messages may quote secrets. */
 export function wordsOf(error: unknown): string {
   if (error instanceof ApiRefusal || error instanceof ApiUnreached) return error.message;
   return errnoOf(error) ?? (error instanceof Error ? error.name : typeof error);

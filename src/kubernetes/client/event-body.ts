@@ -23,7 +23,7 @@ const LONGEST_INSTANCE = 128;
 /** A name has at most 253 characters; this leaves room for the unique suffix. */
 const LONGEST_PREFIX = 220;
 
-/** Returns an event of events.k8s.io/v1 (since Kubernetes 1.19). Events are created and never updated, so the permission to create is enough. */
+/** Returns an events.k8s.io/v1 event (Kubernetes 1.19 or later). Never updated: create permission is enough. */
 export function eventOf({
   namespace,
   name,

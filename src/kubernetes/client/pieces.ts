@@ -117,7 +117,7 @@ class ItemSplitter {
     return text;
   }
 
-  /** Returns the index after the string that continues at `start`, or the length of the chunk if it does not end there. */
+  /** Returns the index after the string that continues at `start`, or the chunk's length if it does not end. */
   #afterString(chunk: Buffer, start: number): number {
     let isEscaped = this.#isEscaped;
     let at = start;

@@ -46,7 +46,7 @@ export const LONGEST_OBJECT = 12 * MiB;
  */
 const PAGE = 500;
 const LIST_IDLE_MS = 30_000;
-/** After this the server ends a watch, and another one goes on from there: a connection that hangs is found out by then. */
+/** After this the server ends a watch and another one continues. By then a hanging connection is noticed. */
 const WATCH_SECONDS = 300;
 const WATCH_IDLE_MS = (WATCH_SECONDS + 30) * 1000;
 
@@ -149,7 +149,7 @@ const fieldsSchema = z.object({
   resourceVersion: z.string(),
 });
 
-/** Reads the beginning of a watch event or of a list's item. Returns undefined if it is not as the API server encodes it. */
+/** Reads the start of a watch event or list item. Undefined if it is not as the API server encodes it. */
 export function podStart(text: string): PodStart | undefined {
   const fields = FIRST_FIELDS.exec(text)?.[1]?.slice(0, -1);
   if (fields === undefined) return undefined;

@@ -53,7 +53,7 @@ export const podSchema = z.object({
   status: z.optional(z.unknown()),
 });
 
-/** Returns what the shim uses of a pod of the API server. A mirror pod has the uid of the static pod that it mirrors. */
+/** Returns the parts of an API server pod that the shim uses. A mirror pod has the uid of its static pod. */
 export function podOf({ metadata, spec, status }: z.infer<typeof podSchema>, nodeName: string): ApiPod {
   const { namespace, name } = metadata;
   const mirrored = mirroredUid(metadata, nodeName);
@@ -140,7 +140,7 @@ const specSchema = z.object({
 const phaseSchema = z.object({ phase: z.string() });
 const statusSchema = z.object({ qosClass: z.enum(['Guaranteed', 'Burstable', 'BestEffort']) });
 
-/** Returns the fields of a pod's spec that matter to a resize. Undefined when any of them is not as Kubernetes documents it. */
+/** Returns the pod spec fields that matter to a resize. Undefined if any is not as Kubernetes documents it. */
 export function specOf(given: unknown, status: unknown): PodSpec | undefined {
   const parsed = specSchema.safeParse(given);
   if (!parsed.success) return undefined;

@@ -8,7 +8,7 @@ export class Html {
 
 type Part = string | number | Html | readonly Part[];
 
-/** Template tag for markup. Escapes values for text and for attributes in double quotes, but not {@link Html} values or lists of them. */
+/** Template tag for markup. Escapes text and double-quoted attributes, except {@link Html} values and lists. */
 export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
   const [first = '', ...rest] = strings;
   return new Html(rest.reduce((text, next, index) => text + markup(parts[index] ?? '') + next, first));

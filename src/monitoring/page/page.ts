@@ -67,7 +67,7 @@ export class NodePage {
     return new NodePage(options, await podRows(options.overview.pods));
   }
 
-  /** Returns the options of the page that change. @param pod the sandbox id of the pod whose details are shown; empty: none */
+  /** Returns the options of the page that change. @param pod sandbox id of the detailed pod, empty if none */
   sections(pod: string): Sections {
     return cachedIn(this.#sections, pod, () => {
       const { overview } = this.options;
@@ -122,7 +122,7 @@ function cardOf({ pods }: Overview, sandboxId: string): Html {
   return html`${back}${podCard(found)}`;
 }
 
-/** The history of a pod, which has more of its resizes than that of the node; of a pod that is gone, those that the node still has. */
+/** A pod's history, which has more of its resizes than the node's. For a gone pod, those that the node has. */
 function historyOf({ pods, history }: Overview, sandboxId: string): Html {
   if (sandboxId === '') return historyTable(history, NONE);
   const found = pods.find(({ pod }) => pod.sandboxId === sandboxId);

@@ -105,7 +105,7 @@ ${lines.map(
 </div>`;
 }
 
-/** Start of each value as a fraction of the duration: the start, the end of each step, and the rollback if there was one. */
+/** Start of each value as a fraction of the duration: the start, each step's end, and any rollback. */
 function timesOf(resize: RecentResize): number[] {
   const { steps, outcome } = resize;
   const whole = durationOf(resize);
@@ -115,7 +115,7 @@ function timesOf(resize: RecentResize): number[] {
 /** The right end of the axis of time, in milliseconds. */
 const durationOf = ({ steps, ms }: RecentResize): number => Math.max(ms, ...steps.map(({ doneAt }) => doneAt), 0.001);
 
-/** The upper end of the axis of amounts, in bytes: a power of two or three halves of one, so that it and its half are short texts. */
+/** Top of the amount axis in bytes: a power of two or 1.5 times one, so that it and its half are short texts. */
 function axisTop(highest: number): number {
   const power = 2 ** Math.floor(Math.log2(highest));
   return [power, 1.5 * power].find((top) => top >= highest) ?? 2 * power;

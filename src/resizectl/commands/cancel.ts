@@ -24,7 +24,7 @@ export async function cancel(context: Context, text: string): Promise<Exit> {
 /** The beginning of an id, or a pod name of hexadecimal letters. */
 const isId = (text: string): boolean => /^[0-9a-f][0-9a-f-]*$/.test(text);
 const isWholeId = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
-/** The length of the ids that events prints. A shorter prefix may be a misspelled pod name: it must not cancel the resize of another pod. */
+/** The length of ids in events. A shorter prefix may be a misspelled pod name and cancel another pod's resize. */
 const SHORTEST_ID = 8;
 
 async function cancelAll(context: Context, text: string): Promise<readonly Messages['Resize'][]> {

@@ -30,7 +30,7 @@ type Change =
       readonly amount: string;
     };
 
-/** Parses changes such as `app.cpu=500m pod.memory=1Gi volume.cache=50%`. Throws UsageError for an invalid or repeated change. */
+/** Parses changes: `app.cpu=500m pod.memory=1Gi volume.cache=50%`. Throws UsageError for invalid or repeated ones. */
 export function parseChanges(texts: readonly string[]): RequestedValues {
   let pod: Resources | undefined;
   const containers = new Map<string, Resources>();

@@ -8,7 +8,7 @@ import { eventText, inOrder, podLine, podsTable, shortId, shortResizeId, stepTex
 
 type ResizeEvent = Messages['ResizeEvent'];
 
-/** Formats an event as one line: time in UTC (with the date, if that is not today's), resize, pod, state or step, who, and changes. */
+/** Formats an event as a line: UTC time (and date, if not today's), resize, pod, state or step, who, changes. */
 export function eventLine({ time, resize_id: id, pod, requester, state, step }: ResizeEvent, now = wallTime()): string {
   const stamp = new Date(time.seconds * 1000 + time.nanos / 1e6).toISOString();
   const isToday = stamp.slice(0, 10) === new Date(now).toISOString().slice(0, 10);
@@ -55,7 +55,7 @@ const lineOf = (pod: Messages['Pod'], isWide: boolean): string =>
     ? `${fullName(pod.identity)} (${shortId(pod.identity.sandbox_id)}) is gone\n`
     : podLine(pod, isWide);
 
-/** Reads a pod that may be gone by now. A pod that the shim cannot read has the reason: a watch lasts longer than one failure. */
+/** Reads a pod that may be gone. If the shim cannot read it, returns the reason: a watch outlasts one failure. */
 async function readAgain({ client }: Context, identity: Messages['Pod']['identity']): Promise<Messages['Pod']> {
   try {
     return (await client.call('GetPod', { pod: { sandbox_id: identity.sandbox_id } })).pod;

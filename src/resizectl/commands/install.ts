@@ -202,7 +202,7 @@ const PLACES: Places = {
   bypassFile: '/var/lib/cri-resize-shim-bypass/target',
 };
 
-/** Returns the site of an installation. Throws UsageError, and Refusal if a given configuration would not be what the service uses. */
+/** Returns an installation's site. Throws UsageError, or Refusal if the service would not use a given config. */
 export async function siteToInstall(options: InstallOptions, signal: AbortSignal, places = PLACES): Promise<Site> {
   const { config, kubeconfig } = options;
   const given = fileOf('--config', config);

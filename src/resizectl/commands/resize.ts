@@ -25,7 +25,7 @@ const MARGIN_MS = 10_000;
 /** The shim sends the last event before the response. If it does not arrive, the response has the state. */
 const LAST_EVENT_MS = 2000;
 
-/** `resizectl resize` and, with a dry run, `resizectl plan`. Returns the exit code. Rejects with the error of the API. */
+/** `resizectl resize`, or `resizectl plan` as a dry run. Returns the exit code. Rejects with the API's error. */
 export async function resize(
   context: Context,
   pod: string,
@@ -116,7 +116,7 @@ async function resultOf(client: ResizeClient, send: () => Promise<Messages['Resi
   }
 }
 
-/** Like {@link resultOf}, and prints each step as it happens. If the shim accepts no further watcher, prints the steps at the end. */
+/** Like {@link resultOf}, but prints steps as they happen, or at the end if the shim accepts no more watchers. */
 async function resizeWithEvents(
   context: Context,
   ref: Messages['PodRef'],
@@ -266,7 +266,7 @@ export function kubeletNotes(
   return notes.map((note) => note.split('\n').map(printable).join('\n'));
 }
 
-/** The uid of a static pod is a hash, that of any other pod a UUID (kubelet pkg/kubelet/config/common.go, applyDefaults). */
+/** A static pod's uid is a hash, any other pod's a UUID (kubelet pkg/kubelet/config/common.go, applyDefaults). */
 const isStatic = ({ uid }: Messages['Pod']['identity']): boolean => /^[0-9a-f]{32}$/.test(uid);
 
 /** Returns the lists of the spec that have these containers: sidecars and init containers are in one of their own. */
@@ -286,7 +286,7 @@ interface LastingContainer {
   readonly resources: { readonly limits?: Amounts; readonly requests?: Amounts };
 }
 
-/** The changes that the resize subresource supports: limits and requests of containers, but not the removal of a limit. */
+/** The changes that the resize subresource supports: container limits and requests, but not a limit's removal. */
 function lastingContainers({ containers }: RequestedValues): LastingContainer[] {
   return Object.entries(containers).flatMap(([name, { limits, requests }]) => {
     const kept = withoutRemoved(limits);

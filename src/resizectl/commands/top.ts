@@ -41,7 +41,7 @@ const DEFAULT_INTERVAL_MS = 2000;
 /** From the top left, and nothing of the earlier figures below. */
 const CLEAR = '\u001b[H\u001b[2J';
 
-/** `resizectl top`: once, or with --watch until it is interrupted, the reader of its output ends, or the last of the named pods has ended. */
+/** `resizectl top`: once. With --watch: until interrupted, or its output's reader or the last named pod ends. */
 export async function top(context: TopContext, texts: readonly string[], options: TopOptions): Promise<void> {
   const intervalMs = intervalOf(options.interval);
   const by = sortKeyOf(options.sortBy);
@@ -259,7 +259,7 @@ function orderBy(by: SortKey): (one: PodFigures, other: PodFigures) => number {
   return (one, other) => valueOf(other) - valueOf(one) || compare(nameOf(one), nameOf(other));
 }
 
-/** The table of `resizectl top`: one row for each pod. @param withContainers one row for each container, below its pod */
+/** The table of `resizectl top`: one row per pod. @param withContainers one row per container below its pod */
 export function topTable(pods: readonly PodFigures[], withContainers: boolean): string {
   if (pods.length === 0) return 'no pods on this node\n';
   const all = pods.flatMap(({ own, containers }) => [...(own === undefined ? [] : [own]), ...containers]);

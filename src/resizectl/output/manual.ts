@@ -73,7 +73,7 @@ const optionLines = ({ flags, description }: OptionText): string[] => [
   escaped(description),
 ];
 
-/** Escapes text for troff: no escapes, no lines that start with a control character, and hyphens that can be copied from the page. */
+/** Escapes text for troff: no escapes, no control character at a line's start, hyphens that can be copied. */
 function escaped(text: string): string {
   return text.replaceAll('\\', '\\e').replaceAll('-', '\\-').replaceAll("'", '\\(aq').replace(/^\./gm, '\\&.');
 }

@@ -31,7 +31,7 @@ export async function findPod({ client, namespace: only }: FindPod, text: string
   return chooseFrom(await identitiesOf({ client, namespace: only }), text);
 }
 
-/** Finds the pod whose name is exactly `name`; undefined if there is none. Rejects with UsageError if several pods have this name. */
+/** Finds the pod with exactly this `name`; undefined if none has it. Rejects with UsageError if several do. */
 export async function findNamed(find: FindPod, name: string): Promise<Messages['PodRef'] | undefined> {
   const named = (await identitiesOf(find)).filter((pod) => pod.name === name);
   return named.length === 0 ? undefined : chooseFrom(named, name);
@@ -47,7 +47,7 @@ export async function readPod(find: FindPod, text: string): Promise<Messages['Po
   return (await find.client.call('GetPod', { pod: await findPod(find, text) })).pod;
 }
 
-/** A full name takes precedence over a prefix of an id. Several sandboxes of one uid count as one pod: the shim knows which one runs. */
+/** A full name precedes an id prefix. Sandboxes with one uid count as one pod: the shim knows which one runs. */
 export function chooseFrom(pods: readonly Messages['PodIdentity'][], text: string): Messages['PodRef'] {
   const named = pods.filter(({ name }) => name === text);
   const uids = [...new Set(named.map(({ uid }) => uid))];

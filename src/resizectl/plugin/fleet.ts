@@ -24,7 +24,7 @@ const report = z.object({
   checks: z.array(z.object({ check: z.string(), result: z.string(), found: z.string() })),
 });
 
-/** Asks the resizectl of each node with a pod of the DaemonSet. The nodes are in the order of their names. Rejects with UsageError. */
+/** Asks resizectl on each node with a pod of the DaemonSet, ordered by node name. Rejects with UsageError. */
 export async function fleetOf(kubectl: Kubectl, place: InstallerPlace): Promise<readonly FleetNode[]> {
   const installers = await installersOf(kubectl, place);
   const nodes: FleetNode[] = [];
@@ -147,7 +147,7 @@ export interface PlacedPod {
   readonly node: string;
 }
 
-/** Finds a pod: `NAME`, in the namespace of the context if none is given, or `NAMESPACE/NAME`. Rejects with UsageError. */
+/** Finds a pod: `NAME`, by default in the context's namespace, or `NAMESPACE/NAME`. Rejects with UsageError. */
 export async function placedPod(kubectl: Kubectl, namespace: string | undefined, text: string): Promise<PlacedPod> {
   const [, before = namespace, name = text] = /^([^/]+)\/([^/]+)$/.exec(text) ?? [];
   if (namespace !== undefined && before !== namespace)

@@ -20,7 +20,7 @@ const REQUEST_TIMEOUT = '30s';
 /** The longest time for a command on a node: doctor takes a few seconds, a node that hangs has no end. */
 const EXEC_MS = 60_000;
 
-/** Runs kubectl, which knows the cluster, the user's credentials and proxies: a plugin runs next to it. Says what it waits for after 5 s. */
+/** Runs kubectl, which knows the cluster, user credentials and proxies, next to a plugin. Reports waits at 5 s. */
 export class Kubectl {
   readonly #flags: readonly string[];
   readonly #execMs: number;
@@ -47,7 +47,7 @@ export class Kubectl {
     throw /\bnot found$/.test(message) ? new UsageError(message) : new Error(message);
   }
 
-  /** Runs a command in a container. Returns its exit code; kubectl's own failure, and no end in time, have the exit code 1. */
+  /** Runs a command in a container. Returns its exit code; 1 for a failure of kubectl itself or a timeout. */
   exec(
     pod: { readonly namespace: string; readonly name: string },
     container: string,

@@ -31,7 +31,7 @@ interface Asked {
   readonly options: Options;
 }
 
-/** Runs the plugin with the arguments after its name. Returns the exit code: of `resizectl` on the node, where it runs there. */
+/** Runs the plugin with the arguments after its name. Returns the exit code, of `resizectl` if run on the node. */
 export async function runPlugin(argv: readonly string[], { out, err }: PluginOutput): Promise<number> {
   try {
     const asked = parsed(argv, out);

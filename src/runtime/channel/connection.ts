@@ -30,7 +30,7 @@ import { LOST, type Outcome, REFUSED } from './outcome.ts';
 import { Sender } from './sender.ts';
 import { ServerSocket, type Writer } from './server-socket.ts';
 
-/** How long a server may take to send its SETTINGS, in milliseconds: as in other clients of gRPC (connection-backoff.md of grpc). */
+/** Time for a server to send SETTINGS, in ms, as in other gRPC clients (connection-backoff.md of grpc). */
 export const HANDSHAKE_MS = 20_000;
 /** DATA frames below this size, in bytes, are metered, unless they are the last of their stream. */
 const SMALL_FRAME = 64;
@@ -151,7 +151,7 @@ export class Connection implements Runner {
     this.#close({ code: Code.UNAVAILABLE, details: `error reading from server: ${reason}` }, reason);
   }
 
-  /** New calls and requests that are being sent fill the writer in turn: neither waits until the others are sent whole. */
+  /** New calls and requests being sent fill the writer in turn, so that neither waits for all of the other. */
   #drained(pausedMs: number): void {
     this.#meter.credit(pausedMs);
     this.#isTurnOfNew = !this.#isTurnOfNew;

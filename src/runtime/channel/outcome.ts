@@ -34,7 +34,7 @@ export interface Outcome {
   readonly isUnsent?: boolean;
 }
 
-/** How a call ends whose backend goes away in the middle of it, in the words of grpc-go, which containerd's tests match. */
+/** The outcome of a call whose backend goes away midway, in grpc-go's words, which containerd's tests match. */
 export const LOST: Outcome = { code: Code.UNAVAILABLE, details: 'error reading from server: EOF' };
 
 /** How a call ends that the server has refused before it processed any of it. */

@@ -39,7 +39,7 @@ const COMMON = [
   field('user-agent', 'grpc-node-cri-resize-shim/1.0', StaticIndex.USER_AGENT),
 ].filter((one) => one !== undefined);
 
-/** Encodes fields without a dynamic table, and without the table size update that begins the first block of a connection. */
+/** Encodes without a dynamic table, and without the size update that begins a connection's first block. */
 function encode(fields: readonly HeaderField[], offset = 0): Buffer {
   const encoder = new HpackEncoder();
   encoder.encode([]);

@@ -2,7 +2,7 @@ import { Code, MESSAGE_PREFIX_SIZE, MiB } from '../../core/index.ts';
 import { type Outcome, malformed } from './outcome.ts';
 import { type HeaderField, HpackDecoder } from '../../http2/index.ts';
 
-/** A message gets memory of this size at least, and then twice as much each time: as its bytes arrive, not as announced. */
+/** Minimum memory of a message. It doubles each time as bytes arrive, regardless of the announced size. */
 const FIRST_SIZE = 16_384;
 
 const NOTHING = Buffer.alloc(0);

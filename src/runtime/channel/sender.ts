@@ -55,7 +55,7 @@ export class Sender {
     this.pump();
   }
 
-  /** Continues requests that have waited for windows or for the socket. Each sends one frame, and is then the last in line. */
+  /** Continues requests that waited for windows or the socket. Each sends one frame, then moves to the end. */
   pump(): void {
     // Includes those that are added again meanwhile, until none can send.
     for (const stream of this.#unsent) {

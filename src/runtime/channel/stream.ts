@@ -35,7 +35,7 @@ export class Stream {
     return this.#reader.message;
   }
 
-  /** Whether header fields have arrived, interim ones included: the call is not sent again (transparent retries, A6 of grpc). */
+  /** Whether header fields arrived, even interim: rules out transparent retries (A6 of grpc). */
   get hasResponse(): boolean {
     return this.#hasResponse;
   }

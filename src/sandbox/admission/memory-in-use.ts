@@ -37,7 +37,7 @@ export async function blockingUse(
   return isBelowUnreclaimable(wanted, now, use) ? use : undefined;
 }
 
-/** Throws MEMORY_NOT_RECLAIMABLE, with the figures, when {@link isBelowUnreclaimable}. Files in volumes count (KEP-6030). */
+/** Throws MEMORY_NOT_RECLAIMABLE with figures on {@link isBelowUnreclaimable}. Volume files count (KEP-6030). */
 export async function assertReclaimable(tree: CgroupTree, { text, ids }: Subject, change: LimitChange): Promise<void> {
   const use = await blockingUse(tree, change);
   if (use === undefined) return;

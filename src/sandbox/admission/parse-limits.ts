@@ -41,7 +41,7 @@ export const touchesMemory = ({ memory_limit_in_bytes: limit, unified }: LinuxCo
 export const touchesCpu = ({ cpu_quota, cpu_period, unified }: LinuxContainerResources): boolean =>
   cpu_quota !== 0n || cpu_period !== 0n || 'cpu.max' in unified;
 
-/** Returns the fields that a request sets, with one entry for each key of a map. A later request that sets all of them supersedes this one. */
+/** Returns the fields that a request sets, one per map key. A later request that sets them all supersedes it. */
 export function fieldsSet({ linux, windows, annotations }: Request): ReadonlySet<string> {
   const set = new Set<string>(Object.keys(annotations).map((key) => `annotations ${key}`));
   if (windows !== null) set.add('windows');

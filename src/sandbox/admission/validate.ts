@@ -18,14 +18,14 @@ import { overheadQuota } from '../../kubelet/index.ts';
  * pod's lock: a rejected request must not supersede a waiting one (see KeyedLock.run).
  */
 
-/** Runtimes convert shares to a weight with a 64-bit multiplication by 9999. An overflow would give an arbitrary weight. */
+/** Runtimes compute a weight from shares with a 64-bit multiplication by 9999. An overflow makes it arbitrary. */
 const MOST_SHARES = 2n ** 64n / 9999n;
 const NO_LIMIT: CpuMax = { quota: 'max', period: DEFAULT_CPU_PERIOD };
 /** proc(5), oom_score_adj. */
 const OOM_SCORES = { least: -1000n, most: 1000n };
 /** The kernel accepts at most a page in one write. */
 const LONGEST_LIST = 4096;
-/** A list of CPUs or memory nodes, as the kernel reads it (bitmap_parselist): `0-3,8`, `0-15:2/4`, `all`, `N` for the last. */
+/** CPUs or memory nodes as the kernel reads them (bitmap_parselist): `0-3,8`, `0-15:2/4`, `all`, `N` (last). */
 const LIST =
   /^(?:all|(?:N|\d{1,6})(?:-(?:N|\d{1,6})(?::\d{1,6}\/\d{1,6})?)?)(?:,(?:N|\d{1,6})(?:-(?:N|\d{1,6})(?::\d{1,6}\/\d{1,6})?)?)*$/;
 

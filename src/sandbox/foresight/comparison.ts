@@ -44,7 +44,7 @@ export class Comparison {
   readonly #deciding: ((isDecided: boolean) => void)[] = [];
   readonly #asked: ((isDecided: boolean) => void)[] = [];
   #isOpenForGood = false;
-  /** Whether the runtime has reported the pod's usage to kubelet in its present attempt: then kubelet does not ask cAdvisor. */
+  /** Whether the runtime reported the pod's usage to kubelet in this attempt, which then skips cAdvisor. */
   #isFromRuntime = false;
   #stopWatch: () => void = () => undefined;
 
@@ -55,7 +55,7 @@ export class Comparison {
     return this.#calls.size > 0;
   }
 
-  /** A check begins, which finds what kubelet has admitted until now. {@link open} or {@link holdBegins} has its result. */
+  /** A check begins, of kubelet's admissions until now. {@link open} or {@link holdBegins} has its result. */
   checkBegins(): void {
     this.#deciding.push(...this.#asked.splice(0));
   }
@@ -142,7 +142,7 @@ export class Comparison {
     if (!call.isOver) call.end();
   }
 
-  /** Resolves with true once a check that begins from now on has its result, with false if {@link ready} has to look again. */
+  /** Resolves: true once a check that begins from now on has its result, false if {@link ready} must recheck. */
   nextCheck(): Promise<boolean> {
     return new Promise((resolve) => this.#asked.push(resolve));
   }

@@ -51,7 +51,7 @@ export function createDecreaseReclaimer(node: Node, clock: Clock): DecreaseRecla
   });
 }
 
-/** Returns the error of the last request, if it has failed and one of these limits has been asked for: by it, or by one before it. */
+/** Returns the error of the last request if it failed and it, or an earlier one, requested one of these limits. */
 function errorFor({ desired, lastError }: PodOutcome, list: readonly Decrease[]): PodOutcome['lastError'] {
   const isAsked = ({ cgroup, to, isPod }: Decrease): boolean => {
     const id = containerIdOf(basename(cgroup)) ?? '';
@@ -153,7 +153,7 @@ function admittedBy({ containers, pod, requests }: PodEntry): string {
 const isLower = (to: Limit<Bytes> | undefined, from: Limit<Bytes>): to is Bytes =>
   to !== undefined && to !== 'max' && compareLimits(to, from) < 0 && !sameMemory(from, to);
 
-/** Looks up containers that were created while the shim was away: kubelet's checkpoints have names, cgroups have ids. */
+/** Looks up containers created while the shim was away: kubelet's checkpoints have names, cgroups have ids. */
 async function learnNames(registry: Registry, state: PodState): Promise<void> {
   for (const { id } of state.containers) if (!registry.knows(id)) await registry.describeContainer(id);
 }

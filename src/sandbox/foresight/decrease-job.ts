@@ -37,7 +37,7 @@ type Assessed = Blocked & { readonly assessment: Assessment };
 const firstBlocked = (assessed: readonly Assessed[]): Assessed | undefined =>
   assessed.find(({ assessment }) => assessment !== 'fits') ?? assessed[0];
 
-/** KEP-1287, lowering memory: helps with the decreases of one pod, from their admission by kubelet until kubelet has applied them. */
+/** KEP-1287, lowering memory: helps with a pod's decreases from kubelet's admission until kubelet applies them. */
 export class DecreaseJob {
   report: DecreaseReport | undefined;
   #progress: DecreaseProgress | undefined;
@@ -173,7 +173,7 @@ export class DecreaseJob {
     return progress.isAsked;
   }
 
-  /** Looks how the request that has ended the last hold has ended itself, and, if kubelet's updates have failed before, the last one. */
+  /** Checks how the request that ended the last hold ended and, after failed kubelet updates, the last one. */
   #lookForRefusal(progress: DecreaseProgress, { list }: PendingDecreases): void {
     const { releasedSince: since, refusal: last } = progress;
     if (since === undefined && refusalOf(progress) === undefined) return;
@@ -287,7 +287,7 @@ export class DecreaseJob {
     return this.#tryAgain(progress);
   }
 
-  /** Defers the decreases with the figures from the hold. A hold that has not lowered anything has none: then with those from now. */
+  /** Defers the decreases with the hold's figures. A hold that lowered nothing has none: uses present figures. */
   async #deferAfter(
     progress: DecreaseProgress,
     end: 'lost' | 'expired' | { readonly error: unknown },

@@ -39,7 +39,7 @@ export function assessDecrease(
 /** How long the shim helps with one admitted decrease, in milliseconds. */
 export const RECLAIM_PERIOD_MS = 10 * MINUTE;
 
-/** When the same reason is reported again, with the figures from then, in milliseconds: the first ones tell little about now. */
+/** Interval to report the same reason again, with new figures, in milliseconds: the first ones become stale. */
 export const REPORT_AGAIN_MS = 5 * MINUTE;
 
 /** Maximum time to bring usage below the limits, in milliseconds: dirty pages have to be written to a disk first. */
@@ -64,10 +64,10 @@ export const CHECK_INTERVAL_MS = 1000;
  */
 export const CLIMB_MS = 2.5 * CHECK_INTERVAL_MS;
 
-/** How long usage is at or above a limit and does not fall, while memory is reclaimed, before that is reported, in milliseconds. */
+/** Reports if usage stays at or above a limit and does not fall for this long during reclaim, in milliseconds. */
 export const STALL_MS = 2.5 * CHECK_INTERVAL_MS;
 
-/** Updates of kubelet in a row that fail, from which on they are reported, and kubelet no longer waits. The first may be a coincidence. */
+/** Failed kubelet updates in a row before they are reported and kubelet no longer waits. One may be coincidence. */
 export const MAX_REFUSALS = 2;
 
 /** Holds in a row during which another program has raised memory.high, before that is reported. */

@@ -41,7 +41,7 @@ export class DecreaseReclaimer {
     }
   }
 
-  /** Checks a pod that has been added, or that has another sandbox. The others are not looked at: a start adds all pods of the node. */
+  /** Checks an added pod or one with a new sandbox. Does not look at others: a start adds all pods of the node. */
   podAdded(uid: string): void {
     this.#beginIfPending(uid);
     this.#jobs.get(uid)?.job.wake();

@@ -37,11 +37,11 @@ export interface PendingDecreases {
   readonly admitted: string;
   /** The decreases that are not applied yet. */
   readonly list: readonly Decrease[];
-  /** The memory limits that the pod and its containers have now, by {@link Decrease.text}. One that does not run has none. */
+  /** Present memory limits of pod and containers, by {@link Decrease.text}. None for one that does not run. */
   readonly limits: ReadonlyMap<string, Limit<Bytes>>;
   /** The limits on swap that kubelet lowers with them. */
   readonly swapAfter: SwapLimits;
-  /** Whether a limit of the pod itself is admitted. kubelet applies such a limit alone without a comparison: it asks for no usage. */
+  /** Whether a limit of the pod itself is admitted. kubelet applies it alone, without comparison with usage. */
   readonly isPodLevel: boolean;
 }
 
@@ -113,7 +113,7 @@ export type DeferredListener = (podUid: string, report: DecreaseReport) => void;
 /** The state of one admitted set of decreases. */
 export interface DecreaseProgress {
   readonly admitted: string;
-  /** Whether kubelet has asked for the pod's usage, to compare it with the limits, or applies them without a comparison. */
+  /** Whether kubelet asked for the pod's usage to compare it with limits, or applies them without comparison. */
   isAsked: boolean;
   /** When the shim began to help, by the clock. */
   since: number;
@@ -125,7 +125,7 @@ export interface DecreaseProgress {
   /** Earliest time of the next attempt. */
   notBefore: number;
   isStuck: boolean;
-  /** Whether the pod's usage was above its limit before kubelet has asked, and was not held since: cAdvisor may have measured it then. */
+  /** Whether usage was above the limit before kubelet asked, and not held since: cAdvisor may have measured it. */
   wasBlocked: boolean;
   /** Whether usage has been held below all limits at some time. */
   wasHeld: boolean;
@@ -133,7 +133,7 @@ export interface DecreaseProgress {
   isInterrupted: boolean;
   /** Number of holds in a row during which another program has raised memory.high. */
   losses: number;
-  /** When the hold has begun that a request has ended, in the system's time, until it is known how the request has ended. */
+  /** Start of the hold that a request ended, in the system's time, until the request's outcome is known. */
   releasedSince: number | undefined;
   /** How often in a row kubelet's updates have failed, and the last error. */
   refusals: number;
@@ -149,7 +149,7 @@ export interface DecreaseProgress {
 export const refusalOf = ({ refusals, refusal }: DecreaseProgress): Refusal | undefined =>
   refusals >= MAX_REFUSALS ? refusal : undefined;
 
-/** Whether the kernel has all limits that were pending. A container that does not run, as in an evicted pod, has none. */
+/** Whether the kernel has all pending limits. A container that does not run, as in an evicted pod, has none. */
 export const isApplied = ({ asked }: DecreaseProgress, limits: ReadonlyMap<string, Limit<Bytes>>): boolean =>
   [...asked].every(([owner, to]) => {
     const now = limits.get(owner);

@@ -52,7 +52,7 @@ export class PendingResizes {
       : undefined;
   }
 
-  /** Returns the pending resize of a pod that this update of the pod's own limits is a part of; undefined if there is none. */
+  /** Returns the pod's pending resize that this update of the pod's own limits is part of. Undefined if none. */
   ofPodUpdate(pod: PodDescription, state: PodState, memory: Limit<Bytes> | undefined): PendingResize | undefined {
     const pending = this.of(pod, state);
     return pending !== undefined && matchesPodUpdate(pending, state, memory) ? pending : undefined;

@@ -5,7 +5,7 @@ import type { DeclaredContainer, DeclaredPod } from '../pods/declared-pod.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../plan/amounts.ts';
 import { type CountedResource, declaredSum, readingsOf } from '../plan/declared-sum.ts';
 
-/** A resize that kubelet has admitted and not actuated. Absent limits: kubelet does not change them, or they are unknown. */
+/** A resize that kubelet admitted and did not actuate. Absent limits: kubelet keeps them, or they are unknown. */
 export interface PendingResize {
   readonly pod: Limits;
   /** By id of running containers: only limits that kubelet has admitted and not actuated. */
@@ -14,7 +14,7 @@ export interface PendingResize {
   readonly written?: WrittenLimits;
 }
 
-/** Whether the present limit of a pod is the one that an entry leads to, by some way to count containers of unknown kind. */
+/** Whether an entry leads to the pod's present limit, by some way to count containers of unknown kind. */
 export interface WrittenLimits {
   readonly memory: boolean;
   readonly cpu: boolean;
@@ -223,7 +223,7 @@ export function stateAfterPending(state: PodState, { pod, containers }: PendingR
   };
 }
 
-/** Returns whether a container's update is a part of the pending resize: it requests the memory limit kubelet has admitted. */
+/** Whether a container's update is part of the pending resize: it requests the memory limit kubelet admitted. */
 export function matchesContainerUpdate(
   { containers }: PendingResize,
   { id, memory }: { readonly id: string; readonly memory?: Limit<Bytes> },
@@ -233,7 +233,7 @@ export function matchesContainerUpdate(
   return wanted !== undefined && (memory === undefined || sameMemory(memory, wanted.memory ?? now));
 }
 
-/** Returns whether a pod update is a part of the pending resize: it requests the present or the pending memory limit. */
+/** Whether a pod update is part of the pending resize: it requests the present or the pending memory limit. */
 export function matchesPodUpdate({ pod }: PendingResize, state: PodState, memory: Limit<Bytes> | undefined): boolean {
   if (memory === undefined || sameMemory(state.memory, memory)) return true;
   return pod.memory === undefined || sameMemory(memory, pod.memory);
@@ -314,7 +314,7 @@ export const podAmounts = (
 ): readonly number[] =>
   amountsOf(entry, context, [], { live: () => 0, declared: (limits) => of(limits) ?? Infinity, overhead: 0 });
 
-/** Returns the memory limit of a whole pod as {@link podAmounts}, with the kernel's limits of the containers that run. */
+/** Returns a whole pod's memory limit as {@link podAmounts}, with the kernel's limits of running containers. */
 const presentAmounts = (entry: PodEntry, context: EntryContext): readonly number[] =>
   amountsOf(entry, context, context.state.containers, {
     live: ({ memory }) => (memory === 'max' ? Infinity : memory),

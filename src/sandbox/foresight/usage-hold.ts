@@ -94,7 +94,7 @@ export class UsageHold {
     this.done = this.#run();
   }
 
-  /** The decrease that the hold has ended for, with its usage while it was held or lowered. Undefined where that is not known. */
+  /** The decrease that the hold ended for, with its usage while held or lowered. Undefined where unknown. */
   get blocked(): Blocked | undefined {
     return this.#blocked;
   }
@@ -155,7 +155,7 @@ export class UsageHold {
     }
   }
 
-  /** Returns false if the write fails, which is not fatal: recovery looks at memory.high, and leaves a value that is not the shim's. */
+  /** Returns false if the write fails. Not fatal: recovery checks memory.high and keeps a value not the shim's. */
   async #endInJournal(): Promise<boolean> {
     try {
       await this.reclaimer.holds.end(this.uid);

@@ -26,13 +26,13 @@ export interface HistoryEntry {
  * name. No decision depends on it.
  */
 export interface Requester {
-  /** `shim`: a volume that follows an earlier resize of its pod, or a pod limit that rises for a container that starts. */
+  /** `shim`: a volume follows an earlier resize of its pod, or a pod limit rises for a starting container. */
   readonly kind: 'kubelet' | 'cri-client' | 'api' | 'annotation' | 'shim';
   /** The client, as far as it is known. */
   readonly process?: ClientProcess | undefined;
 }
 
-/** The names of programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */
+/** Programs that contain kubelet: k3s and rke2 run it as `k3s-server` or `k3s-agent`, MicroK8s as `kubelite`. */
 const KUBELETS = /^(?:kubelet|kubelite|hyperkube|k3s(?:-.*)?)$/;
 
 /** Returns the client of a CRI call. One whose process is not known is a CRI client. */

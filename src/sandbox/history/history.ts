@@ -63,7 +63,7 @@ export class ResizeHistory {
     this.#listeners.push(listener);
   }
 
-  /** Starts the record of a request that is not in the queue of resizes. It is stored once it changes something, or fails. */
+  /** Starts the record of a request outside the resize queue. Stored once it changes something or fails. */
   request(pod: PodIdentity, requester: Requester): RequestRecorder {
     const [id, createdAt] = [crypto.randomUUID(), wallTime()];
     return new RequestRecorder(this.changes(), requester, {
@@ -85,7 +85,7 @@ export class ResizeHistory {
     return new ChangeRecorder(this.#nameOf, this.#bounds.changes, listener);
   }
 
-  /** Stores a resize in its present state. Returns what is stored: a repeated failure counts up the entry that has it already. */
+  /** Stores a resize in its present state. Returns the stored entry: a repeated failure counts up its entry. */
   put(given: HistoryEntry): HistoryEntry {
     const entry = { ...given, message: given.message?.slice(0, this.#bounds.text) };
     const hasEnded = isEnded(entry);
@@ -154,7 +154,7 @@ const isEnded = ({ state, requester: { kind } }: HistoryEntry): boolean =>
   state === 'Canceled' ||
   (state === 'Deferred' && kind === 'kubelet');
 
-/** Whether a CRI request failed like the one before it: kubelet retries every few seconds. Resizes of the API have an id that is theirs. */
+/** Whether a CRI request failed like the last one: kubelet retries every few seconds. API resizes have own ids. */
 const repeats = (entry: HistoryEntry, last: HistoryEntry): boolean =>
   entry.state !== 'Completed' && isOfCri(entry) && signature(entry) === signature(last);
 

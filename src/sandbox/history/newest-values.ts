@@ -34,7 +34,7 @@ export type AppliedListener = (sandboxId: string) => Promise<void>;
  */
 export class NewestValues {
   #last = 0;
-  /** The newest applied request of each field, by sandbox id. Fields are names of the pod's own containers and volumes. */
+  /** Newest applied request per field, by sandbox id. Fields are names of the pod's own containers and volumes. */
   readonly #pods = new Map<string, Map<PodField, Writer>>();
   readonly #listeners: AppliedListener[] = [];
 

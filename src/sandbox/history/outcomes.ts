@@ -203,12 +203,12 @@ export class PodOutcomes implements TransactionListener {
     });
   }
 
-  /** Records volume sizes that no request of this process set: from the journal, or from a remount by another program. */
+  /** Records volume sizes not set by a request of this process: from the journal, or a remount by others. */
   setAllocated(sandboxId: string, volumes: ReadonlyMap<string, Bytes>): void {
     if (volumes.size > 0) this.#set(sandboxId, { allocated: merged(this.of(sandboxId).allocated, { volumes }) });
   }
 
-  /** Runs an update to these values that is no transaction. If it throws, the previous allocated values are restored. */
+  /** Runs an update to these values outside a transaction. On error, restores the previous allocated values. */
   async admit<Result>(sandboxId: string, values: KnownValues<Bytes>, update: () => Promise<Result>): Promise<Result> {
     const allocated = this.#admitted(sandboxId, values);
     try {

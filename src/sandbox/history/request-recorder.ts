@@ -35,7 +35,7 @@ export class ChangeRecorder {
     private readonly listener: ChangeListener = {},
   ) {}
 
-  /** The changes of the steps, or the requested ones until a transaction begins. Includes memory requests, which have no step. */
+  /** Changes of the steps, or the requested ones until a transaction begins. Adds memory requests (no step). */
   get changes(): readonly ValueChange[] {
     return this.#bounded([...(this.#steps ?? this.#requested), ...this.#memoryRequests]);
   }
@@ -53,7 +53,7 @@ export class ChangeRecorder {
     this.listener.onChanges?.(this.changes);
   }
 
-  /** A step was applied. Those of later transactions are not passed on: they correct what plugins of the runtime have chosen. */
+  /** A step was applied. Omits steps of later transactions: they correct what runtime plugins have chosen. */
   stepped(record: StepRecord): void {
     if (this.#transactions === 1) this.listener.onStep?.(record);
   }

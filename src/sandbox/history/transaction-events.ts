@@ -38,7 +38,7 @@ export interface TransactionListener {
   ends?(transaction: PlannedTransaction, records: readonly StepRecord[], error?: unknown): void;
 }
 
-/** Passes what happens to transactions on to all listeners. An error of a listener is logged, and changes nothing for the transaction. */
+/** Passes transaction events to all listeners. Logs a listener's error, which does not affect the transaction. */
 export class TransactionEvents implements Required<TransactionListener> {
   readonly #listeners: TransactionListener[] = [];
 

@@ -10,7 +10,7 @@ import {
   systemClock,
 } from '../../core/index.ts';
 
-/** Interval of checks while the journal is unavailable: without a resize nothing else notices that the folder is fixed. */
+/** Interval of checks while the journal is unavailable: only a resize would otherwise notice a fixed folder. */
 export const RECHECK_MS = 10_000;
 /** How long a readiness check waits for the disk. A disk that takes longer for one block counts as unavailable. */
 export const ANSWER_MS = 2000;
@@ -63,7 +63,7 @@ export class Availability {
     }
   }
 
-  /** Checks the folder for the first time. A check that takes longer than {@link ANSWER_MS} makes it unavailable. Never rejects. */
+  /** First check of the folder. If it takes longer than {@link ANSWER_MS}, it is unavailable. Never rejects. */
   async firstCheck(): Promise<void> {
     try {
       await atMost(ANSWER_MS, this.#check(), this.#clock);
@@ -133,7 +133,7 @@ export function unavailable(cause: unknown, file: string, pod?: string): ShimErr
  */
 export const LONGEST_CHANGE_MS = 5000;
 
-/** How long a caller waits for a slow disk in all, in milliseconds: many pods may be resized at once, and each waits for its turn. */
+/** Total wait of a caller for a slow disk, in ms: many pods may be resized at once, and each waits its turn. */
 export const LONGEST_WAIT_MS = 30_000;
 
 /** A change or a read of the journal has taken too long. A change may still reach the disk. */

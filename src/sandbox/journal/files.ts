@@ -29,7 +29,7 @@ class OpenFolder {
     this.#dev = dev;
   }
 
-  /** Whether a file status is of this folder. It keeps its inode while it is open, so another folder cannot have its number. */
+  /** Whether a file status is of this folder. The folder is open, so no other folder can have its inode number. */
   is(stats: Stats | undefined): boolean {
     return stats?.ino === this.#ino && stats.dev === this.#dev;
   }

@@ -70,7 +70,7 @@ export class OpenTransaction {
     );
   }
 
-  /** Returns what is left of a transaction that is done: these steps, and the memory.high that could not be restored. */
+  /** Returns the remains of a done transaction: these steps, and the memory.high that could not be restored. */
   #leftOf(transaction: JournalledTransaction, steps: readonly Step[]): { transaction?: JournalledTransaction } {
     const before = this.earlier ?? transaction;
     // Nothing else was left of the earlier one.

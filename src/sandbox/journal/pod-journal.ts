@@ -65,7 +65,7 @@ export class PodJournal {
     return this.#opened?.refusal(identityOf(pod).podUid) !== undefined;
   }
 
-  /** Calls `listener` with the pods whose records could be read only after the start, as soon as each is read, before it can be changed. */
+  /** Calls `listener` with pods whose records are read only after the start, before any of them can change. */
   onLate(listener: (pods: readonly Identity[]) => void): void {
     this.#late.push(listener);
   }
@@ -137,7 +137,7 @@ export class PodJournal {
     });
   }
 
-  /** Reports that a hold has ended, and its record stays: memory.high could not be restored, or the end not be written. */
+  /** Reports that the record of an ended hold stays: memory.high was not restored, or the end not written. */
   holdLeft(): void {
     this.#onUnfinished();
   }
@@ -294,7 +294,7 @@ const isLate = (error: unknown): boolean => error instanceof ShimError && error.
 const withHigh = (known: readonly PreviousHigh[], high: PreviousHigh): readonly PreviousHigh[] =>
   known.some(({ cgroup }) => cgroup === high.cgroup) ? known : [...known, high];
 
-/** Returns the steps of two transactions. A request that is repeated does not repeat its steps: clients retry for as long as it fails. */
+/** Returns the steps of two transactions, without repeated ones: clients retry a request until it succeeds. */
 const withoutRepeated = (earlier: readonly Step[], steps: readonly Step[]): readonly Step[] => [
   ...earlier,
   ...steps.filter((step) => !earlier.some((other) => isDeepStrictEqual(other, step))),

@@ -29,11 +29,11 @@ export interface VolumeRecord {
    * annotation at run time; `found`, a remount by another program.
    */
   readonly source: 'seen' | 'asked' | 'found';
-  /** Whether an annotation added at run time sets the size: then a remount by another program does not change the policy. */
+  /** Whether an annotation added at run time sets the size: a remount by another program keeps the policy then. */
   readonly annotated: boolean;
   /** Absent until the shim has seen the volume mounted, and after a reboot. */
   readonly mount?: VolumeMount;
-  /** The largest size with which it was mounted, by kubelet: its size limit is no smaller. Absent in records of 0.1.0. */
+  /** Largest size of a mount by kubelet: the volume's size limit is no smaller. Absent in records of 0.1.0. */
   readonly mounted?: Bytes;
 }
 
@@ -108,7 +108,7 @@ export interface JournalledTransaction {
   readonly undoing: boolean;
   /** The cgroups whose memory.high is lowered to reclaim memory, each once, with the value to restore. */
   readonly highs: readonly PreviousHigh[];
-  /** Why the rollback failed. The pod is marked, and recovered in the background, at its next request or at the next start of the shim. */
+  /** Why the rollback failed. The marked pod recovers in the background, at its next request or shim start. */
   readonly failed?: string;
 }
 

@@ -38,9 +38,9 @@ import { type PodRecord, encodeRecord } from './record.ts';
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';
 /** Written and removed to check whether the folder is writable. The size is one block of a file system. */
 const PROBE = { file: '.probe', content: Buffer.alloc(4096) };
-/** On a disk that hangs, each change blocks a thread of libuv's pool, and the other threads have to serve all other reads. */
+/** On a hung disk, each change blocks a thread of libuv's pool. The other threads must serve all other reads. */
 const MAX_CONCURRENT_CHANGES = 2;
-/** How long the start waits for the records, in milliseconds. With the first check before it, as long as a caller waits for a change. */
+/** How long the start waits for records, in ms. With the first check: as long as a caller waits for a change. */
 const LONGEST_READ_MS = LONGEST_CHANGE_MS - ANSWER_MS;
 
 export interface JournalOptions {
@@ -85,7 +85,7 @@ export class Journal {
   readonly #next = new Map<string, QueuedChange>();
   /** Pods whose records could not be removed. */
   readonly #unremoved = new Set<string>();
-  /** Records that the last write to disk failed for, by pod uid. Part of one may be there: an fsync of the folder fails after the rename. */
+  /** Records whose last write failed, by pod uid. May be partly there: fsync of the folder fails after rename. */
   readonly #unwritten = new Map<string, Buffer>();
   #bootId: string | undefined;
   readonly #clock: Clock;
@@ -349,7 +349,7 @@ export class Journal {
     }
   }
 
-  /** Stops the checks, and closes the folder. Operations that run do not end on a disk that hangs, and are not waited for. */
+  /** Stops the checks and closes the folder. Does not wait for operations: on a hung disk they do not end. */
   async close(): Promise<void> {
     this.#availability.cancelRecheck();
     await this.#stateFolder.close();

@@ -94,7 +94,7 @@ function overheadMilliCpu(pod: PodDescription): MilliCpu {
   return quota === 'max' ? 0 : quotaToMilliCpu(quota, period);
 }
 
-/** kubelet pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: empty without an overhead. */
+/** pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: empty if no overhead. */
 function overheadResources(pod: PodDescription): Resources {
   const { memory, cpu } = overheadOf(pod);
   const milliCpu = overheadMilliCpu(pod);

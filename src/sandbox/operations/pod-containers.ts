@@ -45,7 +45,7 @@ export async function describeContainers(registry: Registry, pod: PodDescription
   return { all: inOrder.flatMap(({ id }) => byId.get(id) ?? []), listed };
 }
 
-/** Throws POD_ENDED for a pod that has ended for good: kubelet starts no container of it again, and drops its resizes. */
+/** Throws POD_ENDED for a pod that has ended for good: kubelet starts no container again and drops its resizes. */
 export function assertNotEnded(pod: PodDescription, { hasEnded }: DeclaredPod): void {
   if (hasEnded !== true) return;
   throw new ShimError(
@@ -204,7 +204,7 @@ type ContainerId = (name: string) => string | undefined;
 export const desiredValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
   valuesById(asked, (name) => described.get(name)?.containerId);
 
-/** Returns the desired values for the history: a container that kubelet has not created yet has its name in place of an id. */
+/** Returns the desired values for the history. A container that kubelet has not created has its name as id. */
 export const askedValues = (asked: DesiredPod, described: Described): KnownValues<VolumePolicy> =>
   valuesById(asked, (name) => described.get(name)?.containerId ?? name);
 

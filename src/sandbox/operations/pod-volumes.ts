@@ -60,7 +60,7 @@ export async function applyContainerShares(node: Node, pod: PodDescription, cont
   if (ofName.length > 1) scheduleVolumeGrowth(node, pod, false);
 }
 
-/** Whether the size of one of the pod's volumes is a share of this container's limit. False if the volumes cannot be read. */
+/** Whether a volume size of the pod is a share of this container's limit. False if the volumes are unreadable. */
 function hasShareOf({ volumes, policies, log }: Node, pod: PodDescription, container: string): boolean {
   try {
     return volumes.ofPod(pod.metadata.uid).some(({ name }) => {
@@ -98,7 +98,7 @@ function resizeVolumes(node: Node, pod: PodDescription, isDue: () => boolean): P
   });
 }
 
-/** Restores the volume records of a pod that an earlier run of the shim, or an earlier sandbox of the pod, has journalled. */
+/** Restores volume records of a pod, journalled by an earlier run of the shim or an earlier sandbox of the pod. */
 export function restoreVolumes(
   {
     policies,

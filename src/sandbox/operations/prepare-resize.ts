@@ -62,7 +62,7 @@ export interface PreparedResize {
   readonly stored: readonly ContainerStep[];
   /** The pod's new shares, if they change. */
   readonly shares: CpuShares | undefined;
-  /** Drops the record of the pod's new requests: the resize has failed. Returns whether this frees room for other pods. */
+  /** Drops the record of the pod's new requests after a failed resize. Returns whether other pods gain room. */
   readonly dropRequests: () => boolean;
 }
 
@@ -139,7 +139,7 @@ async function readContainers(
   return { all, containers, declared };
 }
 
-/** Throws the errors of the rules that do not depend on other pods: QoS class, requests, static managers, resizePolicy, swap, cgroups above. */
+/** Throws for rules of the pod alone: QoS class, requests, static managers, resizePolicy, swap, cgroups above. */
 function assertAdmitted(
   node: Node,
   pod: PodDescription,
@@ -208,7 +208,7 @@ function containerTargets(
 const sharesOf = (stored: readonly ContainerStep[]): ContainerLimits[] =>
   stored.flatMap(({ id, shares }) => (shares === undefined ? [] : [{ id, shares: shares.to }]));
 
-/** Adds the containers that are created and not started: they start with what the runtime stores, and need room in the pod limit. */
+/** Adds created, not started containers: they start with the runtime's stored values and need pod limit room. */
 function withCreated(
   state: PodState,
   targets: readonly ContainerLimits[],
@@ -233,10 +233,10 @@ function unknownContainer(pod: PodDescription, name: string, all: readonly strin
   return new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_CONTAINER, message, where);
 }
 
-/** Whether the source lists all containers of the pod that can be resized, also those that kubelet has not created yet. */
+/** Whether the source lists all resizable containers of the pod, also those that kubelet has not created yet. */
 const isComplete = ({ source }: DeclaredPod): boolean => source === 'spec' || source === 'kubelet-state';
 
-/** Throws UNKNOWN_CONTAINER for a container that the pod neither has nor declares, those of sizes such as `50%/web` included. */
+/** Throws UNKNOWN_CONTAINER for a container neither present nor declared, also in sizes such as `50%/web`. */
 function assertKnownNames(
   pod: PodDescription,
   { containers, memoryRequests, volumes }: DesiredPod,

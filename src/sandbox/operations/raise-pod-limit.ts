@@ -196,7 +196,7 @@ interface EarlierContainer {
 const NO_CPU: CpuMax = { quota: microseconds(0), period: microseconds(100_000) };
 const NOTHING: EffectiveLimits = { memory: bytes(0), cpu: NO_CPU };
 
-/** Whether the pod had a sandbox before this one. The cgroup of the pod is then older than the sandbox, unless the node has restarted. */
+/** Whether the pod had an earlier sandbox. Its cgroup is then older than this one, unless the node restarted. */
 const isReplacement = ({ metadata }: PodDescription): boolean => metadata.uid !== '' && (metadata.attempt ?? 0) > 0;
 
 /**

@@ -17,7 +17,7 @@ import { notifyRuntime } from './notify-runtime.ts';
 import { assertStillRunning, withShares } from './pod-containers.ts';
 import { type PreparedResize, preparations, prepareResize } from './prepare-resize.ts';
 
-/** Resizes containers, the pod and volumes, all or nothing (KEP-1287, KEP-6030, atomic resizes). Implements {@link ResizePod}. */
+/** Resizes containers, pod and volumes atomically: all or nothing (KEP-1287, KEP-6030). {@link ResizePod}. */
 export async function resizePod(
   node: Node,
   sandboxId: string,
@@ -127,7 +127,7 @@ async function assertSurvived(
   await assertStillRunning(node.registry, pod, ids);
 }
 
-/** Sets the pod limits that the request leaves to the shim to those of the containers, for which a plugin has chosen other limits. */
+/** Sets pod limits that the request leaves to the shim to the container limits, where a plugin chose others. */
 async function followChosen(
   node: Node,
   pod: PodDescription,

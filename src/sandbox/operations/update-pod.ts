@@ -157,7 +157,7 @@ async function prepare(node: Node, known: PodDescription, asked: Request): Promi
 const matchesWeight = ({ cpuShares: known }: PodDescription, weight: CpuWeight | undefined): boolean =>
   known !== undefined && weight !== undefined && weightMatchesShares(weight, cpuShares(known));
 
-/** Reads the pod, plans the resize and journals it. Undefined if the pod cannot be read: the request is forwarded as it is. */
+/** Reads the pod, plans and journals the resize. Undefined if the pod is unreadable: the request goes on as is. */
 async function prepareAndBegin(
   node: Node,
   known: PodDescription,

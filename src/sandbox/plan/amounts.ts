@@ -1,4 +1,4 @@
-/** Quantities of CPU and memory: read as Kubernetes writes them, converted to what the kernel takes, and formatted. Pure. */
+/** CPU and memory quantities: read as Kubernetes writes them, converted for the kernel, and formatted. Pure. */
 import {
   DEFAULT_CPU_PERIOD,
   MAX_CPU_QUOTA,
@@ -39,7 +39,7 @@ export function readMemoryLimit(text: string, field: string): Limit<Bytes> | und
   return limit;
 }
 
-/** Reads a memory request: undefined keeps it, and it cannot be removed. Throws INVALID_VALUE as {@link readCpuLimit}. */
+/** Reads a memory request. Undefined keeps it; it is not removable. Throws INVALID_VALUE as {@link readCpuLimit}. */
 export function readMemoryRequest(text: string, field: string): Bytes | undefined {
   return readBytes(text, field, NO_ZERO_REQUEST);
 }

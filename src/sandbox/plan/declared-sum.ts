@@ -87,7 +87,7 @@ export function readingsOf(
   );
 }
 
-/** More absent containers than this count as app containers, or all as init containers: the number of subsets doubles with each. */
+/** More absent containers than this count all alike: the number of subsets doubles with each. */
 const MOST_ABSENT = 4;
 
 /** Returns the subsets, small ones first. */

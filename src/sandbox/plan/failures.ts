@@ -74,7 +74,7 @@ export interface Explanation {
   readonly message: string;
 }
 
-/** Returns reason and message of a failure, for the record of a resize. An unexpected error may quote anything, so its text is omitted. */
+/** Returns reason and message of a failure for a resize record. Omits unexpected errors' text: it may be unsafe. */
 export function explained(failure: unknown): Explanation {
   if (failure instanceof ShimError) return { reason: failure.reason, message: failure.message };
   return { reason: Reason.INTERNAL, message: 'internal error in cri-resize-shim; see its log' };

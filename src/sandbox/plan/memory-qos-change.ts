@@ -97,7 +97,7 @@ function highAfter(origin: Origin, wanted: WantedMemory, { pageSize, sizes }: Me
 const isSame = (asked: Bytes, found: Bytes, { pageSize }: MemoryQosNode): boolean =>
   isSameLimit(asked, found, pageSize);
 
-/** Returns the size in a file. Undefined without the file, and for what neither the kernel prints nor kubelet writes. */
+/** Returns the size in a file. Undefined without the file, or for text that neither kernel nor kubelet writes. */
 export function sizeIn(settings: Settings, file: string): Limit<Bytes> | undefined {
   const text = settings[file]?.trim();
   if (text === 'max') return 'max';

@@ -26,7 +26,7 @@ export function podLimitsFor(state: PodState, targets: readonly ContainerLimits[
   return podLimitsBetween(state, stateWith(state, targets));
 }
 
-/** Returns {@link podLimitsFor} for a pod whose containers change from one state to another. Its limits are those of the first. */
+/** Returns {@link podLimitsFor} for a pod whose containers change between two states, with the first's limits. */
 export function podLimitsBetween(before: PodState, after: PodState): Limits {
   const memory = podMemoryFor(before, after);
   const cpu = podCpuFor(before, after);
@@ -129,7 +129,7 @@ function limitFor({ limit, now, then, mayLower }: LimitAndSums, { under, over }:
   return mayLower && then < limit && slack <= over ? then : undefined;
 }
 
-/** Whether the pod's memory limit is the sum of its containers' limits and the overhead: no resize is under way then. `max` counts as tight. */
+/** Whether the memory limit of the pod is its containers' sum plus overhead: no resize runs. `max` is tight. */
 export function isMemoryTight(state: PodState): boolean {
   if (state.memory === 'max') return true;
   const sum = presentSum(state, memoryOf(state), state.memory + PAGE_SIZE);
@@ -154,15 +154,15 @@ export function fitsPreviousLimit(state: PodState, step: PodLimitStep): boolean 
 
 type PodLimitStep = Extract<Step, { kind: 'pod-memory' | 'pod-cpu' }>;
 
-/** Returns the most that this number of containers may have together in the pod limit from before a step; Infinity without one. */
+/** Returns the most that `count` containers may total in the pod limit before a step; Infinity without one. */
 const mostWithin = (state: PodState, step: PodLimitStep, count: number): number =>
   numberOf(step.kind === 'pod-memory' ? step.from : step.from.quota) + count * extraOf(state, step);
 
-/** By how much each limit may exceed its part of a pod limit: rounded to a page, or a quota that is the minimum, and rounded. */
+/** Excess of each limit over its part of a pod limit: rounding to a page, or a minimum quota plus rounding. */
 const extraOf = (state: PodState, step: PodLimitStep): number =>
   step.kind === 'pod-memory' ? PAGE_SIZE : MIN_CPU_QUOTA + 1 + percentOf(state, step.from.period);
 
-/** Whether the containers fit the present pod limits if this update is rolled back, as far as that raises the container's limits. */
+/** Whether the containers fit the present pod limits if a rollback of this update raises the container's. */
 export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerStep): boolean {
   const now = state.containers.find((container) => container.id === id);
   if (now === undefined) return true;
@@ -183,7 +183,7 @@ export function fitsRolledBack(state: PodState, { id, memory, cpu }: ContainerSt
 const presentSum = (state: PodState, resource: CountedResource, limit: number): DeclaredSum =>
   declaredSum(state, resource, readingOf(state, resource, limit));
 
-/** Whether one of these updates may have left its container with a larger part of the sum than before, for the resource of this step. */
+/** Whether an update may have increased its container's part of the sum, for the resource of this step. */
 export function hasRaisedContainer(
   state: PodState,
   updates: readonly ContainerStep[],
@@ -197,7 +197,7 @@ export function hasRaisedContainer(
   });
 }
 
-/** Whether a change of a memory limit may raise the sum. A first limit does where no limit counts as 0, as that of a sidecar. */
+/** Whether a memory limit change may raise the sum. A first limit does where no limit counts as 0 (sidecar). */
 const mayRaiseSum = (from: Limit<Bytes>, to: Limit<Bytes>): boolean =>
   (from === 'max') !== (to === 'max') || compareLimits(to, from) > 0;
 

@@ -25,7 +25,7 @@ export interface MemoryRequests {
   readonly containers: Readonly<Record<string, Bytes>>;
 }
 
-/** Returns the memory request of one container. A container may be named "constructor", a property that every object inherits. */
+/** Returns a container's memory request. A name may be "constructor", a property every object inherits. */
 export const memoryRequestIn = (requests: MemoryRequests | undefined, container: string): Bytes | undefined =>
   requests !== undefined && Object.hasOwn(requests.containers, container) ? requests.containers[container] : undefined;
 
@@ -34,7 +34,7 @@ export interface ResizeOptions {
   readonly dryRun: boolean;
   /** Deadline, in milliseconds of the steady clock. A transaction that is unfinished then is rolled back. */
   readonly deadline: number;
-  /** Whether the request is repeated later if its containers do not run. Otherwise the runtime stores the values for them. */
+  /** Whether to repeat the request later if its containers do not run. Otherwise the runtime stores the values. */
   readonly waits?: boolean;
   /**
    * Returns the desired values that no later request has set meanwhile. Called under the pod's lock; without it all

@@ -33,7 +33,7 @@ export interface ValueChange {
 /** Returns the name of a container by its id. */
 export type ContainerName = (containerId: string) => string;
 
-/** Returns what a request changes, from the desired values and the present ones, without {@link memoryRequestChanges}. */
+/** Returns a request's changes from desired and present values, without {@link memoryRequestChanges}. */
 export function requestedChanges(
   desired: KnownValues<VolumePolicy>,
   now: KnownValues<Bytes>,
@@ -168,7 +168,7 @@ export const knownOf = ({ memory, cpu, containers, volumes }: PodState): KnownVa
 export const absolute = (policies: ReadonlyMap<string, VolumePolicy>): ReadonlyMap<string, Bytes> =>
   new Map([...policies].flatMap(([name, policy]) => (policy.kind === 'absolute' ? [[name, policy.size]] : [])));
 
-/** Returns a volume's policy as its annotation writes it. `follow, at most 64Mi` comes from the pod's spec, not from an annotation. */
+/** Returns a policy as its annotation writes it. `follow, at most 64Mi` comes from the pod's spec instead. */
 export function policyText(policy: VolumePolicy): string {
   switch (policy.kind) {
     case 'absolute':

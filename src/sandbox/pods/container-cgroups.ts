@@ -94,7 +94,7 @@ export class ContainerCgroups {
     return container === undefined || pod === undefined ? undefined : this.locate(container, pod);
   }
 
-  /** Returns the cgroup of a container, the stored one if it still exists. Undefined for a container that does not run. */
+  /** Returns a container's cgroup, the stored one if it still exists. Undefined if it does not run. */
   async running(pod: PodDescription, id: string): Promise<CgroupPath | undefined> {
     const stored = this.#stored.get(id);
     // The cgroup goes when its container ends, and a restart is another container.

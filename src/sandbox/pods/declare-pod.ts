@@ -199,7 +199,7 @@ function containerOf(one: NewestContainer, stored: StoredContainers): DeclaredCo
   return { ...base, kind: 'unknown', ...(hasEndedWell && { isUncounted: true as const }) };
 }
 
-/** Whether an entry lists containers and was completely understood: otherwise one that it does not list may only be missing. */
+/** Whether an entry lists containers and was fully understood: otherwise an unlisted one may only be missing. */
 const isUsable = (entry: PodEntry | undefined): entry is PodEntry =>
   entry !== undefined && entry.isComplete && entry.containers.size > 0;
 

@@ -52,18 +52,18 @@ export interface DeclaredContainer {
   readonly resizePolicy?: ResizePolicy;
   /** Only from the spec, of app containers. Absent: not known, or rules decide for this pod (`restartPolicyRules`). */
   readonly restartPolicy?: AppRestartPolicy;
-  /** An ordinary init container that kubelet's state does not list: kubelet resizes these since 1.36, and lists them since then. */
+  /** An ordinary init container missing in kubelet's state. kubelet resizes and lists these since 1.36. */
   readonly isFixed?: boolean;
   /** The source does not report whether it is an ordinary init container, and it may be one. */
   readonly mayBeInit?: boolean;
-  /** It has no part in the pod limit: as far as is known it has ended for good, or it has no limits and is not an app container. */
+  /** Not in the pod limit: ended for good as far as is known, or without limits and not an app container. */
   readonly isUncounted?: boolean;
 }
 
 /** A pod as it is declared: the rules of a resize hold for all its containers, not only for those that run. */
 export interface DeclaredPod {
   readonly source: DeclaredSource;
-  /** From the spec: init containers and sidecars in the order of their start, then the others. Otherwise in the order of creation. */
+  /** From the spec: init containers and sidecars in start order, then the others. Otherwise by creation. */
   readonly containers: readonly DeclaredContainer[];
   /** The pod-level limits (KEP-2837). They replace the sum of the containers' limits, each resource by itself. */
   readonly limits?: Amounts;
@@ -83,7 +83,7 @@ export interface DeclaredVolume {
   readonly sizeLimit?: Bytes;
 }
 
-/** Returns the pod as if this container ran, as the only one of its name. It counts, also if the one before it has ended well. */
+/** Returns the pod with this container running, alone of its name. Counts it even if the last one ended well. */
 export function withRunning(
   pod: DeclaredPod,
   { containerId, name }: { readonly containerId: string; readonly name: string },

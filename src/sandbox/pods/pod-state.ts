@@ -30,18 +30,18 @@ export interface PodState {
   /** Undefined without the cpu controller. */
   readonly weight: CpuWeight | undefined;
   readonly burst?: Burst;
-  /** The pod overhead, which the pod limit holds in addition to its containers' limits. CPU in terms of cpu.max; quota 0: none. */
+  /** Pod overhead, which the pod limit adds to its containers' limits. CPU in terms of cpu.max; quota 0: none. */
   readonly overhead: { readonly memory: Bytes; readonly cpu: CpuMax };
   /** The running containers, without the sandbox's own. */
   readonly containers: readonly LiveContainer[];
   readonly volumes: readonly VolumeState[];
   /** The pod as it is declared. Absent where it was not read: then the running containers are all that counts. */
   readonly declared?: DeclaredPod;
-  /** The cgroups are systemd units. systemd rounds a quota up to whole percents whenever a property of the unit is set. */
+  /** The cgroups are systemd units. systemd rounds a quota up to whole percents on each unit property change. */
   readonly inPercents?: true;
 }
 
-/** Contents of files of a container's cgroup by name: `unified` keys, `cpuset.cpus`, `cpuset.mems`, `hugetlb.<size>.max`. */
+/** Container cgroup files by name: `unified` keys, `cpuset.cpus`, `cpuset.mems`, `hugetlb.<size>.max`. */
 export type Settings = Readonly<Record<string, string>>;
 
 /**
@@ -52,7 +52,7 @@ export interface Limits {
   readonly memory?: Limit<Bytes>;
   readonly cpu?: CpuMax;
   readonly shares?: CpuShares;
-  /** memory.swap.max of a container for which the runtime stores it as the sum with memory; otherwise it is one of the settings. */
+  /** memory.swap.max, if the runtime stores it as the sum with memory; otherwise it is one of the settings. */
   readonly swap?: Limit<Bytes>;
   /** Other settings of a container, as they are written. */
   readonly settings?: Settings;

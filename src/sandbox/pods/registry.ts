@@ -192,7 +192,7 @@ export class Registry {
     }
   }
 
-  /** Adds the container to the error of a call for it that was not answered in time: an update of it may hang in the runtime. */
+  /** Adds the container to the error of a call that timed out: its update may hang in the runtime. */
   #withName(id: string, error: unknown): unknown {
     if (!isServiceError(error) || error.code !== Code.DEADLINE_EXCEEDED) return error;
     const known = this.#containers.get(id);
@@ -202,7 +202,7 @@ export class Registry {
     return Object.assign(error, { details, message: `${error.code} DEADLINE_EXCEEDED: ${details}` });
   }
 
-  /** Returns the containers of a pod's sandbox, in any order, as {@link ContainerLists} does. Rejects when the backend cannot be asked. */
+  /** Returns a pod's containers in any order, as {@link ContainerLists} does. Rejects if the backend fails. */
   listContainers(pod: PodDescription, options?: CallOptions): Promise<ListedContainers> {
     return this.#lists.of(pod, options);
   }
@@ -256,7 +256,7 @@ export class Registry {
     for (const id of before) if (!present.has(id)) this.forgetPod(id);
   }
 
-  /** Compares the containers alone with the backend, and returns those that it has listed. Rejects when the backend cannot be asked. */
+  /** Compares only the containers with the backend. Returns those listed. Rejects if the backend fails. */
   async refreshContainers(options?: CallOptions): Promise<ContainersByPod> {
     const before = [...this.#containers.keys()];
     const { containers } = await this.backend.runtime('ListContainers', {}, options);

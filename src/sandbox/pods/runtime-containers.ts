@@ -61,7 +61,7 @@ const PRE_STOP_ANNOTATION = 'io.kubernetes.container.preStopHandler';
 /** Whether kubelet has created the container. */
 export const isOfKubelet = ({ labels }: NewestContainer): boolean => labels[NAME_LABEL] !== undefined;
 
-/** Whether the container is an app container or a sidecar: neither an ordinary init nor an ephemeral container may have a hook. */
+/** Whether this is an app container or a sidecar. Ordinary init and ephemeral containers cannot have a hook. */
 export const isSurelyNoInit = ({ annotations }: NewestContainer): boolean =>
   annotations[PRE_STOP_ANNOTATION] !== undefined;
 

@@ -19,7 +19,7 @@ export interface StoredValues extends EffectiveLimits, Pick<Limits, 'swap'> {
   readonly settings: Settings;
 }
 
-/** The limits in a CRI message: those that a container starts with. Undefined when the message has no resources or an invalid value. */
+/** The limits in a CRI message, with which a container starts. Undefined without resources or if invalid. */
 export function storedLimits(resources: LinuxContainerResources | null | undefined): EffectiveLimits | undefined {
   if (resources === null || resources === undefined) return undefined;
   try {
@@ -76,7 +76,7 @@ export function swapIn(resources: LinuxContainerResources | null | undefined): L
   }
 }
 
-/** Reads files of a container's cgroup. Files that the kernel does not have, and a temporary memory.high, are omitted. */
+/** Reads files of a container's cgroup. Omits those that the kernel lacks, and a temporary memory.high. */
 export function readSettings(tree: CgroupTree, cgroup: CgroupPath, keys: readonly string[]): Settings {
   return Object.fromEntries(
     keys.flatMap((key): [string, string][] => {

@@ -11,7 +11,7 @@ export interface VolumeTotals {
   readonly used: number;
 }
 
-/** Returns the totals of all memory-backed volumes, without those that are unmounted meanwhile. Zero when they cannot be read. */
+/** Returns the totals of all memory-backed volumes still mounted. Zero if they cannot be read. */
 export function volumeTotals(volumes: Pick<MemoryVolumes, 'list' | 'measure'>): VolumeTotals {
   const measured = readOrNone(() => volumes.list()).flatMap((volume) => readOrNone(() => [volumes.measure(volume)]));
   return {

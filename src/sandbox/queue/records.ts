@@ -98,7 +98,7 @@ export function deferredRecord({ id, pod: of, asked, timeoutMs, createdAt }: Res
 /** Interval of retries after a failed write, e.g. on a full disk. */
 const RETRY_MS = 30_000;
 
-/** Writes the stored records of pods. The writes of a pod run one after the other, each with the records at its time. */
+/** Writes the stored records of pods. Writes of a pod run in sequence, each with the records at its time. */
 export class RecordWriter {
   readonly #store: ResizeStore;
   readonly #recordsOf: (podUid: string) => readonly ResizeRecord[];
@@ -120,7 +120,7 @@ export class RecordWriter {
     this.#log = parts.log;
   }
 
-  /** Writes a pod's records, before an operation that must not start unless they are stored. Rejects as the store does. */
+  /** Writes a pod's records before an operation that must not start without them. Rejects as the store does. */
   save(podUid: string): Promise<void> {
     return this.#lock.run(podUid, async () => {
       this.#stopRetry(podUid);

@@ -52,7 +52,7 @@ export interface ResizeRunnerOptions {
   readonly counters?: Counters;
 }
 
-/** Takes resizes through their states: it runs, defers, retries, supersedes and ends them, and counts and publishes each state. */
+/** Runs, defers, retries, supersedes and ends resizes. Counts and publishes each state. */
 export class ResizeRunner {
   readonly #table: ResizeTable;
   readonly #stored: StoredPodRecords;
@@ -179,7 +179,7 @@ export class ResizeRunner {
     return moved.length > 0;
   }
 
-  /** Runs the first attempt. A resize that may be deferred is stored before. Returns the error, if any; never rejects. */
+  /** Runs the first attempt. Stores a deferrable resize before that. Returns the error, if any; never rejects. */
   async runFirst(active: ActiveResize, deadline: number): Promise<unknown> {
     if (!active.resize.defer) return this.#attempt(active, deadline);
     try {
@@ -283,7 +283,7 @@ export class ResizeRunner {
     await this.#dropOlder(active);
   }
 
-  /** Ends a resize that does not fit yet and may not be deferred: it becomes Deferred, as for every caller, and then Canceled. */
+  /** Ends a resize that does not fit yet and may not be deferred: Deferred, as for every caller, then Canceled. */
   #cancelUnfit(active: ActiveResize, { reason, message }: Explanation): void {
     this.#enter(active, 'Deferred', { reason, message });
     this.#enter(active, 'Canceled', { reason, message: `${message}; the request does not allow a retry (defer)` });
@@ -303,7 +303,7 @@ export class ResizeRunner {
     }
   }
 
-  /** Removes the fields that newer requests have set from the pod's deferred resizes. Returns the uids of the pods to store. */
+  /** Removes fields that newer requests set from the pod's deferred resizes. Returns the pod uids to store. */
   dropSuperseded(sandboxId: string): readonly string[] {
     const deferred = this.#table.activeOfPod(sandboxId).filter(({ resize }) => resize.state === 'Deferred');
     const narrowed = deferred.filter((active) => {
@@ -315,7 +315,7 @@ export class ResizeRunner {
     return [...new Set(narrowed.map(({ resize }) => resize.pod.uid))];
   }
 
-  /** Stores and cancels the older deferred resizes of the pod as far as this one, which is applied or deferred, sets their fields. */
+  /** Stores and cancels older deferred resizes of the pod as far as this applied or deferred one covers them. */
   async #dropOlder({ resize }: ActiveResize): Promise<void> {
     for (const uid of this.dropSuperseded(resize.pod.sandboxId)) await this.#writer.store(uid);
   }
@@ -387,7 +387,7 @@ const isRolledBack = ({ resize, isUnfinished }: ActiveResize, failure: unknown):
 /** Whether the sandbox of an attempt was removed. */
 const isGone = (failure: unknown): boolean => failure instanceof ShimError && failure.code === Code.NOT_FOUND;
 
-/** Returns the failure of an attempt: one whose sandbox was removed after the pod got another one has not found the pod gone. */
+/** Returns an attempt's failure. Removal of a sandbox that the pod has replaced does not mean the pod is gone. */
 function ofMovedPod({ resize }: ActiveResize, tried: Resize['pod'], failure: unknown): unknown {
   const { sandboxId, namespace, name } = resize.pod;
   if (!isGone(failure) || sandboxId === tried.sandboxId) return failure;

@@ -35,7 +35,7 @@ export interface Resize {
   readonly steps: readonly StepRecord[];
   /** Whether the steps of the last attempt were rolled back. */
   readonly isRolledBack: boolean;
-  /** The changes; those of a rejected resize are the ones it asked for. Without present values until an attempt has read the pod. */
+  /** The changes; a rejected resize has those it requested. No present values until an attempt reads the pod. */
   readonly changes: readonly ValueChange[];
   /** Set once Completed. */
   readonly before: PodState | undefined;
@@ -126,7 +126,7 @@ export interface ActiveResize {
   stopTimer: () => void;
 }
 
-/** The length of the ids that resizectl prints. A shorter prefix is often ambiguous, and may be a pod name of hexadecimal letters. */
+/** Length of ids that resizectl prints. A shorter prefix is often ambiguous, or a pod name of hex letters. */
 export const SHORTEST_BEGINNING = 8;
 
 /** Resizes by id: all that have not ended, and the newest that have ended. In memory. */
@@ -158,7 +158,7 @@ export class ResizeTable {
     return this.#active.get(id)?.resize ?? this.#ended.get(id);
   }
 
-  /** Returns the resize with this id, otherwise those whose id begins with it, if it has {@link SHORTEST_BEGINNING} characters. */
+  /** Returns the resize with this id, otherwise those with this prefix (at least {@link SHORTEST_BEGINNING}). */
   matching(id: string): readonly Resize[] {
     const exact = this.get(id);
     if (exact !== undefined) return [exact];

@@ -143,7 +143,7 @@ export class Resizes {
     return this.#table.get(id);
   }
 
-  /** Returns a resize of the queue by its id or its first characters, at least {@link SHORTEST_BEGINNING}. Throws UNKNOWN_RESIZE. */
+  /** Finds a resize by id or at least {@link SHORTEST_BEGINNING} first characters. Throws UNKNOWN_RESIZE. */
   get(id: string): Resize {
     const [found, ...more] = this.#table.matching(id);
     if (found !== undefined && more.length === 0) return found;
@@ -182,7 +182,7 @@ export class Resizes {
     return this.#stored.annotations.of(sandboxId);
   }
 
-  /** Stores what the pod's annotations requested, for {@link annotationsOf} of this process and the next. Never rejects. */
+  /** Stores the requests of pod annotations for {@link annotationsOf}, also after a restart. Never rejects. */
   async storeAnnotations(pod: PodIdentity, volumes: Readonly<Record<string, string>>): Promise<void> {
     this.#stored.annotations.add(pod, volumes);
     await this.#writer.store(pod.uid);

@@ -8,7 +8,7 @@ import { type ResizeOutcome, memoryRequestIn } from '../plan/resize-request.ts';
  * nearly all of them at each timer of one.
  */
 const EARLY_MS = 20_000;
-/** How many of those that rank above a resize that is due are retried with it, however late they are due: the first in order. */
+/** How many resizes ranked above a due one are retried with it, however late they are due: the first in order. */
 export const MOST_ABOVE = 10;
 /** Longest time that the admission of one resize, which may wait for its pod's lock, delays the others. */
 const ADMISSION_MS = 5000;

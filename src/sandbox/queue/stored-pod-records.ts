@@ -146,7 +146,7 @@ interface RestoredRecords {
 export class StoredPodRecords {
   readonly requests: StoredMemoryRequests;
   readonly annotations = new StoredAnnotations();
-  /** Unreadable records by pod uid. They stay in the store, because a newer version of the shim may have written them. */
+  /** Unreadable records by pod uid. They stay in the store: a newer shim version may have written them. */
   readonly #unread = new Map<string, readonly ResizeRecord[]>();
 
   constructor(

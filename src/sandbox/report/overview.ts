@@ -26,7 +26,7 @@ export interface PodSummary {
   readonly history: readonly HistoryEntry[];
 }
 
-/** Reads the overview. Rejects with BACKEND_UNAVAILABLE if the pods cannot be listed, and with the signal's reason once it aborts. */
+/** Rejects with BACKEND_UNAVAILABLE if the pods cannot be listed, and with the signal's reason once it aborts. */
 export async function overviewOf(
   context: { readonly recent?: RecentResizes; readonly history: ResizeHistory },
   pods: PodDirectory,

@@ -21,11 +21,11 @@ interface ListedPod extends PodListing {
   readonly pod: PodIdentity;
 }
 
-/** Finds and describes the pods of this node for callers of the resize API. Calls to the backend end when a signal aborts. */
+/** Finds and describes this node's pods for callers of the resize API. Backend calls end when a signal aborts. */
 export interface PodDirectory {
-  /** Finds a pod. Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
+  /** Rejects with UNKNOWN_POD, AMBIGUOUS_POD, INVALID_VALUE (with the field's path) or BACKEND_UNAVAILABLE. */
   find(ref: PodRef, signal?: AbortSignal): Promise<PodIdentity>;
-  /** Returns the pods that the backend lists now, by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
+  /** Returns the backend's present pods by namespace, name and sandbox id. Rejects with BACKEND_UNAVAILABLE. */
   list(signal?: AbortSignal): Promise<readonly ListedPod[]>;
   /** Returns the containers that the backend lists now. Rejects with BACKEND_UNAVAILABLE. */
   listContainers(signal?: AbortSignal): Promise<ContainersByPod>;
@@ -170,7 +170,7 @@ function textOf(ref: PodRef): string {
   }
 }
 
-/** Throws INVALID_VALUE for unusual characters. Ids, uids and names never become paths, but they do go to the backend. */
+/** Throws INVALID_VALUE for unusual characters. Ids, uids and names go to the backend but never become paths. */
 function assertRef(ref: PodRef): void {
   const parts: [string, string][] =
     ref.by === 'name'

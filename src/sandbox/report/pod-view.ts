@@ -221,7 +221,7 @@ async function currentContainers(
   return describeListed(sources, await sources.registry.listContainers(pod, options), options);
 }
 
-/** Whether the listed containers are those that the registry knows of the pod: it learns which ones are created and removed. */
+/** Whether the registry knows exactly the listed containers: it learns which ones are created and removed. */
 function areKnown(registry: Registry, { sandboxId }: PodDescription, listed: ListedContainers): boolean {
   const known = new Set(registry.containersOf(sandboxId).map(({ containerId }) => containerId));
   return known.size === listed.length && listed.every(({ id }) => known.has(id));

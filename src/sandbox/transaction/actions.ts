@@ -38,7 +38,7 @@ export interface ActionOptions {
   readonly asked?: CallersUpdate | undefined;
   /** The updates of containers that go with the pod's own steps, including the caller's. */
   readonly updates: readonly ContainerStep[];
-  /** The pod as it is declared: containers that do not run need their limits too. Without it, only running ones count in a rollback. */
+  /** The declared pod: containers that do not run need limits too. Without it, a rollback counts only running. */
   readonly declared?: DeclaredPod | undefined;
   readonly onHigh?: OnHigh | undefined;
   /** Until when memory may be reclaimed, in milliseconds of the steady clock. A rollback has time of its own. */
@@ -53,7 +53,7 @@ export class PodActions {
   readonly #until: number;
   /** Until when an update that lowers no memory limit waits for its turn. */
   readonly #turnUntil: number;
-  /** Steps that have failed before they changed anything: updates that were never sent, and limits that were not lowered. */
+  /** Steps that failed before any change: updates that were never sent, and limits that were not lowered. */
   readonly #untouched = new Set<Step>();
   /** Steps that are applied and verified. */
   readonly #applied = new Set<Step>();
@@ -299,7 +299,7 @@ function updateOf(step: ContainerStep): CallersUpdate {
   return { changes: step, sets };
 }
 
-/** Whether the containers fit the present pod limits: they may exceed limits that are set so on purpose, or by what a plugin has chosen. */
+/** Whether the containers fit the present pod limits. They may exceed them on purpose, or by a plugin's choice. */
 const fitsNow = (now: PodState): boolean =>
   fitsPreviousLimit(now, { kind: 'pod-memory', from: now.memory, to: now.memory }) &&
   fitsPreviousLimit(now, { kind: 'pod-cpu', from: now.cpu, to: now.cpu });

@@ -310,7 +310,7 @@ export async function writeBurst(tree: CgroupTree, pod: PodDescription, step: Bu
   await tree.write(cgroup, { file: 'unified', key: CPU_BURST, value: String(to) });
 }
 
-/** Lowers a burst that the kernel does not have with this quota: another process may have raised it since the plan was made. */
+/** Lowers a burst that the kernel rejects with this quota: another process may have raised it since the plan. */
 export async function fitBurst(tree: CgroupTree, cgroup: CgroupPath, cpu: CpuMax): Promise<void> {
   const burst = tree.readBurst(cgroup);
   const to = burst === undefined ? undefined : loweredBurst(burst, cpu);

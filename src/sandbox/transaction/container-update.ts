@@ -28,7 +28,7 @@ const MEMORY_MAX = 'memory.max';
 export const CPU_MAX = 'cpu.max';
 const PINNED = new Set([MEMORY_MAX, CPU_MAX, SWAP_MAX]);
 
-/** Returns the kernel's content of each stored setting that differs from it: without it, the update would write the stored one. */
+/** Returns the kernel's values of settings that differ from the stored ones, which the update would write. */
 export function goingAlong(tree: CgroupTree, cgroup: CgroupPath, stored: Settings): Settings {
   const found = readSettings(
     tree,

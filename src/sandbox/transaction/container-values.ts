@@ -346,7 +346,7 @@ function has(place: InKernel | InStore, field: Field, { memory, cpu, shares, swa
 const rounds = (place: InKernel | InStore, field: Field, { cpu }: ContainerLimits): boolean =>
   field === 'cpu' && cpu !== undefined && 'cgroup' in place && isRoundedInUnit(place.cgroup, cpu, place.cpu);
 
-/** Whether a place has `value` rather than `other`. A value that systemd has rounded does not count if it equals `other`. */
+/** Whether a place has `value` rather than `other`. A value rounded by systemd does not count if it is `other`. */
 const isAt = (place: InKernel | InStore, field: Field, value: ContainerLimits, other: ContainerLimits): boolean =>
   has(place, field, value) || (rounds(place, field, value) && !has(place, field, other));
 

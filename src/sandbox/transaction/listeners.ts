@@ -1,4 +1,4 @@
-/** The listeners of transactions in addition to the pods' outcomes: counters, the log, and the page of recent resizes. */
+/** Transaction listeners in addition to pod outcomes: counters, the log, and the page of recent resizes. */
 import { type Bytes, type Counters, type Log, ShimError, messageOf } from '../../core/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';

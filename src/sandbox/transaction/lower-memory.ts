@@ -70,7 +70,7 @@ export interface Turn {
   readonly late: () => Error;
 }
 
-/** Runs an update in its turn. Throws {@link Turn.late} when that does not come in time: the update does not run then. */
+/** Runs an update in its turn. If the turn is late, throws {@link Turn.late} and does not run the update. */
 export const inTurn = <Result>({ calls, id, until, late }: Turn, update: () => Promise<Result>): Promise<Result> =>
   calls.runBy(id, update, until, late);
 

@@ -316,7 +316,7 @@ async function rollBackStep(actions: StepActions, step: Step, failures: string[]
   }
 }
 
-/** Whether the cgroup's memory.high is one that a step of the transaction has set, which may have the mark by chance. */
+/** Whether a step of the transaction has set the cgroup's memory.high. The value may have the mark by chance. */
 function isAtStep(tree: CgroupTree, { cgroup }: PreviousHigh, steps: readonly Step[]): boolean {
   const asked = steps.flatMap((step) => {
     if (step.kind === 'pod-unified') return step.key === MEMORY_HIGH ? [step.to] : [];

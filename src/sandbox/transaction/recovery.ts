@@ -1,6 +1,6 @@
 import type { Clock } from '../../core/index.ts';
 
-/** Delays of the first and of later attempts, in milliseconds: a containerd that starts is asked soon, then less often. */
+/** Delays of the first and of later attempts, in ms: a starting containerd is asked soon, then less often. */
 const FIRST_MS = 100;
 const LONGEST_MS = 5000;
 

@@ -18,7 +18,7 @@ export interface StepProgress {
   readonly written: Step | undefined;
   /** Whether the whole step is applied. */
   readonly isComplete: boolean;
-  /** The present values of a container that another process has written since. Undefined when there are none, and for other steps. */
+  /** A container's present values that another process wrote since. Undefined if none, and for other steps. */
   readonly foreign?: ContainerLimits | undefined;
 }
 

@@ -45,7 +45,7 @@ export class TransactionJournal {
     private readonly open: OpenTransaction | undefined,
   ) {}
 
-  /** Journals the steps before the first one is applied. Throws JOURNAL_UNAVAILABLE, and the errors of reading memory.high. */
+  /** Journals steps before the first is applied. Throws JOURNAL_UNAVAILABLE, or memory.high read errors. */
   static async begin(node: Node, pod: PodDescription, all: Journalled): Promise<TransactionJournal> {
     const { journal, policies } = node;
     const { steps, sizes } = all;
@@ -58,7 +58,7 @@ export class TransactionJournal {
     return new TransactionJournal(node, pod, all, earlier, open);
   }
 
-  /** Awaited before memory.high is lowered. Undefined: it must not be, since the journal would not have the value to restore. */
+  /** Awaited before memory.high is lowered. If undefined, do not lower it: the journal has no value to restore. */
   get onHigh(): OnHigh | undefined {
     const open = this.open;
     return open && ((cgroup, previous) => open.lowersHigh(cgroup, previous));
@@ -135,7 +135,7 @@ export class TransactionJournal {
   }
 }
 
-/** Whether something of a failed transaction is left to roll back: a step, or the caller's own update, which may still arrive. */
+/** Whether a failed transaction still needs rollback: a step, or the caller's own update, which may yet arrive. */
 export const isLeft = (journal: PodJournal, { sandboxId }: PodDescription, error: unknown): boolean =>
   isRollbackFailure(error) || (isUnanswered(error) && journal.unanswered.of(sandboxId).length > 0);
 

@@ -146,7 +146,7 @@ export class Transaction {
 
 /** Applies and rolls back the steps of a plan. */
 export interface StepActions {
-  /** Applies a step and verifies it. Rejects when that fails, and with {@link StepSkipped} when nothing is changed on purpose. */
+  /** Applies and verifies a step. Rejects on failure, and with {@link StepSkipped} for no change on purpose. */
   apply(step: Step): Promise<void>;
   /** Makes the caller's own call, which is this step of the plan. */
   call<Answer>(step: Step, call: (onHigh: OnHigh | undefined) => Promise<Answer>): Promise<Answer>;
@@ -159,7 +159,7 @@ export interface StepHooks {
   /** Returns why a step must not begin any more. */
   readonly late?: (step: Step) => Error | undefined;
   readonly applied?: (record: StepRecord) => void;
-  /** A step was skipped, or has failed after the caller's own call: the caller's change is applied, so the call succeeds. */
+  /** A step was skipped, or failed after the caller's own call. The caller's change is applied: it succeeds. */
   readonly skipped?: (step: Step, error: unknown) => void;
 }
 
@@ -187,7 +187,7 @@ export class StepSequence {
     return this.#records;
   }
 
-  /** Applies the steps before the caller's own call. The first failing step ends that (KEP-1287: later containers are not touched). */
+  /** Applies the steps before the caller's own call. The first failure ends it (KEP-1287: skips later containers). */
   async apply(): Promise<void> {
     for (let step = this.#left[0]; step !== undefined && step.kind !== 'runtime'; step = this.#left[0]) {
       try {
@@ -280,7 +280,7 @@ const isJournalled = (steps: readonly Step[], asked: ContainerStep | undefined):
   steps.some(({ kind }) => kind !== 'runtime') ||
   (asked?.memory !== undefined && compareLimits(asked.memory.to, asked.memory.from) < 0);
 
-/** Returns the steps with the changes of the caller's call in place of the call: a recovery cannot repeat it, but can roll it back. */
+/** Returns the steps with the changes of the caller's call in its place: recovery can only roll it back. */
 const withAsked = (steps: readonly Step[], asked: ContainerStep | undefined): Step[] =>
   steps.flatMap((step): Step[] => {
     if (step.kind !== 'runtime') return [step];

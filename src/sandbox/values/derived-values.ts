@@ -133,7 +133,7 @@ function matchingShares(
   return candidates.find((shares) => weightMatchesShares(weight, shares));
 }
 
-/** kubelet pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests and limits are equal. */
+/** pkg/kubelet/kuberuntime/kuberuntime_sandbox_linux.go, convertOverheadToLinuxResources: requests = limits. */
 const overheadShares = ({ quota, period }: PodState['overhead']['cpu']): number =>
   quota === 'max' || quota === 0 ? 0 : milliCpuToShares(quotaToMilliCpu(quota, period));
 

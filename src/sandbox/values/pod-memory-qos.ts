@@ -25,7 +25,7 @@ export interface DerivedSettings {
   readonly then: Settings;
 }
 
-/** Returns what a resize to these limits changes. The present values are the kernel's, or the runtime's without a cgroup. */
+/** Returns a resize's changes for these limits. Present values are the kernel's, or without cgroup the runtime's. */
 export type DeriveSettings = (
   container: ContainerDescription,
   cgroup: CgroupPath | undefined,

@@ -175,7 +175,7 @@ function alongWith(
   };
 }
 
-/** Returns the burst that the runtime has stored, if it is above the new quota: the runtime writes it again with each update. */
+/** Returns the runtime's stored burst if it exceeds the new quota: the runtime rewrites it with each update. */
 function burstAlong(stored: Settings, { cpu }: Limits): Settings {
   const burst = stored[CPU_BURST];
   const to = burst === undefined ? undefined : loweredBurst(microseconds(Number(burst)), cpu);

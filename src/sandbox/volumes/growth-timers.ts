@@ -9,7 +9,7 @@ export class GrowthTimers {
   /** By sandbox id. */
   readonly #timers = new Map<string, NodeJS.Timeout>();
 
-  /** Calls `grow` {@link GROW_DELAY_MS} from now, in place of an earlier timer of the pod. It does not keep the process alive. */
+  /** Calls `grow` in {@link GROW_DELAY_MS}; replaces the pod's timer. Does not keep the process alive. */
   restart(sandboxId: string, grow: () => void): void {
     this.stop(sandboxId);
     const timer = setTimeout(() => {

@@ -23,7 +23,7 @@ export interface ForeignRemount {
   readonly to: Bytes;
 }
 
-/** Whether volumes without an annotation follow the pod limit: `auto` if they had its size at first sight, or `never`. */
+/** Whether volumes without annotation follow the pod limit: `auto` (if first seen with its size) or `never`. */
 export type FollowSetting = 'auto' | 'never';
 
 export interface VolumePoliciesOptions {

@@ -9,7 +9,7 @@ import type { FlowControl } from './flow-control.ts';
 import type { Lane, LaneSource } from './lane.ts';
 import type { Shares } from './shared-budget.ts';
 
-/** A grant that the limit cuts to less than this part of it is put off: a WINDOW_UPDATE for a few bytes is a write of its own. */
+/** A grant cut by the limit to less than this part waits: a WINDOW_UPDATE for a few bytes costs a write. */
 const SMALLEST_GRANT = 1 / 4;
 /** Bytes in the client's socket above which the backend is not read, and those of one more read. */
 const SOCKET_LIMIT = 2 * 65_536;
@@ -17,7 +17,7 @@ const SOCKET_LIMIT = 2 * 65_536;
 export const OVERFULL = 2;
 export const OVERFULL_IF_ALL_FULL = 1 / 4;
 
-/** Returns the largest initial window for the backend's streams: a stream's read-ahead comes on top (RFC 9113 6.9.1). */
+/** Returns the backend's largest initial stream window. Read-ahead is added on top (RFC 9113 6.9.1). */
 export const largestInitial = ({ readAhead }: { readonly readAhead: number }): number => LARGEST_WINDOW - readAhead;
 
 /** Returns the backend's initial window for streams, by the client's. */

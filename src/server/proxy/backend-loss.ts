@@ -2,11 +2,11 @@ import type { ConnectionParts } from './connection-parts.ts';
 import { settingsFrame } from '../../http2/index.ts';
 import { errnoOf } from '../../core/index.ts';
 
-/** Ends a connection whose backend is gone: calls at the backend end UNAVAILABLE, and the client is asked to connect again. */
+/** Ends a connection whose backend is gone: its calls end UNAVAILABLE, and the client is asked to reconnect. */
 export class BackendLoss {
   constructor(private readonly parts: ConnectionParts) {}
 
-  /** The connection to the backend has closed. During calls, clients get the words of grpc-go's client, which some programs match. */
+  /** The connection to the backend has closed. Calls end in grpc-go's words, which some programs match. */
   closedBy(error: Error | undefined): void {
     const { lifecycle, options } = this.parts;
     const errno = errnoOf(error);

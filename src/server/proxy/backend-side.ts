@@ -29,7 +29,7 @@ import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded
 const SMALL_INCREMENT = DEFAULT_WINDOW >> 3;
 /** Behind its first message, a stream gets read-ahead when the backend has a smaller window left for it. */
 const READ_AHEAD_BELOW = DEFAULT_WINDOW >> 1;
-/** Window that the backend has left behind a message: nghttp2 does not end a stream's DATA, and so sends no trailers, without any. */
+/** Window the backend keeps behind a message. With none, nghttp2 cannot end a stream's DATA or send trailers. */
 const SPARE = 1024;
 
 type BackendStream = PassStream | AmendStream | MessageAmendStream;

@@ -1,6 +1,6 @@
 /** The cost of starting a call in addition to the bytes of its request. */
 export const CALL_COST = 1024;
-/** The total cost of the calls that start in one turn of the event loop, after the first one: about 30 calls of usual size. */
+/** Total cost of the calls that start in one event loop turn after the first one: about 30 usual calls. */
 export const STARTS_COST = 32_768;
 
 /** A connection whose complete calls wait for their start. */
@@ -21,7 +21,7 @@ export class CallStarts {
   #used = 0;
   #turn: NodeJS.Immediate | undefined;
 
-  /** Returns whether a call with this many bytes may start in this turn, before those that wait. If it may, it counts. */
+  /** Whether a call of this many bytes may start in this turn, before those that wait. If so, counts it. */
   take(bytes: number): boolean {
     return this.#waiting.size === 0 && this.#use(bytes);
   }

@@ -28,7 +28,7 @@ import type { LocalPeer, LocalStream, Stream } from './stream.ts';
  * table grows up to 2,000 times when it is forwarded, because servers get no table.
  */
 export const HEADERS_LIMIT = 262_144;
-/** A DATA frame below this size that does not end its request is a fragment. Streams that are forwarded unread may have any. */
+/** A smaller DATA frame that does not end its request is a fragment. Streams forwarded unread may have any. */
 const FRAGMENT = 64;
 const TOO_MANY_CALLS = 'cri-resize-shim: too many calls run already: retry later';
 

@@ -115,7 +115,7 @@ export class ProxyConnection implements ConnectionParts, ClosedConnection {
     this.run('client', () => this.gracefulShutdown.request());
   }
 
-  /** Sends GOAWAY and closes: to be called while no call runs. The client makes its next calls on another connection. */
+  /** Sends GOAWAY and closes. Call it while no call runs. The client makes later calls on a new connection. */
   end(message: string): void {
     this.run('client', () => {
       if (this.lifecycle.state.kind === 'opening') this.toClient.push(settingsFrame([]));
@@ -223,7 +223,7 @@ export class ProxyConnection implements ConnectionParts, ClosedConnection {
     this.#backendLoss.closedBy(error);
   }
 
-  /** The last stream of the client that is served: the last one that it has opened, unless a GOAWAY has named an earlier one. */
+  /** The client's last stream that is served: the last one opened, or an earlier one that a GOAWAY named. */
   get #lastStream(): number {
     return this.lifecycle.announceable(this.client.lastStreamId);
   }

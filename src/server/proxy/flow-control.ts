@@ -11,7 +11,7 @@ import { BufferPool } from './buffer-pool.ts';
 import type { Outbox } from './outbox.ts';
 import { type DataItem, type Lane, type LaneItem, NO_ITEMS, NO_SPARE } from './lane.ts';
 
-/** A shorter payload that is queued takes this much memory, and later ones join it: each alone would need an item of its own. */
+/** A shorter queued payload takes this much memory, which later ones share: each alone would need an item. */
 const SMALL_PAYLOAD = 512;
 
 /**
@@ -102,7 +102,7 @@ export class FlowControl {
     this.drain(lane);
   }
 
-  /** Has {@link pumpIfDue} send what larger windows allow. A read may contain thousands of window updates, and each pump looks at all lanes. */
+  /** Has {@link pumpIfDue} send later: a read may hold thousands of window updates, a pump visits all lanes. */
   pumpLater(): void {
     this.#isDue = true;
   }

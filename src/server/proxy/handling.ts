@@ -209,7 +209,7 @@ const NOTHING = Buffer.alloc(0);
 /** Bytes of a complete request. */
 const sizeOf = ({ collected, content }: LocalStream): number => collected?.size ?? content?.length ?? 0;
 
-/** Returns a request without its prefix. It owns its memory: a slab of Node's pool would stay with it until its handler has ended. */
+/** Returns a request without its prefix, in own memory: it would hold a slab of Node's pool until handled. */
 function requestOf(parts: readonly Buffer[]): Buffer {
   const size = parts.reduce((sum, part) => sum + part.length, 0) - MESSAGE_PREFIX_SIZE;
   const request = Buffer.allocUnsafeSlow(size);
@@ -247,7 +247,7 @@ const NAME = /^[a-z0-9_.-]+$/;
 const VALUE = /^[!-~](?:[ -~]*[!-~])?$/;
 const TIMEOUT = /^\d{1,8}[HMSmun]$/;
 
-/** Headers that HTTP/2 forbids, that a server checks against the request, and that the shim's gRPC servers use themselves. */
+/** Headers that HTTP/2 forbids, servers check against the request, or the shim's gRPC servers use themselves. */
 const UNUSUAL =
   /^(?:connection|content-length|cookie|expect|host|http2-settings|keep-alive|proxy-connection|transfer-encoding|upgrade|x-cri-resize-shim-.*)$/;
 

@@ -31,7 +31,7 @@ export interface DelayedCall {
   readonly request: Uint8Array;
   /** The timeout of the call (grpc-timeout) in milliseconds; Infinity without one. */
   readonly timeoutMs: number;
-  /** Takes what is called once when the call has ended: answered, failed or cancelled, or its connection has ended. Must not throw. */
+  /** Runs `action` once when the call is answered, failed, cancelled or disconnected. It must not throw. */
   readonly onEnd: (action: () => void) => void;
 }
 

@@ -46,7 +46,7 @@ export class Lifecycle {
     this.#state = { kind: 'refusing', message, answers: [], timer };
   }
 
-  /** Returns the last stream that a GOAWAY may name: none names a later stream than the one before it (RFC 9113 6.8). */
+  /** Returns the last stream that a GOAWAY may name: never later than in the one before (RFC 9113 6.8). */
   announceable(lastStreamId: number): number {
     const state = this.#state;
     return state.kind === 'draining' ? Math.min(state.lastStreamId, lastStreamId) : lastStreamId;

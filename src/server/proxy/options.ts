@@ -18,7 +18,7 @@ export interface ProxyConnectionOptions {
    * all.
    */
   readonly deferredWriteDelay: number;
-  /** Bytes that the backend may send beyond the client's connection window, and beyond that of each long response. They are queued here. */
+  /** Bytes the backend may send beyond the client's connection window and each long response's. Queued here. */
   readonly readAhead: number;
   /** The largest encoded header block of a server. */
   readonly headerListLimit: number;
@@ -42,7 +42,7 @@ export interface ProxyConnectionOptions {
   readonly handledRequestLimit: number;
   /** How long the client may take to send its first SETTINGS. */
   readonly handshakeTimeout: number;
-  /** How long a connection without a backend waits for a call to answer, and during a shutdown for the backend's SETTINGS. */
+  /** How long a connection without a backend waits for a call to answer, or at shutdown for its SETTINGS. */
   readonly refuseTimeout: number;
   /**
    * How long the client may take to acknowledge the first GOAWAY of a graceful shutdown. The second one follows then.

@@ -82,7 +82,7 @@ export class Outbox {
     this.flush();
   }
 
-  /** Holds small amounts back for the next flush, as a copy that frees the chunks that contain them. Writes large amounts. */
+  /** Holds small amounts for the next flush, as a copy that frees their chunks. Writes large amounts. */
   coalesce(): void {
     if (this.#size > COALESCE_LIMIT) {
       this.flush();

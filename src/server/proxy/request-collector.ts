@@ -9,7 +9,7 @@ const REQUESTS_FULL = 'cri-resize-shim: the request is too long, or the requests
 export class RequestCollector {
   constructor(private readonly parts: ConnectionParts) {}
 
-  /** Holds a part of a request. The client gets the window back, because the limit for all clients bounds what is held. */
+  /** Holds a part of a request. The client gets its window back: the limit for all clients bounds this. */
   add(stream: LocalStream, frame: Frame): void {
     const { shared, handledRequestLimit } = this.parts.options;
     stream.collected ??= this.#collected(stream);

@@ -45,7 +45,7 @@ export interface ServedConnection {
   readonly activeStreams: number;
   /** Bytes of responses that the client has not read and the kernel has not taken. */
   readonly unsent: number;
-  /** When the last stream ended, in milliseconds by the clock of performance.now(); when the connection opened, if there was none. */
+  /** When the last stream ended or, without any, the connection opened: milliseconds of performance.now(). */
   readonly lastUsed: number;
   /** Streams that have ended. */
   readonly calls: number;

@@ -268,7 +268,7 @@ export interface ClosedConnection {
   destroy(): void;
 }
 
-/** The connections that are closed and wait for their peers to close too. They still hold their buffers, so their number is limited. */
+/** Closed connections that wait for their peers to close. Their number is limited: they still hold buffers. */
 class Lingering {
   readonly #connections = new Set<ClosedConnection>();
 

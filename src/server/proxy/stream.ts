@@ -4,7 +4,7 @@ import type { Lane, LaneSource } from './lane.ts';
 import type { HandledCall, Outcome } from './interception.ts';
 import type { CollectedRequest } from './shared-budget.ts';
 
-/** The server of handled streams: the proxy itself, or a connection to the local server. The source of their lanes towards the client. */
+/** The server of handled streams: the proxy or a connection to the local server. Source of their down lanes. */
 export interface LocalPeer extends LaneSource {
   /** Bytes that wait for it. */
   readonly waiting: number;
@@ -43,13 +43,13 @@ abstract class StreamBase {
   readonly path: string;
   /** Milliseconds, by the connection's clock. */
   readonly openedAt: number;
-  /** When the request was forwarded, for calls that are not handled: later than {@link openedAt} if it was held back. */
+  /** When the request of an unhandled call was forwarded: later than {@link openedAt} if held back. */
   forwardedAt: number;
   /** Holds the request back. */
   delay: RequestDelay | undefined = undefined;
   /** Read-ahead that the backend has been granted for it. */
   reserved = 0;
-  /** Bytes of its first message that the backend has not sent. Negative once more has come; unknown before the first DATA. */
+  /** Unsent bytes of the backend's first message. Negative once more came. Unknown before the first DATA. */
   expected: number | undefined = undefined;
   /** Towards the client. */
   readonly down: Lane;
@@ -66,7 +66,7 @@ abstract class StreamBase {
 /** A stream that is forwarded to the backend and back unchanged. */
 export class PassStream extends StreamBase {
   readonly kind = 'pass';
-  /** Bytes that the backend may send beyond the client's window. Negative if the client's is close to the largest one. */
+  /** Bytes the backend may send beyond the client's window. Negative if the latter is near the maximum. */
   ahead: number;
 
   constructor(path: string, openedAt: number, down: Lane, ahead: number) {

@@ -23,7 +23,7 @@ export interface HandlerCall {
   readonly metadata: Metadata;
   /** When the call has to have ended, by {@link steadyNow}; Infinity without a deadline. */
   readonly deadline: number;
-  /** Aborted when the call ends without an answer: the client cancels it, its connection ends, or its deadline passes. */
+  /** Aborts if the call ends unanswered: the client cancels, its connection ends, or the deadline passes. */
   readonly signal: AbortSignal;
   /** The process of the client, if it is known. */
   readonly client: ClientProcess | undefined;

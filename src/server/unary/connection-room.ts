@@ -25,7 +25,7 @@ export interface Room<Each> {
   readonly ends: Each | undefined;
 }
 
-/** From this number on, a process makes room for others: kubelet needs two connections, and each client of the resize API one. */
+/** From here a process makes room for others. kubelet needs two connections, a client of the resize API one. */
 export const crowdOf = (limit: number): number => limit / 4;
 
 /** With fewer calls, a connection is hardly used. Those of kubelet have more within seconds, and thousands later. */

@@ -83,7 +83,7 @@ export interface ServerLimits {
   readonly runningCalls: number;
 }
 
-/** The server for intercepted calls takes the requests that containerd takes: up to 16 MiB. The proxy limits its calls further. */
+/** Server for intercepted calls. Takes up to 16 MiB, as containerd does. The proxy limits its calls further. */
 export const CRI_LIMITS: ServerLimits = {
   requestLimit: 16 * MiB,
   requestBytes: 20 * MiB,
@@ -91,7 +91,7 @@ export const CRI_LIMITS: ServerLimits = {
   runningCalls: 2048,
 };
 
-/** The server of the resize API. It takes far longer requests than its 256 KiB, to reject them with their size. Watches are fewer. */
+/** Resize API server. Takes requests far above its 256 KiB, to reject them with their size. Fewer watches. */
 export const API_LIMITS: ServerLimits & { readonly connections: number } = {
   requestLimit: 8 * MiB,
   requestBytes: 10 * MiB,

@@ -91,7 +91,7 @@ export function encodeStatusDetails(code: number, message: string, info: ErrorIn
   return Buffer.from(status.finish());
 }
 
-/** Decodes the ErrorInfo of such a status; undefined if there is none, because another sender has written the trailer. */
+/** Decodes the ErrorInfo of such a status. Undefined if another sender wrote the trailer without one. */
 export function decodeStatusDetails(details: Uint8Array): ErrorInfo | undefined {
   try {
     const [any] = contentsOf(details, STATUS.details);

@@ -10,7 +10,7 @@ let folder: string;
 let server: Http2Server;
 let connection: Connection;
 
-/** Answers `/echo` with the request, `/large` with 600 KB, others with NOT_FOUND. node:http2 validates the client's frames. */
+/** Answers `/echo` with the request, `/large` with 600 KB, others NOT_FOUND. node:http2 validates the frames. */
 function answer(stream: ServerHttp2Stream, path: string): void {
   const parts: Buffer[] = [];
   stream.on('data', (part: Buffer) => parts.push(part));

@@ -59,7 +59,7 @@ const KOFFI: Readonly<Record<string, string>> = {
 /** Returns what a path is about, or undefined for one that docs/limits.md does not name. */
 export const placeOf = (path: string): Place | undefined => rules.find((rule) => rule.path.test(path));
 
-/** Returns the place for a C function that is called through koffi, or undefined for one that docs/limits.md does not name. */
+/** Returns the place for a C function called through koffi, or undefined if docs/limits.md does not name it. */
 export function placeOfFunction(name: string): Place | undefined {
   const when = KOFFI[name];
   if (when === undefined) return undefined;

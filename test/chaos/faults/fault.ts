@@ -14,10 +14,10 @@ export interface Fault {
    * Their order is then kubelet's: the clients only make those that need none, which lower the limits of a container.
    */
   readonly failsOpen?: true;
-  /** How the test knows that the fault has occurred: what an error of at least one call has to say, or `run`, which rejects if it has not. */
+  /** How the test detects the fault: text in an error of at least one call, or `run`, which rejects if none. */
   readonly shows: RegExp | 'run';
   /** Called before the clients start. */
   readonly prepare?: (stage: Stage) => Promise<void>;
-  /** Causes the fault, waits for calls during it, and ends it. Rejects if it has not occurred, as far as `shows` requires. */
+  /** Causes the fault, waits for calls during it, ends it. Rejects if it did not occur, as `shows` requires. */
   readonly run: (stage: Stage, random: Random) => Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** The faults that the file system and the clock of a process have. Written as JSON by the tests, read by the process. */
+/** The faults of a process's file system and clock. Written as JSON by the tests, read by the process. */
 export interface Faults {
   readonly rules: readonly FaultRule[];
   /** Added to the time of day, in milliseconds. */

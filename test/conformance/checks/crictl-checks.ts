@@ -41,7 +41,7 @@ const stats = z.object({
   ),
 });
 
-/** The actions of an operator with crictl through the shim: the life of a pod in two halves, so that other clients can inspect it in between. */
+/** An operator's crictl actions through the shim: a pod's life in two halves. Other clients inspect in between. */
 export class CrictlChecks {
   private readonly pod = new Found<string>('pod');
   private readonly container = new Found<string>('container');

@@ -8,7 +8,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { RunningPod, runPod } from '../../support/cri/pod.ts';
 import { refusal } from '../../support/resize-api/client.ts';
 
-/** Another program writes to the cgroup of a container whose resize is interrupted half-way. The runtime has stored the new values. */
+/** Another program writes to a container's cgroup in an interrupted resize. The runtime stored the new values. */
 
 const SLEEP = ['sleep', '1000000'];
 /** At this point the first container has its new limits and the second one does not. */

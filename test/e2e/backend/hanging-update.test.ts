@@ -7,7 +7,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Served } from '../../support/e2e/served.ts';
 
-/** An update that hangs in the runtime, as with a runc that does not return: it blocks the lists of containers of the whole node. */
+/** An update that hangs in the runtime, as if runc never returns. It blocks the whole node's container lists. */
 
 /** Less than the 10 s after which the shim gives up a call of its own, and more than it waits for a list. */
 const ANSWER_MS = 8000;
@@ -23,7 +23,7 @@ const start = async (): Promise<void> => {
   served = await Served.start({ name: 'hanging-update' });
 };
 
-/** A program in place of the OCI runtime: its updates of a container that the file names wait until somebody writes to the gate. */
+/** Replaces the OCI runtime: its updates of a container that the file names wait for a write to the gate. */
 const RUNTIME = `#!/bin/sh
 case " $* " in *" update "*) if grep -q "\${*##* }" ${HELD} 2>/dev/null; then cat ${GATE} >/dev/null; fi ;; esac
 exec ${FOLDER}/runtime "$@"

@@ -10,7 +10,7 @@ import { Served } from '../../support/e2e/served.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
-/** Pods as they are declared: containers that do not run, init and ephemeral ones, and the sources that tell of them. */
+/** Pods as declared: containers that do not run, init and ephemeral ones, and the sources that report them. */
 
 const SLEEP = ['sleep', '1000000'];
 const folder = mkdtempSync(join(tmpdir(), 'declared-'));

@@ -4,7 +4,7 @@ import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { NriPlugin } from '../../support/e2e/nri-plugin.ts';
 import { Served } from '../../support/e2e/served.ts';
 
-/** A plugin of containerd (NRI) that chooses the values of a container, as koordlet and the resource policies of nri-plugins do. */
+/** A containerd plugin (NRI) that chooses a container's values, like koordlet and nri-plugins' policies. */
 
 let served: Served;
 let plugin: NriPlugin;

@@ -4,7 +4,7 @@ import { execa } from 'execa';
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 
-/** The findings of doctor about kubelet, with a real systemd: it expands the command of the unit, restarts it and writes the journal. */
+/** doctor's kubelet findings with a real systemd, which expands and restarts the unit and writes the journal. */
 
 // On a node where systemd is the first process: npm run node -- --init systemd
 

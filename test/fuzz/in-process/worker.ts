@@ -22,7 +22,7 @@ export type Report =
 
 /** The number of inputs between two measurements of memory. The first one comes after the warm-up. */
 const MEASURE_INTERVAL = 10_000;
-/** Limit of live memory above the first measurement, after garbage collection. It detects a leak of a few bytes per input. */
+/** Limit of live memory above the first measurement, after garbage collection. Detects a few bytes per input. */
 const GROWTH_LIMIT_MIB = 8;
 
 /** Plays the inputs of a job in a worker thread, and reports to the main thread. */

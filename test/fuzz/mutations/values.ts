@@ -1,6 +1,6 @@
 import type { Random } from '../random.ts';
 
-/** Values at which parsers have failed: limits of integers and quantities, names of inherited properties, text that is not UTF-8. */
+/** Values at which parsers failed: integer and quantity limits, names of inherited properties, non-UTF-8 text. */
 
 export const INTEGERS: readonly bigint[] = [
   0n,

@@ -29,7 +29,7 @@ import {
 } from '../seeds/messages.ts';
 import { type Parser, parserTarget } from './parser.ts';
 
-/** Content that is not a message: the callers forward it unchanged and count it. A stack overflow is a RangeError too. */
+/** Content that is no message: callers forward it unchanged and count it. A stack overflow is a RangeError too. */
 const isNotAMessage = (error: unknown): boolean =>
   error instanceof RangeError && /^(?:not a protobuf message|not a [A-Z]|index out of range)/.test(error.message);
 

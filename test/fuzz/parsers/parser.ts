@@ -61,7 +61,7 @@ const nameOf = (error: unknown): string => (error instanceof Error ? error.name 
 export const isPlainError = (error: unknown): boolean =>
   error instanceof Error && Object.getPrototypeOf(error) === Error.prototype;
 
-/** Returns the parsers, the last of which uses files: it takes much longer, and is fed once in ten rounds of the others. */
+/** Returns the parsers. The last uses files and takes much longer: it is fed once in ten rounds of the others. */
 export const oftenInMemory = (parsers: readonly Parser[]): readonly Parser[] => [
   ...Array.from({ length: 10 }, () => parsers.slice(0, -1)).flat(),
   ...parsers.slice(-1),

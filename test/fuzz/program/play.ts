@@ -11,7 +11,7 @@ export type Addresses = Readonly<Record<SocketName, string | number>>;
 /** Longer than any call of the fuzzer takes: a call that has no answer by then has none. */
 const ANSWER_MS = 120_000;
 
-/** Sends a session's inputs, and waits for the answers. Returns how many inputs were sent. Rejects with a {@link Finding}. */
+/** Sends a session's inputs and waits for answers. Returns the input count. Rejects with a {@link Finding}. */
 export async function play(session: Session, addresses: Addresses): Promise<number> {
   const address = addresses[session.socket];
   return session.socket === 'metrics' ? playHttp(session, Number(address)) : playCalls(session, String(address));

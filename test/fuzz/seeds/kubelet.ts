@@ -1,4 +1,4 @@
-/** Valid content of kubelet's state files (kubelet pkg/kubelet/allocation/state, pkg/kubelet/cm) and of the API server. */
+/** Valid kubelet state files (kubelet pkg/kubelet/allocation/state, pkg/kubelet/cm) and API server content. */
 
 export const podUid = '1b4e28ba-2fa1-11d2-883f-0016d3cca427';
 

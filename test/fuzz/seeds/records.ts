@@ -32,7 +32,7 @@ const full = {
   resizes: [{ any: ['value'] }],
 };
 
-/** The forms of journal records, as JSON values: with all kinds of steps, of the previous version, and of a newer one. */
+/** The forms of journal records, as JSON values: all kinds of steps, of the previous and of a newer version. */
 export const recordForms: readonly object[] = [
   full,
   { ...full, version: 3 },

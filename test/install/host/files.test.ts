@@ -66,7 +66,7 @@ test('rolling back a removal restores the file', async () => {
   expect(text('a')).toBe('old');
 });
 
-/** Runs an xattr system call of perl, which every Debian has: setxattr(2) or getxattr(2), by their numbers on x86-64 and arm64. */
+/** Runs an xattr system call by Debian's perl: setxattr(2) or getxattr(2), by number on x86-64 and arm64. */
 function xattr(call: 'set' | 'get', path: string): string {
   const number = process.arch === 'arm64' ? { set: 5, get: 8 }[call] : { set: 188, get: 191 }[call];
   const script = `my ($n, $p, $k, $v) = (${number}, $ARGV[0], "user.test", "kept"); syscall($n, $p, $k, $v, 4, 0) < 0 and die "$!"; print $v`;

@@ -11,7 +11,7 @@ afterEach(() => fake.remove());
 const CONFIG = 'listen: /run/a.sock\n';
 const restart = 'restart -- cri-resize-shim.service';
 
-/** Switches the shim off on a node where it does not start. Returns the result, and the calls of systemctl that change something. */
+/** Switches off the shim on a node where it does not start. Returns the result and systemctl's changing calls. */
 async function switchedOff(state: string, sockets = 'active') {
   fake.put('etc/config.yaml', CONFIG);
   fake.put('etc/flags', `CRI_RESIZE_SHIM_FLAGS="--config ${fake.at('etc/config.yaml')}"\n`);

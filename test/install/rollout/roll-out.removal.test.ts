@@ -5,7 +5,7 @@ import { FAILED, HALTED } from '../../../src/install/rollout/lease.ts';
 import { type Behaviour, type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
-/** Tests the turns of removals in virtual time: the kubelet that a removal restarts ends the pod, which cannot end its turn. */
+/** Tests turns of removals in virtual time: the restarted kubelet ends the pod, which cannot end its turn. */
 
 const MINUTE = 60_000;
 

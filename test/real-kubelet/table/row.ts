@@ -32,7 +32,7 @@ export type Step =
   | { readonly kind: 'open'; readonly gate: string }
   /** `none yet` waits until the runtime has requested the slow image; the others answer the request. */
   | { readonly kind: 'pull'; readonly answer: 'none yet' | 'not found' | 'image' }
-  /** Resizes the pod by ResizePod of the shim. Its reason is a field of the next observation. Nothing happens without the shim. */
+  /** Resizes the pod by the shim's ResizePod. The next observation has its reason. No effect without the shim. */
   | { readonly kind: 'resizectl'; readonly changes: readonly string[] }
   /** Waits until a volume has this size. Only the shim resizes volumes: nothing happens without it. */
   | { readonly kind: 'volume'; readonly name: string; readonly mebibytes: number }
@@ -158,7 +158,7 @@ export const allStatuses = ({ status }: Pod) => [
   ...(status.ephemeralContainerStatuses ?? []),
 ];
 
-/** Whether kubelet has seen the newest spec, reports no pending or running resize, and reports the resources of the spec. */
+/** Whether kubelet has seen the newest spec, reports no pending or running resize, and reports its resources. */
 export function isResized(pod: Pod): boolean {
   const { spec, status, metadata } = pod;
   if (status.observedGeneration !== metadata.generation) return false;
@@ -170,7 +170,7 @@ export function isResized(pod: Pod): boolean {
   });
 }
 
-/** Uses allocated instead of reported requests: kubelet derives the reported CPU request of a pod from its cpu.weight, which is coarse. */
+/** Uses allocated, not reported requests: kubelet derives the reported CPU request from the coarse cpu.weight. */
 const reports = (
   { resources, allocatedResources }: Reported,
   { limits, requests }: Resources,

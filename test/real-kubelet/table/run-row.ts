@@ -21,7 +21,7 @@ export interface KubernetesEvent {
   readonly involvedObject: { readonly uid?: string };
   readonly reason: string;
 }
-/** Limit of one wait. kubelet retries a failed resize within 10 to 15 s, and a busy machine takes a minute to start a pod. */
+/** Limit of one wait. kubelet retries a failed resize in 10 to 15 s. A busy machine starts a pod in a minute. */
 const LIMIT_MS = 240_000 * slowness;
 /** The socket of the shim's resize API. */
 export const RESIZE_SOCKET = '/run/cri-resize-shim/resize.sock';
@@ -48,7 +48,7 @@ export interface Stage {
   readonly folder: string;
 }
 
-/** Creates a row's pod, runs the steps and returns the observations. Ends with the first observation after a wait that timed out. */
+/** Creates a row's pod, runs the steps, returns the observations. Stops after the first wait that times out. */
 export async function runRow(stage: Stage, row: Row, name: string): Promise<Observation> {
   const run = new RowRun(stage, name, join(stage.folder, name));
   return run.all(row);

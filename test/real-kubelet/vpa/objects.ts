@@ -62,7 +62,7 @@ export const verticalPodAutoscaler = (name: string): object => ({
   },
 });
 
-/** The status that VPA's recommender would write. Requests outside of the bounds are changed at the updater's next round. */
+/** The status that VPA's recommender would write. The updater's next round changes requests out of bounds. */
 export const recommendation = ({ containers }: Scenario): object => ({
   status: {
     recommendation: {

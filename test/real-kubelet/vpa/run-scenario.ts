@@ -70,7 +70,7 @@ class ScenarioRun {
     return pod;
   }
 
-  /** Whether cAdvisor's figure of each pod is above the recommendation, as in a pod that has been running for a while. */
+  /** Whether cAdvisor's figure of each pod is above the recommendation, as in a pod that has run for a while. */
   async #isMeasured(): Promise<boolean> {
     const { pods } = await this.stage.cluster.kubelet.get<Summary>('/stats/summary');
     const least = this.scenario.containers.reduce((sum, { uses, to }) => sum + (uses.length === 0 ? 0 : to * MiB), 0);
@@ -139,7 +139,7 @@ const isRunning = (pod: Pod | undefined): boolean =>
   pod?.status.phase === 'Running' &&
   (pod.status.containerStatuses ?? []).every(({ state }) => state.running !== undefined);
 
-/** Returns the OOM kills of a pod's cgroup: of the kernel's counter, and of the containers' states if the cgroup is gone. */
+/** Returns a pod cgroup's OOM kills: from the kernel's counter, or the containers' states if it is gone. */
 function killsOf(pod: Pod | undefined): number {
   if (pod === undefined) return 0;
   const file = join(cgroupOf(pod), 'memory.events');

@@ -1,4 +1,4 @@
-/** The scenarios of the suite `vpa`: pods whose memory in use blocks the limits that the Vertical Pod Autoscaler recommends. */
+/** The `vpa` scenarios: pods whose memory in use blocks limits that the Vertical Pod Autoscaler recommends. */
 
 /** A process in the container's cgroup: its commands (test/support/e2e/tenant.ts), with amounts in MiB. */
 export type Use =

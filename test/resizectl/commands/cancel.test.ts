@@ -22,7 +22,7 @@ function unknownResize(): Error {
   return Object.assign(new Error('no resize'), { code: 5, details: 'no resize', metadata });
 }
 
-/** Runs `resizectl cancel` on a node whose shim takes the beginning of an id of any length. Returns the ids that were cancelled. */
+/** Runs `resizectl cancel` with a shim that takes any beginning of an id. Returns the ids that were cancelled. */
 async function cancelled(text: string, pods = [dbPod, webPod], namespace?: string): Promise<readonly string[]> {
   const ended: string[] = [];
   const call = (method: string, request: { id?: string; pod?: Partial<typeof dbPod> }): Promise<object> => {

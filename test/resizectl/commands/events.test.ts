@@ -17,7 +17,7 @@ function failure(code: number, reason: string): Error {
 /** Errors of GetPod by sandbox id, in place of the pod. */
 type Failures = Readonly<Record<string, Error>>;
 
-/** Runs `resizectl watch` until these pods have been resized, and returns the calls and what was printed after the list. */
+/** Runs `resizectl watch` until these pods are resized. Returns the calls and the output after the list. */
 async function watched(ended: readonly (typeof web)[], failures: Failures = {}, output: Context['output'] = 'table') {
   const calls: string[] = [];
   const printed: string[] = [];

@@ -12,7 +12,7 @@ import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runti
 import { ResizedPod } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
-/** The requests of a pod against what the node has for it: the shim's own CPUs do not count, and limits do not either. */
+/** The requests of a pod against the node's room for it. The shim's own CPUs and limits do not count. */
 
 const cpus = (count: number) => ({ quota: microseconds(count * 100_000), period: microseconds(100_000) });
 

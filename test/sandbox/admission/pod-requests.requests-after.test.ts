@@ -8,7 +8,7 @@ import { PERIOD } from '../../support/resize/pods.ts';
 
 const NO_CPU = { quota: 'max', period: PERIOD } as const;
 
-/** A pod with an overhead of 100 bytes and 50m, a container that requests 1000 bytes and 200m, and these pod-level requests. */
+/** A pod with these pod-level requests, 100 bytes and 50m of overhead, and a container of 1000 bytes and 200m. */
 const pod = (requests = {}): PodState => ({
   memory: 'max',
   cpu: NO_CPU,

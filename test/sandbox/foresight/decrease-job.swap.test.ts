@@ -12,7 +12,7 @@ import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 
-/** Memory decreases that kubelet has admitted on a node with LimitedSwap, and the update with which kubelet applies them. */
+/** Memory decreases that kubelet admitted on a node with LimitedSwap, and the update which applies them. */
 
 const text = (count: number): string => String(count * MiB);
 const CONTAINER = `/kubepods/pod1/${containerId(0)}`;
@@ -64,7 +64,7 @@ const entry = (limit: number, request?: number): PodEntry => ({
   isComplete: true,
 });
 
-/** kubelet admits a limit of 80 MiB. Returns what is reported: that usage is brought below it, or why it is deferred. */
+/** kubelet admits a limit of 80 MiB. Returns the report: usage is brought below it, or the reason to defer. */
 async function reportOf(request: { readonly before?: number; readonly after?: number }): Promise<DecreaseReport> {
   const { decreaseReclaimer } = runtime;
   runtime.actuated.set(uid, entry(200, request.before));

@@ -64,7 +64,7 @@ async function replaced(
   registry.learnPod({ ...pod, sandboxId: NEXT, metadata: { ...pod.metadata, attempt: 1 } });
 }
 
-/** kubelet creates and starts a container in the next sandbox. Returns the pod limits that it starts with, in MiB and thousandths. */
+/** kubelet creates and starts a container in the next sandbox. Returns its pod limits in MiB and thousandths. */
 async function start(name: string, limit: number): Promise<number[]> {
   add(name, NEXT, limit, 0);
   await raisePodForRestart(

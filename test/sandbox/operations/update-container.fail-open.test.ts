@@ -68,7 +68,7 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
   });
 });
 
-/** Forwarded a moment later, the update would be applied without an order: the containers could have more than their pod. */
+/** If forwarded a moment later, it would be applied without an order: containers could exceed their pod. */
 describe.each([
   ['does not serve calls yet', new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet')],
   ['has gone', new RuntimeFailure(status.UNAVAILABLE, 'error reading from server: EOF')],

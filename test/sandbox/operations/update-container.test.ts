@@ -202,7 +202,7 @@ describe('UpdateContainerResources', () => {
 });
 
 describe('a decrease that is not journalled: a crash would leave a lowered memory.high', () => {
-  /** Makes the only container of the pod use 48 MiB, most of it page cache, and returns what is written to memory.high. */
+  /** Makes the pod's only container use 48 MiB, most of it page cache. Returns what is written to memory.high. */
   function use(cgroup: string): string[] {
     runtime.writeCgroup(cgroup, {
       'memory.max': String(100 * MiB),

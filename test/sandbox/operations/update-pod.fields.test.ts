@@ -9,7 +9,7 @@ import { updatePod } from '../../../src/sandbox/operations/update-pod.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { criMi } from '../../support/quantities/mebibytes.ts';
 
-/** Swap, cpusets and limits on huge pages of the pod's own cgroup. No kernel of the test nodes has cpusets or huge pages. */
+/** Swap, cpusets and huge page limits of the pod's own cgroup. No test node's kernel has cpusets or huge pages. */
 
 const text = (count: number): string => String(count * MiB);
 const ANSWER = Buffer.from('the answer of the runtime');

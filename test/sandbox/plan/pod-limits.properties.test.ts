@@ -30,7 +30,7 @@ describe('a pod limit that follows its containers', () => {
   /** The largest difference by which rounding leaves a tight limit above the sum. */
   const rounding = (state: PodState, resource: Resource): number =>
     resource === 'memory' ? countOf(state) * PAGE : 3 * countOf(state);
-  /** The largest difference by which kubelet sets the limit below the sum: containers have at least the minimum quota. */
+  /** The largest amount by which kubelet's limit is below the sum: containers have at least the minimum quota. */
   const least = (state: PodState, resource: Resource): number =>
     resource === 'memory'
       ? 0

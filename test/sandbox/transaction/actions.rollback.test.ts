@@ -267,7 +267,7 @@ describe('the rollback of a container whose cgroup files another program has wri
     expect(await recover(runtime.node)).toBe(true);
     expect(journal()).toEqual([]);
   };
-  /** How the step is rolled back after something else has happened, and how many updates are made if nothing is left to restore. */
+  /** How the step rolls back after other events, and the number of updates if nothing is left to restore. */
   const ways: readonly (readonly [string, (meanwhile: () => void) => Promise<void>, number])[] = [
     [
       'by the transaction, since a later step has failed',

@@ -8,7 +8,7 @@ import type { Step } from '../../../src/sandbox/plan/step.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
-/** Reads of the kernel or the runtime that fail during a recovery: it stops in a safe state, and the next one continues. */
+/** Kernel or runtime reads that fail during a recovery: it stops in a safe state, and the next one continues. */
 
 const BEFORE = [300, 100, 200];
 
@@ -92,7 +92,7 @@ function failRead(number: number): () => boolean {
   return () => reads >= number;
 }
 
-/** Recovers with each of its reads failing in turn, and once more without a failure. Returns the states after the failures. */
+/** Recovers with each of its reads failing in turn, then without a failure. Returns the states after failures. */
 async function failEachRead(prepare: () => Promise<void>): Promise<number[][]> {
   const stops: number[][] = [];
   for (let number = 1; ; number += 1) {

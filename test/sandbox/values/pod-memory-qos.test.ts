@@ -12,7 +12,7 @@ import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
-/** Memory QoS: what kubelet has derived from limits and requests is scaled by a ResizePod, and what somebody set stays. */
+/** Memory QoS: ResizePod scales what kubelet derived from limits and requests. Values that a user set stay. */
 
 const text = (count: number): string => String(count * MiB);
 /** memory.high by kubelet's formula, of amounts in mebibytes. */

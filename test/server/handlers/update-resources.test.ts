@@ -69,7 +69,7 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
-/** Raises the first container, and cancels the call while the runtime applies it. Resolves when the caller has its error. */
+/** Raises the first container. Cancels the call while the runtime applies it. Resolves on the caller's error. */
 async function callAndCancel(continued: Promise<void>, outcome: 'done' | 'failed'): Promise<void> {
   let arrived = (): void => undefined;
   const atRuntime = new Promise<void>((resolve) => (arrived = resolve));

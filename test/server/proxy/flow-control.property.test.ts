@@ -9,7 +9,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 const APPENDED = Buffer.alloc(70, 'z');
 /** The largest frame of the model. */
 const FRAME_SIZE = 16_384;
-/** Its last message begins in the DATA frame of the others: the backend's window was 3 bytes above the limit at the end. */
+/** Its last message begins in the others' DATA frame: the backend's window ended 3 bytes above the limit. */
 const HELD_AFTER_OTHERS: Plan = { route: 'each', up: 0, down: 1 };
 
 /** The fate of a message of a stream: some stay as they are. */

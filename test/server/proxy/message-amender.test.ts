@@ -38,7 +38,7 @@ interface Watch extends TestProxy {
   refuse(): Promise<void>;
 }
 
-/** A proxy on which a stream has begun whose messages are amended: later if their text begins with `slow`, otherwise at once. */
+/** A proxy with a stream whose messages are amended: later if their text begins with `slow`, otherwise at once. */
 function watching(options: TestProxyOptions = {}, ...clientSettings: [number, number][]): Watch {
   const asked: string[] = [];
   const waiting: { resolve: (amended: Buffer | undefined) => void; reject: (error: Error) => void }[] = [];

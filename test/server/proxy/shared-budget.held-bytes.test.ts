@@ -21,7 +21,7 @@ const CALL = message(Buffer.alloc(70));
 /** The window of each stream. A smaller one would make as many frames as bytes. */
 const WINDOW = 1024;
 
-/** Returns a connection whose client reads nothing: it opens a large window for the connection and almost none for its streams. */
+/** Returns a connection whose client reads nothing. Its own window is large, those of its streams almost zero. */
 function stalled(shared: SharedBudget): TestProxy {
   const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, WINDOW]);
   proxy.client.send(windowUpdate(0, 1 << 30));
@@ -29,7 +29,7 @@ function stalled(shared: SharedBudget): TestProxy {
   return proxy;
 }
 
-/** Sends a response to each of many calls, in which the last byte comes when all others have. They wait for the client. */
+/** Responds to many calls. The last byte of each comes after all others have arrived. They wait for the client. */
 function unreadResponses(proxy: TestProxy): void {
   const response = message(Buffer.alloc(2 * MiB));
   const ids = Array.from({ length: 10 }, (_, at) => 2 * at + 1);
@@ -63,7 +63,7 @@ function unfinishedRequests(proxy: TestProxy): void {
   }
 }
 
-/** Makes a call whose response has this many bytes. Returns its status for amendments: what was skipped, and what the client got. */
+/** Makes a call with a response of this many bytes. Returns what amendments skipped and what the client got. */
 async function call(shared: SharedBudget, bytes: number): Promise<{ skipped: string[]; answer: string }> {
   const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => Buffer.from('amended'), shared }, [
     4,

@@ -50,7 +50,7 @@ export interface RunOptions {
   readonly isLogStalled?: boolean;
 }
 
-/** The entry point of the image in a folder of its own, with a shim that only answers with its name, and an HTTP/2 server as containerd. */
+/** The image's entry point in its own folder. The shim only answers its name. An HTTP/2 server is containerd. */
 export class EntryPoint {
   readonly folder = mkdtempSync(join(tmpdir(), 'entry-'));
   readonly listen = this.at('run/cri.sock');
@@ -127,7 +127,7 @@ export class EntryPoint {
     return expect.poll(() => readFileSync(this.at('run/.cri.sock.bypass'), 'utf8'), LONG).toMatch(text);
   }
 
-  /** Waits until clients can connect: the socket exists a moment earlier. Does not connect, because that is a client. */
+  /** Waits until clients can connect: the socket exists a moment earlier. Does not connect: that is a client. */
   listens(): Promise<void> {
     const accepts = (line: string): boolean => line.endsWith(` ${this.listen}`) && line.split(' ')[3] === '00010000';
     return expect.poll(() => readFileSync('/proc/net/unix', 'utf8').split('\n').some(accepts), LONG).toBe(true);

@@ -7,7 +7,7 @@ import { buildProgram, modules } from './build-program.ts';
 import { Program, type ProgramOptions } from './daemon-program.ts';
 import { FakeBackend, RawClient } from './fake-backend.ts';
 
-/** Starts daemons built from the source, with a fake backend and clients, and stops all of them after each test. Each test gets a new folder. */
+/** Starts daemons from source, with a fake backend and clients. Each test gets a new folder and stops them. */
 export class TestDaemon {
   /** The bundled daemon. */
   file = '';
@@ -65,7 +65,7 @@ export class TestDaemon {
     return program;
   }
 
-  /** Copies the daemon and its native part to a place that every user can read. The checkout may be in a folder of root. */
+  /** Copies the daemon and its native part to where every user can read. The checkout may be in a root folder. */
   #readableFile(): string {
     const program = join(this.folder, 'program');
     const file = join(program, 'daemon.mjs');

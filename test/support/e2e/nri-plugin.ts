@@ -31,7 +31,7 @@ const encode = (name: string, message: object): Uint8Array => {
 const decode = (name: string, bytes: Uint8Array): unknown => proto.lookupType(name).decode(bytes);
 
 const RUNTIME_SERVICE = 'nri.pkg.api.v1alpha1.Runtime';
-/** The connections that NRI multiplexes over its socket (pkg/net/multiplex): the plugin's own service, and that of containerd. */
+/** Connections that NRI multiplexes over its socket (pkg/net/multiplex): the plugin's service and containerd's. */
 const PLUGIN_CONNECTION = 1;
 const RUNTIME_CONNECTION = 2;
 /** Connection and length. */
@@ -45,7 +45,7 @@ const UPDATE_CONTAINER = 1 << 7;
 
 /** An NRI plugin of containerd: it answers the updates of some containers with other resources. */
 export class NriPlugin {
-  /** The resources that it chooses, by container id, as LinuxResources of NRI. Other containers get what was asked for. */
+  /** The resources that it chooses, by container id, as NRI's LinuxResources. Others get the requested ones. */
   readonly chooses = new Map<string, object>();
   readonly #socket: Socket;
   readonly #ready = Promise.withResolvers<undefined>();

@@ -165,7 +165,7 @@ export class FakeTransport implements Transport {
     return frames;
   }
 
-  /** Sends bytes to the proxy. Overwrites them when the proxy reports that it does not use them any more, as a read would. */
+  /** Sends bytes to the proxy. Overwrites them, as a read would, once the proxy reports that it is done. */
   send(...chunks: Uint8Array[]): void {
     const chunk = Buffer.concat(chunks);
     if (this.events.data(chunk)) chunk.fill(0xdb);

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { LiveContainer, Settings } from '../../../src/sandbox/pods/pod-state.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
-/** kubelet's results from requests and limits, by its configuration: its formulas line by line, with the integers of Go. */
+/** kubelet's results from requests and limits, by configuration: its formulas line by line, with Go's integers. */
 
 /** Configurations of kubelet, and `none` for the defaults. */
 export const features = ['none', 'MemoryQoS', 'TieredReservation', 'LimitedSwap', 'static CPUs'] as const;

@@ -22,7 +22,7 @@ const highs = {
   'earlier/held': { old: 'max', left: LOWERED, right: LOWERED },
 } as const;
 
-/** Writes what a killed shim leaves: records in `state`, and memory.high in `cgroup`. A record names a cgroup that is gone, too. */
+/** Writes what a killed shim leaves: records in `state`, memory.high in `cgroup`. One record's cgroup is gone. */
 export function leaveHighs(folder: string): void {
   mkdirSync(join(folder, 'state'), { mode: 0o700, recursive: true });
   for (const [cgroup, { left }] of Object.entries(highs)) {

@@ -235,7 +235,7 @@ export function countedIn({ containers, declared }: PodState, measure: Measure):
     });
 }
 
-/** Applies one step to the model. `update` is the effect of the runtime's call. Throws for a quota below the burst, as the kernel does. */
+/** Applies a step to the model. `update`: the call's effect. Throws for a quota below burst, like the kernel. */
 export function apply(state: PodState, step: Step, update: (state: PodState) => PodState = same): PodState {
   const after = applied(state, step, update);
   for (const { burst, cpu } of [after, ...after.containers])

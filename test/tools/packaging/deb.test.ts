@@ -5,7 +5,7 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { makeDeb } from '../../../tools/packaging/deb.ts';
 
-/** dpkg installs, upgrades and purges the package in a root of its own. test/e2e/systemd/units.test.ts runs its program. */
+/** dpkg installs, upgrades and purges the package in its own root. test/e2e/systemd/units.test.ts runs it. */
 
 const CONFIG = '/etc/cri-resize-shim/config.yaml';
 const FLAGS = '/etc/default/cri-resize-shim';

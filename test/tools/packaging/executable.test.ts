@@ -21,7 +21,7 @@ import { FakeBackend, RawClient } from '../../support/daemon/fake-backend.ts';
 import { Program } from '../../support/daemon/daemon-program.ts';
 import { madeExecutable } from './made.ts';
 
-/** Tests each part of the single executable that is loaded on demand. test/e2e/install/executable.test.ts tests it on a node. */
+/** Tests each executable part loaded on demand. test/e2e/install/executable.test.ts tests it on a node. */
 
 let made: Awaited<ReturnType<typeof madeExecutable>>;
 let folder: string;
@@ -159,7 +159,7 @@ describe('the daemon of the single executable', () => {
   });
 });
 
-/** Returns the target of each descriptor of a process. Leaves out a descriptor that the process closes during the reading. */
+/** Returns the targets of a process's descriptors. Leaves out one that the process closes during the reading. */
 function openFiles(pid: number): string[] {
   return readdirSync(`/proc/${pid}/fd`).flatMap((descriptor) => {
     try {

@@ -1,6 +1,6 @@
 import { execa } from 'execa';
 
-/** Builds the single executable as `npm run package` does, unless it is up to date. Returns it with its bill of materials. */
+/** Builds the single executable as `npm run package`, unless up to date. Returns it and its bill of materials. */
 export async function madeExecutable(): Promise<{ executable: string; sbom: string }> {
   const { stdout } = await execa(process.execPath, ['dist/tools/package.js', '--only', 'executable']);
   const [executable, sbom] = stdout.split('\n');

@@ -18,7 +18,7 @@ export const isEncoding = (name: unknown): name is Encoding => name === 'gzip' |
 /** One at a time, for all servers: a decompressor may fill the whole limit. */
 const slots = new Slots(1);
 
-/** Decompresses a message if it is compressed: with an encoding, each message may be. Rejects with OVERLOADED if it gets too long. */
+/** Decompresses a message if needed: with an encoding, each may be compressed. Rejects OVERLOADED if too long. */
 export function decompressed(encoding: Encoding, message: Buffer, budget: ServerBudget): Promise<Buffer> {
   if (!isCompressed(encoding, message)) return Promise.resolve(message);
   if (encoding === 'gzip' && sizeByGzip(message) > GRPC_LIMITS.decompressedBytes)
@@ -39,7 +39,7 @@ export function decompressed(encoding: Encoding, message: Buffer, budget: Server
   });
 }
 
-/** Returns the size after decompression that gzip data states, modulo 2^32 (RFC 1952 2.3.1). Data with a false size is refused later. */
+/** Returns the decompressed size that gzip states, modulo 2^32 (RFC 1952 2.3.1). False sizes are refused later. */
 const sizeByGzip = (message: Buffer): number => (message.length < 18 ? 0 : message.readUInt32LE(message.length - 4));
 
 /**

@@ -118,7 +118,7 @@ function moveEncoding(headers: IncomingHttpHeaders): void {
   headers[ENCODING_HEADER] = encoding;
 }
 
-/** Counts the bytes of a request from the first to the last one. Ends the call if the requests of all clients have too many. */
+/** Counts a request's bytes while they arrive. Ends the call if the requests of all clients hold too many. */
 function limitRequest(stream: ServerHttp2Stream, budget: ServerBudget): void {
   let taken = 0;
   let isRefused = false;

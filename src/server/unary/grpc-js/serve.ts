@@ -36,7 +36,7 @@ export function serveUnary(
   );
 }
 
-/** Runs a call's handler with its decompressed request. Rejects with OVERLOADED if the call does not fit into the budget. */
+/** Handles a call with its decompressed request. Rejects with OVERLOADED if it exceeds the budget. */
 export function withinBudget<Result>(
   call: JsCall,
   budget: ServerBudget,

@@ -11,7 +11,7 @@ interface Http2Factory {
   createHttp2Server(credentials: unknown): Http2Server;
 }
 
-/** Calls `added` with each new HTTP/2 session of a server. Has to be called before the server creates its connection injector. */
+/** Calls `added` with each new HTTP/2 session. Call it before the server creates its connection injector. */
 export function onSession(server: Server, added: (session: ServerHttp2Session) => void): void {
   const factory = server as unknown as Http2Factory;
   const create = factory.createHttp2Server.bind(server);

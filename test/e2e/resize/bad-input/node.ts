@@ -25,7 +25,7 @@ export const limits = (mebibytes: number, quota = 10_000): Resources => ({
 /** The running containers with their initial limits. */
 export const RUNNING: Readonly<Record<string, Resources>> = { a: limits(64), held: limits(96), paused: limits(64) };
 
-/** The pod limit in mebibytes: the sum of the running containers, of the one that has ended and of the one that never started. */
+/** The pod limit in mebibytes: the sum of the running, the ended and the never started containers. */
 const POD_MIB = 64 + 96 + 64 + 48 + 48;
 
 /** The files of a cgroup that the kernel enforces, without those that this kernel does not have. */

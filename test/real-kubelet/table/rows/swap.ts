@@ -2,7 +2,7 @@ import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { amounts, both, container, limits, requests } from '../pod.ts';
 import { type Row, observe, resize, resized, running } from '../row.ts';
 
-/** Pods with LimitedSwap: a Burstable container gets the share of the node's swap that its request has of the node's memory. */
+/** Pods with LimitedSwap: a Burstable container's share of node swap is its request's share of node memory. */
 
 const memory = (mebibytes: number): string => String(mebibytes * MiB);
 const burstable = { requests: amounts('20m', '64Mi'), limits: amounts('200m', '128Mi') };

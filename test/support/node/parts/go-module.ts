@@ -42,7 +42,7 @@ export async function goToolchain(): Promise<string | undefined> {
   }
 }
 
-/** Builds the programs into bin/ of a folder, and copies the other files into the folder. Returns the versions of the inputs. */
+/** Builds the programs into bin/ of a folder, and copies the other files there. Returns the input versions. */
 export async function buildingPrograms(
   module: GoModule,
   folder: string,

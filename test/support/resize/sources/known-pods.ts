@@ -10,7 +10,7 @@ import type { SpecContainer } from '../../../../src/sandbox/pods/pod-spec.ts';
 import { kubeletLimit } from '../declared-pods.ts';
 import { NO_OVERHEAD, PERIOD } from '../pods.ts';
 
-/** Random pods as kubelet knows them, and what each source shows of them: kubelet knows more of a pod than the shim sees. */
+/** Random pods as kubelet knows them, and what each source shows: kubelet knows more of a pod than the shim. */
 
 /** A container as kubelet knows it. */
 export interface KnownContainer {
@@ -33,7 +33,7 @@ const apps = fc.array(
   { minLength: 1, maxLength: 4 },
 );
 
-/** A pod whose init containers have ended: kubelet made the app containers in their order, up to the first that it pulls. */
+/** A pod whose init containers ended: kubelet made the app containers in order, up to the first that it pulls. */
 export const knownPods = fc
   .record({ inits, apps, slack: fc.constantFrom(0, 0, 64 * MiB), ephemeral: fc.boolean() })
   .map(({ inits: before, apps: after, slack, ephemeral }) => {

@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 
-/** Runs the script with programs and files in a folder. test/e2e/systemd/units.test.ts removes the package under systemd. */
+/** Runs the script in a folder with programs and files. test/e2e/systemd/units.test.ts tests it with systemd. */
 
 const PACKAGED = '/usr/lib/systemd/system/cri-resize-shim.service';
 const OWN = '/etc/systemd/system/cri-resize-shim.service';
@@ -40,7 +40,7 @@ interface Machine {
 
 const SOCKET = 'unix:///run/cri-resize-shim/cri-resize-shim.sock';
 
-/** Removes the package on a machine. Returns the exit code, the error output, and what resizectl and systemctl were asked to change. */
+/** Removes the package. Returns the exit code, the error output, and the changes by resizectl and systemctl. */
 async function removal({
   unit = PACKAGED,
   command = COMMAND,
