@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { isMap, parseDocument } from 'yaml';
+import { type Pair, isMap, isScalar, parseDocument } from 'yaml';
 
 /**
  * Returns the text of a YAML or JSON file with another value of one top-level key. Comments, the order of keys, and the
@@ -18,15 +18,32 @@ export function withKey(text: string, key: string, value: string | boolean | und
     return `${JSON.stringify({ ...json, [key]: value }, undefined, indent)}${text.endsWith('\n') ? '\n' : ''}`;
   }
   if (value === undefined && !document.has(key)) return text;
-  if (value === undefined) document.delete(key);
+  if (value === undefined) withoutKey(contents?.items ?? [], key);
   else document.set(key, String(value));
   const changed = document.toString({ lineWidth: 0, indentSeq: !/^- /m.test(text) });
   return isDeepStrictEqual(othersIn(changed, key), othersIn(text, key)) ? changed : undefined;
 }
 
+/** Removes a key, and keeps the comment above it. */
+function withoutKey(items: Pair[], key: string): void {
+  const at = items.findIndex((pair) => isScalar(pair.key) && pair.key.value === key);
+  const [removed] = items.splice(at, 1);
+  const next = items[at]?.key;
+  if (!isScalar(removed?.key) || removed.key.commentBefore === undefined || !isScalar(next)) return;
+  next.commentBefore = [removed.key.commentBefore, next.commentBefore].filter((text) => text !== undefined).join('\n');
+}
+
+/** Parts of JSON in ES2026, which Node 24 has: numbers stay as written, so that none loses digits. */
+const exactJson = JSON as unknown as {
+  parse(text: string, reviver: (key: string, value: unknown, context: { readonly source: string }) => unknown): object;
+  rawJSON(text: string): unknown;
+};
+
 function jsonIn(text: string): object | undefined {
   try {
-    return JSON.parse(text) as object;
+    return exactJson.parse(text, (_, value, { source }) =>
+      typeof value === 'number' ? exactJson.rawJSON(source) : value,
+    );
   } catch {
     return undefined;
   }

@@ -176,7 +176,8 @@ async function restoring(node: Node, setting: Setting): Promise<Restoring> {
   assertText(file, text, await readSaved(file));
   const before = backup === undefined ? `unix://${node.containerd}` : endpointOf(backup);
   // If nothing else was changed in the file since, it is restored byte for byte.
-  const isUntouched = backup !== undefined && edited(backup, now) === text;
+  const isUntouched =
+    backup !== undefined && (edited(backup, now) === text || withoutEndpoint(backup) === withoutEndpoint(text));
   const after = isUntouched ? backup : edited(text, before);
   return {
     says: `set ${before ?? 'no endpoint'} in ${file}`,
@@ -184,6 +185,10 @@ async function restoring(node: Node, setting: Setting): Promise<Restoring> {
     ...(before !== undefined && { endpoint: before }),
   };
 }
+
+/** Returns the lines without the endpoint: 0.1.0 wrote it at another place. */
+const withoutEndpoint = (text: string): string =>
+  text.replaceAll(/^\s*"?containerRuntimeEndpoint"?\s*:.*\n?/gm, '').trimEnd();
 
 interface Move {
   readonly description: string;

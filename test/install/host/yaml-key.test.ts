@@ -15,6 +15,7 @@ test.each([
   ['{"logLevel": "warn"}\n', '{"logLevel":"warn","intercept":false}\n'],
   ['{logLevel: warn}\n', '{ logLevel: warn, intercept: false }\n'],
   ['{}', '{"intercept":false}'],
+  ['{"a":9223372036854775807,"b":1.0}', '{"a":9223372036854775807,"b":1.0,"intercept":false}'],
   ['foresight: &on true\nintercept: *on\n', 'foresight: &on true\nintercept: false\n'],
 ])('one key of %j is set, and the other values stay', (text, expected) => {
   expect(off(text)).toBe(expected);
@@ -33,3 +34,12 @@ test.each(['intercept: &on true\nforesight: *on\n', '- a\n', 'a: 1\n---\nb: 2\n'
     expect(off(text)).toBeUndefined();
   },
 );
+
+test('the comment above a removed key stays', () => {
+  expect(withKey('# ours\nintercept: false\nlogLevel: warn\n', 'intercept', undefined)).toBe(
+    '# ours\nlogLevel: warn\n',
+  );
+  expect(withKey('# ours\na: 1\n# off\nintercept: false\n# log\nlogLevel: warn\n', 'intercept', undefined)).toBe(
+    '# ours\na: 1\n# off\n# log\nlogLevel: warn\n',
+  );
+});

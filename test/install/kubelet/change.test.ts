@@ -148,6 +148,16 @@ test('a removal restores what kubeadm would write, even if kubelet does not use 
   expect(await pointAtContainerd(fake.site(), await kubelet())).toEqual([]);
 });
 
+test('a file that release 0.1.0 has edited, which put the endpoint at another place, is restored byte for byte', async () => {
+  fake.systemctl('exit 9');
+  fake.put('config.yaml', HEAD + containerd());
+  const before = '# ours\nmaxPods:   9\n';
+  fake.put('instance-config.yaml', `# ours\n${ours()}maxPods:   9\n`);
+  fake.put(`instance-config.yaml${BACKUP}`, before);
+  await (await pointAtContainerd(fake.site(), await kubelet()))[0]!.do();
+  expect(read('instance-config.yaml')).toBe(before);
+});
+
 test('a file that was changed since the installation keeps that change; one without a backup gets containerd', async () => {
   fake.systemctl('exit 9');
   fake.put('config.yaml', HEAD + containerd());

@@ -97,7 +97,12 @@ export class ServedCall implements ReceivedCall {
   #metadata: Metadata | undefined;
   #abort: AbortController | undefined;
 
-  constructor(private readonly call: JsCall) {}
+  /** Read at once: grpc-js does not know the connection of a call that has ended. */
+  readonly client: ClientProcess | undefined;
+
+  constructor(private readonly call: JsCall) {
+    this.client = clientOf(call);
+  }
 
   get path(): string {
     return this.call.getPath();
@@ -123,10 +128,6 @@ export class ServedCall implements ReceivedCall {
   get signal(): AbortSignal {
     this.#abort ??= abortOf(this.call);
     return this.#abort.signal;
-  }
-
-  get client(): ClientProcess | undefined {
-    return clientOf(this.call);
   }
 }
 
