@@ -18,7 +18,7 @@ describe('the command line', () => {
     expect(help.stdout).toContain('--container-runtime-endpoint <ADDRESS>');
   });
 
-  test('with an invalid flag exits with code 2, names the problem and refers to --help', async () => {
+  test('an invalid flag leads to exit code 2, and the error names the problem and refers to --help', async () => {
     const program = daemon.start('--log-level=loud');
     expect(await program.exited).toEqual({ code: 2, signal: null });
     expect(program.stderr).toBe(
@@ -26,7 +26,7 @@ describe('the command line', () => {
     );
   });
 
-  test('with an invalid configuration file exits with code 1 and a line for each problem', async () => {
+  test('an invalid configuration file leads to exit code 1 and a line for each problem', async () => {
     const config = join(daemon.folder, 'config.yaml');
     writeFileSync(config, 'intercept: true\nlogLevel: loud\nshutdownTimeout: 3\n');
     const program = daemon.start('--config', config);
@@ -43,7 +43,7 @@ describe('the command line', () => {
   test.each([
     ['a file that is the journal', 0n, '<3>'],
     ['another file than the journal', 1n, ''],
-  ])('writes why it does not start to %s with the prefix of an error, if any', (_, more, prefix) => {
+  ])('writes an error at the start to %s, with the prefix of an error only for the journal', (_, more, prefix) => {
     const [journal, config] = [join(daemon.folder, 'journal'), join(daemon.folder, 'config.yaml')];
     writeFileSync(config, 'logLevel: loud\n');
     const descriptor = openSync(journal, 'w');
@@ -57,7 +57,7 @@ describe('the command line', () => {
     for (const line of lines) expect(line.startsWith(`${prefix}cri-resize-shim: `), line).toBe(true);
   });
 
-  test('with a configuration file applies its settings', async () => {
+  test('applies the settings of a configuration file', async () => {
     await daemon.startBackend();
     const config = join(daemon.folder, 'config.yaml');
     writeFileSync(

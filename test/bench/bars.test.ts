@@ -9,21 +9,21 @@ const verdictOf = (name: string, given: Parameters<typeof results>[0]) => {
   return found;
 };
 
-test('a limit of the added time is one in multiples of the time that the relay adds', () => {
+test('a latency limit is a multiple of the time that the relay adds', () => {
   const name = 'Version, 1 in flight: time that the shim adds';
   const at = (p50us: number) => verdictOf(name, { measurements: [measurement('Version', 1, side(p50us, 1))] });
   expect(at(130)).toMatchObject({ figure: 1.5, isMet: true, limit: 'at most 1.5' });
   expect(at(131)).toMatchObject({ figure: 1.55, isMet: false });
 });
 
-test("a limit of calls a second is the least share of the relay's", () => {
+test("a throughput limit is a minimum share of the relay's calls per second", () => {
   const name = 'Version, 16 in flight: calls a second';
   const at = (rps: number) => verdictOf(name, { measurements: [measurement('Version', 16, side(1, rps))] });
   expect(at(relay.rps * 0.95)).toMatchObject({ isMet: true, limit: 'at least 0.95' });
   expect(at(relay.rps * 0.94)).toMatchObject({ isMet: false });
 });
 
-test('a limit of a call counts for the client that it names, and for bare frames in place of a missing grpc-go', () => {
+test('the limit of a call applies to its named client, and to bare frames if grpc-go was not measured', () => {
   const status = 'Status verbose, amended';
   const [fast, slow] = [side(150, 1), side(151, 1)];
   const both = [measurement(status, 1, slow), measurement(status, 1, fast, 'frames')];
@@ -42,7 +42,7 @@ test.each([
   ['Packaged daemon, memory when idle', 56],
   ['Single executable, anonymous memory under load', 18],
   ['Storm, ResizePod: slowest pod', 3],
-])('%s takes at most %d', (name, limit) => {
+])('%s meets its limit at %d and exceeds it above', (name, limit) => {
   expect(verdictOf(name, { workResults: [work(name, limit)] })).toMatchObject({ figure: limit, isMet: true });
   expect(verdictOf(name, { workResults: [work(name, limit * 1.001)] })).toMatchObject({ isMet: false });
 });
@@ -53,13 +53,13 @@ test('the throughput of a storm has a lower limit', () => {
   expect(verdictOf(name, { workResults: [work(name, 0.94, 'times')] })).toMatchObject({ isMet: false });
 });
 
-test('the longest turn of the event loop counts on the largest node', () => {
+test('the longest turn of the event loop is judged on the largest node', () => {
   const name = 'Growth, longest turn of all';
   const workResults = [work(name, 99, 'ms', '500 pods'), work(name, 10, 'ms', '1000 pods')];
   expect(verdictOf(name, { workResults })).toMatchObject({ figure: 10, isMet: true });
 });
 
-test('growth is compared with the number of pods, and the figure that grows most counts', () => {
+test('growth is judged relative to the number of pods, by the figure that grows most', () => {
   const name = 'Growth from 110 to 1,000 pods, of what grows most';
   const grown = (most: number) => [
     work('Growth, recovery', 11, 'ms', '110 pods'),
@@ -73,7 +73,7 @@ test('growth is compared with the number of pods, and the figure that grows most
   expect(verdictOf(name, { workResults: grown(1.2) })).toMatchObject({ isMet: false });
 });
 
-test('each operation with a limit is measured, and each limit has a name of its own', () => {
+test('each operation with a limit is measured, and the names of limits are unique', () => {
   const names = operations.map(({ name }) => name);
   const measurements = operations.flatMap(({ name, clients, inFlight }) =>
     clients.flatMap((client) =>

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { LogReader } from '../../bench/log-reader.ts';
 
-test('resolves with lines by message as they are written, also in pieces', async () => {
+test('finds log lines by their message as they are written, also in pieces', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'log-reader-'));
   const file = join(folder, 'log');
   writeFileSync(file, '{"msg":"serving"}\n{"msg":"found","pods":1}\n{"msg":"fo');

@@ -2,17 +2,17 @@ import { describe, expect, test } from 'vitest';
 import { Samples, median, percentile } from '../../bench/statistics.ts';
 
 describe('percentile', () => {
-  test('is the smallest value that the share of all values does not exceed', () => {
+  test('percentile returns the smallest value that covers the given share of all values', () => {
     const hundred = Array.from({ length: 100 }, (_, index) => index + 1);
     expect([0.01, 0.5, 0.99, 1].map((share) => percentile(hundred, share))).toEqual([1, 50, 99, 100]);
   });
 
-  test('of a single value is that value', () => {
+  test('percentile returns the only value of a single sample', () => {
     expect(percentile([7], 0.5)).toBe(7);
     expect(percentile([7], 0.99)).toBe(7);
   });
 
-  test('throws RangeError without values', () => {
+  test('percentile throws RangeError without values', () => {
     expect(() => percentile([], 0.5)).toThrow(RangeError);
   });
 });

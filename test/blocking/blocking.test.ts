@@ -61,7 +61,7 @@ beforeAll(() => {
 afterAll(() => rmSync(state));
 
 test(
-  `${resizes} resizes by all ways succeed, while the files of kubelet change and metrics are read`,
+  `${resizes} resizes through all interfaces succeed while kubelet files change and metrics are read`,
   async () => {
     stage.signal('SIGUSR2');
     for (let number = 0; number < resizes; number += 1) {
@@ -74,7 +74,7 @@ test(
   LONGEST_MS,
 );
 
-test('every synchronous call is about something that docs/limits.md names', () => {
+test('docs/limits.md names the target of every synchronous call', () => {
   const { start, service } = measured();
   expect([...start.unknown, ...service.unknown]).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { tableText } from './figures.ts';
 
-test('the table has the slowest rows first, and a last line for all', () => {
+test('the table lists the slowest rows first, and ends with a row for all calls', () => {
   const fast = { what: 'a', when: 'resizes', calls: ['open', 'read'], durations: [1, 2, 3] };
   const slow = { what: 'b', when: 'the start', calls: ['stat'], durations: [4] };
   expect(

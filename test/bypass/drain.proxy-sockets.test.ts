@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { descriptorsOf } from '../../src/bypass/drain.ts';
 
-test('descriptors are sorted into clients and what comes from the backend', () => {
+test('sorts the descriptors of a proxy into clients and backend connections', () => {
   const root = mkdtempSync(join(tmpdir(), 'proc-'));
   mkdirSync(join(root, '7/fd'), { recursive: true });
   mkdirSync(join(root, '7/net'));

@@ -115,7 +115,7 @@ const options = (timeoutMs = 600_000) => ({
 const limit = (): string | undefined =>
   /^Max open files\s+(\d+)/m.exec(readFileSync(`/proc/${proxy.pid}/limits`, 'utf8'))?.[1];
 
-test('a client gets a GOAWAY, its running call is answered, and its connection ends after that', async () => {
+test('upgrade: no call is lost when the shim is back: a client gets a GOAWAY, and its connection ends after its running call', async () => {
   expect(await call('/quick')).toBe('done');
   const slow = call('/slow');
   const goaway = once(session, 'goaway');
@@ -129,7 +129,7 @@ test('a client gets a GOAWAY, its running call is answered, and its connection e
   expect(lines).toContain('1 connections have calls that run');
 });
 
-test('a client whose connection the backend has not accepted yet gets its SETTINGS first', async () => {
+test('a client gets SETTINGS before GOAWAY if the backend has not accepted its connection yet', async () => {
   const backend = spawn(process.execPath, ['-e', BACKEND, join(folder, 'stopped.sock')], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   });
@@ -164,7 +164,7 @@ test('a client whose connection the backend has not accepted yet gets its SETTIN
   }
 });
 
-test('a proxy that is not replaced after all continues, and accepts clients again', async () => {
+test('a proxy that is not replaced after the GOAWAY continues and accepts clients again', async () => {
   expect(await call('/quick')).toBe('done');
   const before = limit();
   const slow = call('/slow');
@@ -176,7 +176,7 @@ test('a proxy that is not replaced after all continues, and accepts clients agai
   expect(await slow).toBe('done');
 });
 
-test('a proxy that a killed drain has left without descriptors and stopped accepts clients again if it is not replaced', async () => {
+test('a proxy that a killed drain has stopped accepts clients again if it is not replaced', async () => {
   const calls = await loadProcessCalls();
   expect(await call('/quick')).toBe('done');
   const before = limit();
@@ -189,13 +189,13 @@ test('a proxy that a killed drain has left without descriptors and stopped accep
   other.destroy();
 });
 
-test('calls that run for too long are reported', async () => {
+test('reports a timeout if calls run for too long', async () => {
   expect(await call('/quick')).toBe('done');
   void call('/slow').catch(() => undefined);
   expect(await drained(() => true, 500)).toBe('timed out');
 });
 
-test('a change of the system time does not cut off calls', async () => {
+test('a change of the system time does not end the wait for running calls', async () => {
   expect(await call('/quick')).toBe('done');
   const slow = call('/slow');
   const goaway = once(session, 'goaway');
@@ -218,7 +218,7 @@ test('a change of the system time does not cut off calls', async () => {
 test.each([
   ['not replaced', false, (before: string | undefined) => before],
   ['timed out', true, () => '0'],
-])('a takeover that is stopped ends at once: %s', async (result, isReplaced, expected) => {
+])('a takeover that is stopped ends at once with the result "%s"', async (result, isReplaced, expected) => {
   expect(await call('/quick')).toBe('done');
   const before = limit();
   const slow = call('/slow');
@@ -253,7 +253,7 @@ test.each([
   expect(await slow).toBe('done');
 });
 
-test('a proxy that ends has no clients any more', async () => {
+test('counts the clients of a proxy as drained when the proxy ends', async () => {
   expect(await call('/quick')).toBe('done');
   void call('/slow').catch(() => undefined);
   session.once('goaway', () => proxy.kill('SIGKILL'));

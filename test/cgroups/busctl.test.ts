@@ -52,7 +52,7 @@ test('busctl sets all properties at runtime by one call', async () => {
   ]);
 });
 
-test('busctl reads and sets sets of CPUs and memory nodes as bytes, the lowest one first', async () => {
+test('busctl encodes sets of CPUs and memory nodes as bytes, the lowest numbers first', async () => {
   writeScript(`echo '{"type":"s","data":"/a.slice"}
 {"type":"ay","data":[15,0,1]}
 {"type":"ay","data":[]}'`);

@@ -17,26 +17,26 @@ const uid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';
 describe('the cgroupfs driver', () => {
   const { cgroupfs } = cgroupDrivers;
 
-  test('uses the parent as the path of the pod, with the container in it', () => {
+  test('the cgroupfs driver uses the parent as the path of the pod, with the container in it', () => {
     const parent = `/kubepods/burstable/pod${uid}`;
     expect(cgroupfs.podCgroup(parent)).toBe(parent);
     expect(cgroupfs.containerCgroup(parent, id)).toBe(`${parent}/${id}`);
   });
 
-  test('normalizes slashes of a path', () => {
+  test('the cgroupfs driver normalizes slashes of a path', () => {
     expect(cgroupfs.podCgroup('/kubepods//pod1/')).toBe('/kubepods/pod1');
     expect(cgroupfs.podCgroup('/')).toBe('/');
     expect(cgroupfs.containerCgroup('/', id)).toBe(`/${id}`);
   });
 
-  test('returns no path for an empty or relative parent', () => {
+  test('the cgroupfs driver returns no path for an empty or relative parent', () => {
     for (const parent of ['', 'kubepods/pod1']) {
       expect(cgroupfs.podCgroup(parent)).toBeUndefined();
       expect(cgroupfs.containerCgroup(parent, id)).toBeUndefined();
     }
   });
 
-  test('rejects names that leave the parent', () => {
+  test('the cgroupfs driver rejects names that leave the parent', () => {
     const unavailable = expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }) as Error;
     expect(() => cgroupfs.podCgroup('/kubepods/../../etc')).toThrow(unavailable);
     for (const bad of ['', '..', '../x', 'a/b'])
@@ -49,16 +49,16 @@ describe('the systemd driver', () => {
   const slice = `kubepods-burstable-pod${uid.replaceAll('-', '_')}.slice`;
   const path = `/kubepods.slice/kubepods-burstable.slice/${slice}`;
 
-  test('nests a slice by its dashes, with the container in a scope', () => {
+  test('the systemd driver nests a slice by its dashes, with the container in a scope', () => {
     expect(systemd.podCgroup(slice)).toBe(path);
     expect(systemd.containerCgroup(slice, id)).toBe(`${path}/cri-containerd-${id}.scope`);
   });
 
-  test('accepts a full path as well', () => {
+  test('the systemd driver accepts a full path', () => {
     expect(systemd.podCgroup(path)).toBe(path);
   });
 
-  test('expands the root slice, and returns no path for an empty parent', () => {
+  test('the systemd driver expands the root slice, and returns no path for an empty parent', () => {
     expect(expandSlice('-.slice')).toBe('/');
     expect(systemd.containerCgroup('-.slice', id)).toBe(`/cri-containerd-${id}.scope`);
     expect(systemd.podCgroup('')).toBeUndefined();
@@ -71,7 +71,7 @@ describe('the systemd driver', () => {
     },
   );
 
-  test('expands each part of a slice to a folder, with the slice itself as the last one', () => {
+  test('expands each part of a slice to a folder, with the full slice as the last folder', () => {
     const part = fc.stringMatching(/^[a-z0-9_]{1,12}$/);
     fc.assert(
       fc.property(fc.array(part, { minLength: 1, maxLength: 6 }), (parts) => {
@@ -95,25 +95,25 @@ describe('the cgroup driver', () => {
     ['/kubepods.slice/kubepods-pod1.slice', 'systemd'],
     ['/kubepods.slice/pod1', 'cgroupfs'],
     ['', 'cgroupfs'],
-  ])('of %j is %s', (parent, name) => {
+  ])('the cgroup driver for the parent %j is %s', (parent, name) => {
     expect(driverOf(parent).name).toBe(name);
   });
 });
 
 describe('the cgroup of a container in a path', () => {
-  test('is found when its processes created child cgroups', () => {
+  test('finds the cgroup of a container in the path of its child cgroups', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}/init.scope`, id)).toBe(`/kubepods/pod1/${id}`);
     const scope = `/kubepods.slice/kubepods-pod1.slice/cri-containerd-${id}.scope`;
     expect(containerCgroupIn(`${scope}/system.slice/x.service`, id)).toBe(scope);
     expect(containerCgroupIn(scope, id)).toBe(scope);
   });
 
-  test('is not confused with that of another container', () => {
+  test('does not find the cgroup of a container in the path of another cgroup', () => {
     expect(containerCgroupIn(`/kubepods/pod1/${id}`, id.slice(0, 12))).toBeUndefined();
     expect(containerCgroupIn('/system.slice', id)).toBeUndefined();
   });
 
-  test('has the container id in its name', () => {
+  test('reads the container id from the name of a container cgroup, and from no other name', () => {
     for (const driver of Object.values(cgroupDrivers)) {
       const path = driver.containerCgroup(driver.name === 'systemd' ? 'pod1.slice' : '/pod1', id) ?? '';
       expect(containerIdOf(path.split('/').at(-1) ?? '')).toBe(id);
@@ -154,15 +154,18 @@ test.each([
 ])('isKubeletCgroup(%s) is %s', (cgroup, expected) => expect(isKubeletCgroup(cgroup)).toBe(expected));
 
 describe('the cgroups that kubelet may give a pod', () => {
-  test.each(['/kubepods/pod1', '/kubepods/burstable/pod1', '/kubepods/besteffort/pod1'])('next to %s', (other) => {
-    expect(kubeletPodCgroups(other, 'a-b')).toEqual([
-      '/kubepods/poda-b',
-      '/kubepods/burstable/poda-b',
-      '/kubepods/besteffort/poda-b',
-    ]);
-  });
+  test.each(['/kubepods/pod1', '/kubepods/burstable/pod1', '/kubepods/besteffort/pod1'])(
+    'derives the cgroups of a pod for all QoS classes from the cgroup %s of another pod',
+    (other) => {
+      expect(kubeletPodCgroups(other, 'a-b')).toEqual([
+        '/kubepods/poda-b',
+        '/kubepods/burstable/poda-b',
+        '/kubepods/besteffort/poda-b',
+      ]);
+    },
+  );
 
-  test('of the systemd driver, also below a cgroup root', () => {
+  test('derives the cgroups of a pod with the systemd driver below a cgroup root', () => {
     const below = '/kubelet.slice/kubelet-kubepods.slice';
     const other = `${below}/kubelet-kubepods-burstable.slice/kubelet-kubepods-burstable-pod1.slice`;
     expect(kubeletPodCgroups(other, 'a-b')).toEqual([
@@ -172,7 +175,7 @@ describe('the cgroups that kubelet may give a pod', () => {
     ]);
   });
 
-  test('are not known next to a cgroup of another program, or for a uid that is no name', () => {
+  test('derives no pod cgroups from a cgroup of another program, or for an invalid uid', () => {
     expect([kubeletPodCgroups('/tenant/pod1', 'a'), kubeletPodCgroups('/kubepods/pod1', '../x')]).toEqual([
       undefined,
       undefined,

@@ -45,7 +45,7 @@ const caught = async (run: () => unknown): Promise<unknown> => {
 };
 
 describe('the path of a cgroup file', () => {
-  test('consists of the root, the cgroup and the file', () => {
+  test('the path of a cgroup file consists of the root, the cgroup and the file', () => {
     expect(cgroupFilePath('/sys/fs/cgroup', '/kubepods/pod1', 'memory.max')).toBe(
       '/sys/fs/cgroup/kubepods/pod1/memory.max',
     );
@@ -63,24 +63,24 @@ describe('the path of a cgroup file', () => {
     ['/kubepods', '..'],
     ['/kubepods', ''],
     ['/kubepods', 'memory.max\n'],
-  ])('cannot leave the root: %j %j', (cgroup, file) => {
+  ])('rejects a cgroup or file name that can leave the root: %j %j', (cgroup, file) => {
     expect(() => cgroupFilePath('/sys/fs/cgroup', cgroup, file)).toThrow(
       expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }),
     );
   });
 
-  test('may have names with dots', () => {
+  test('the path of a cgroup file may contain names with dots', () => {
     expect(cgroupFilePath('/r', '/a..b/...c', 'cpu.max')).toBe('/r/a..b/...c/cpu.max');
   });
 });
 
 describe('reading a cgroup file', () => {
-  test('returns the content without its last newline, synchronously and asynchronously', async () => {
+  test('a read returns the content without its last newline, synchronously and asynchronously', async () => {
     expect(files.readNow('/kubepods/pod1', 'memory.max')).toBe('max');
     await expect(files.read('/kubepods/pod1', 'memory.max')).resolves.toBe('max');
   });
 
-  test('distinguishes a removed cgroup from a missing file', async () => {
+  test('a read distinguishes a removed cgroup from a missing file', async () => {
     for (const read of [
       () => files.readNow('/kubepods/pod2', 'memory.max'),
       () => files.read('/kubepods/pod2', 'memory.max'),
@@ -103,7 +103,7 @@ describe('reading a cgroup file', () => {
     }
   });
 
-  test('does not follow a symbolic link, neither as the file nor as a parent folder', async () => {
+  test('a read does not follow a symbolic link, neither as the file nor as a parent folder', async () => {
     symlinkSync(join(folder, 'memory.max'), join(root, 'kubepods/pod1/memory.high'));
     symlinkSync(folder, join(root, 'kubepods/pod9'));
     for (const [cgroup, file] of [
@@ -115,7 +115,7 @@ describe('reading a cgroup file', () => {
     }
   });
 
-  test('works when the root is a symbolic link', () => {
+  test('a read works when the root is a symbolic link', () => {
     symlinkSync(root, join(folder, 'link'));
     expect(new CgroupFiles(join(folder, 'link')).readNow('/kubepods/pod1', 'memory.max')).toBe('max');
   });
@@ -125,7 +125,7 @@ describe('reading a cgroup file again', () => {
   const path = (): string => join(root, 'kubepods/pod1/memory.max');
   const read = (): string => files.readNow('/kubepods/pod1', 'memory.max');
 
-  test('returns what has been written to it since', () => {
+  test('a repeated read returns the content that was written in the meantime', () => {
     expect(read()).toBe('max');
     writeFileSync(path(), '4096\n');
     expect(read()).toBe('4096');
@@ -133,7 +133,7 @@ describe('reading a cgroup file again', () => {
     for (let times = 0; times < 2; times += 1) expect(read()).toHaveLength(10_000);
   });
 
-  test('keeps one descriptor of it', () => {
+  test('keeps one descriptor of a cgroup file that is read again', () => {
     const descriptors = (): number =>
       readdirSync('/proc/self/fd').filter((fd) => {
         try {
@@ -147,14 +147,14 @@ describe('reading a cgroup file again', () => {
     expect(descriptors()).toBe(1);
   });
 
-  test('returns the content of the file that has replaced it', () => {
+  test('a repeated read returns the content of the file that replaced the first one', () => {
     read();
     writeFileSync(`${path()}.new`, '8192\n');
     renameSync(`${path()}.new`, path());
     expect(read()).toBe('8192');
   });
 
-  test('throws that the cgroup no longer exists', async () => {
+  test('a repeated read reports a removed cgroup, and works again when the cgroup is created again', async () => {
     read();
     rmSync(join(root, 'kubepods/pod1'), { recursive: true });
     expect(isCgroupVanished(await caught(read))).toBe(true);
@@ -165,12 +165,12 @@ describe('reading a cgroup file again', () => {
 });
 
 describe('writing a cgroup file', () => {
-  test('sets the content of the file', async () => {
+  test('a write sets the content of a cgroup file', async () => {
     await files.write('/kubepods/pod1', 'memory.max', '4096');
     expect(readFileSync(join(root, 'kubepods/pod1/memory.max'), 'utf8')).toBe('4096');
   });
 
-  test('creates no missing file, and fails with ENOENT', async () => {
+  test('a write creates no missing file, and fails with ENOENT', async () => {
     expect(await caught(() => files.write('/kubepods/pod1', 'memory.high', '4096'))).toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
       context: { file: join(root, 'kubepods/pod1/memory.high'), asked: '4096', errno: 'ENOENT' },
@@ -178,7 +178,7 @@ describe('writing a cgroup file', () => {
     expect(readdirSync(join(root, 'kubepods/pod1'))).toEqual(['memory.max']);
   });
 
-  test('reports a removed cgroup', async () => {
+  test('a write reports a removed cgroup', async () => {
     const error = await caught(() => files.write('/kubepods/pod2', 'memory.max', '4096'));
     expect(isCgroupVanished(error)).toBe(true);
     expect(error).toMatchObject({ context: { asked: '4096' } });
@@ -198,13 +198,13 @@ describe('writing a cgroup file', () => {
 });
 
 describe('a cgroup', () => {
-  test('exists when it is a folder', () => {
+  test('a cgroup exists when it is a folder', () => {
     expect(files.exists('/kubepods/pod1')).toBe(true);
     expect(files.exists('/kubepods/pod2')).toBe(false);
     expect(files.exists('/kubepods/pod1/memory.max')).toBe(false);
   });
 
-  test('has folders but no files as children', async () => {
+  test('a cgroup has folders but no files as children', async () => {
     mkdirSync(join(root, 'kubepods/pod1/c1'));
     expect(files.children('/kubepods/pod1')).toEqual(['c1']);
     expect(isCgroupVanished(await caught(() => files.children('/kubepods/pod2')))).toBe(true);

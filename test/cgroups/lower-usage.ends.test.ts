@@ -6,7 +6,7 @@ import { FakeMemory } from '../support/fake-memory.ts';
 import { never, reclaimTo, reclaimWithin, soon } from '../support/lower-usage.ts';
 
 describe('the deadline of lowerUsage', () => {
-  test('leads to DEADLINE_EXCEEDED with both figures when page cache grows as fast as it is reclaimed', async () => {
+  test('fails with DEADLINE_EXCEEDED and both figures when page cache grows as fast as it is reclaimed', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.meanwhile = () => (memory.cache = 200 * MiB);
     const [result] = await reclaimWithin(300, 64 * MiB, [memory]);
@@ -23,7 +23,7 @@ describe('the deadline of lowerUsage', () => {
     expect(memory.asked.length).toBeLessThan(30);
   });
 
-  test('ends a write to memory.reclaim that does not return, and other cgroups are reclaimed meanwhile', async () => {
+  test('the deadline ends a write to memory.reclaim that hangs, and other cgroups are reclaimed concurrently', async () => {
     const [stuck, other] = [new FakeMemory(40 * MiB, 200 * MiB), new FakeMemory(40 * MiB, 200 * MiB)];
     let release = (): void => undefined;
     stuck.beforeReclaim = () => new Promise((resolve) => (release = resolve));
@@ -36,7 +36,7 @@ describe('the deadline of lowerUsage', () => {
     release();
   });
 
-  test('ends the wait for one of the two write slots of the process, without a write', async () => {
+  test('KEP-1287: reclaim does not starve the thread pool: two writes run at a time, and the deadline ends the wait of the others', async () => {
     let running = 0;
     let most = 0;
     const releases: (() => void)[] = [];
@@ -60,7 +60,7 @@ describe('the deadline of lowerUsage', () => {
   });
 
   test.each([true, false])(
-    'ends a write to memory.high that hangs (after its effect: %s), and restores the value when it returns',
+    'the deadline ends a write to memory.high that hangs (after its effect: %s), and the value is restored',
     async (before) => {
       const memory = new FakeMemory(40 * MiB, 200 * MiB);
       let release = (): void => undefined;
@@ -80,7 +80,7 @@ describe('the deadline of lowerUsage', () => {
 });
 
 describe('an abort of lowerUsage', () => {
-  test('rejects with the reason of the abort, and restores memory.high', async () => {
+  test('an abort of lowerUsage rejects with its reason, and restores memory.high', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     const abort = new AbortController();
     memory.beforeReclaim = () => {
@@ -91,7 +91,7 @@ describe('an abort of lowerUsage', () => {
     expect(memory.highs).toEqual([240 * MiB - 64 * 1024, 'max']);
   });
 
-  test('before the start prevents any change', async () => {
+  test('an abort before the start of lowerUsage prevents any change', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     await expect(reclaimTo(memory, 64 * MiB, { signal: AbortSignal.abort(new Error('gone')) })).rejects.toThrow('gone');
     expect(memory.highs).toEqual([]);
@@ -99,17 +99,20 @@ describe('an abort of lowerUsage', () => {
 });
 
 describe('a cgroup that is removed', () => {
-  test.each(['while it is reclaimed', 'while its limit is set'])('%s ends lowerUsage', async (when) => {
-    const memory = new FakeMemory(40 * MiB, 200 * MiB);
-    const go = (): Promise<void> => {
-      memory.isGone = true;
-      return Promise.resolve();
-    };
-    if (when === 'while it is reclaimed') {
-      memory.beforeReclaim = go;
-      await expect(reclaimTo(memory, 64 * MiB)).rejects.toSatisfy(isCgroupVanished);
-    } else {
-      expect(await reclaimTo(memory, 64 * MiB, { lower: go })).toMatchObject({ oomKills: 0 });
-    }
-  });
+  test.each(['while it is reclaimed', 'while its limit is set'])(
+    'a cgroup that is removed %s ends lowerUsage',
+    async (when) => {
+      const memory = new FakeMemory(40 * MiB, 200 * MiB);
+      const go = (): Promise<void> => {
+        memory.isGone = true;
+        return Promise.resolve();
+      };
+      if (when === 'while it is reclaimed') {
+        memory.beforeReclaim = go;
+        await expect(reclaimTo(memory, 64 * MiB)).rejects.toSatisfy(isCgroupVanished);
+      } else {
+        expect(await reclaimTo(memory, 64 * MiB, { lower: go })).toMatchObject({ oomKills: 0 });
+      }
+    },
+  );
 });

@@ -21,7 +21,7 @@ async function holding(memory: FakeMemory, hold: (held: HeldUsage) => Promise<vo
 }
 
 describe('usage that is held', () => {
-  test('a look says what is in use, and changes nothing while unreclaimable memory stays as it is', async () => {
+  test('a look at held usage reports it, and changes nothing while unreclaimable memory does not grow', async () => {
     const memory = new FakeMemory(20 * MiB, 100 * MiB);
     const freed = await holding(memory, async (held) => {
       const before = [...memory.highs];
@@ -31,7 +31,7 @@ describe('usage that is held', () => {
     expect([freed, memory.high]).toEqual([64 * MiB, 'max']);
   });
 
-  test('memory.high rises with unreclaimable memory, marked, and is restored', async () => {
+  test('while usage is held, memory.high rises with unreclaimable memory, is marked, and is restored later', async () => {
     const memory = new FakeMemory(20 * MiB, 100 * MiB);
     memory.high = mi(150);
     await holding(memory, async (held) => {
@@ -46,7 +46,7 @@ describe('usage that is held', () => {
     expect(memory.high).toBe(150 * MiB);
   });
 
-  test('memory.high never rises above the value to restore', async () => {
+  test('while usage is held, memory.high does not rise above the value to restore', async () => {
     const memory = new FakeMemory(20 * MiB, 100 * MiB);
     memory.high = mi(59);
     await holding(memory, async (held) => {
@@ -62,37 +62,40 @@ describe('usage that is held', () => {
     ['max', false],
     [mi(64), false],
     [mi(40), true],
-  ])('memory.high set to %s by another program is left as it is (still held: %s)', async (value, isHeld) => {
-    const memory = new FakeMemory(20 * MiB, 100 * MiB);
-    await holding(memory, async (held) => {
-      memory.high = value;
-      memory.anon = 58 * MiB;
-      memory.cache = 0;
-      expect((await held.look()).isHeld).toBe(isHeld);
+  ])(
+    'keeps a memory.high of %s that another program sets while usage is held (still held: %s)',
+    async (value, isHeld) => {
+      const memory = new FakeMemory(20 * MiB, 100 * MiB);
+      await holding(memory, async (held) => {
+        memory.high = value;
+        memory.anon = 58 * MiB;
+        memory.cache = 0;
+        expect((await held.look()).isHeld).toBe(isHeld);
+        expect(memory.high).toBe(value);
+      });
       expect(memory.high).toBe(value);
-    });
-    expect(memory.high).toBe(value);
-  });
+    },
+  );
 
-  test('bytes that only come free in part are counted', async () => {
+  test('counts the reclaimed bytes when memory can be reclaimed only in part', async () => {
     const memory = new FakeMemory(20 * MiB, 30 * MiB, 12 * MiB);
     expect(await holding(memory, () => Promise.resolve())).toBe(62 * MiB - memory.current);
   });
 });
 
-describe('memory.high that an earlier process has lowered', () => {
+describe('a memory.high lowered by an earlier process', () => {
   test.each<[string, Limit<Bytes>, Limit<Bytes>, Limit<Bytes>]>([
     ['is restored', markedHigh(mi(56)), 'max', 'max'],
     ['is left where another program has set it', mi(56), 'max', mi(56)],
     ['is left where it is higher by now', markedHigh(mi(56)), mi(40), markedHigh(mi(56))],
-  ])('%s', async (_, found, memoryHigh, after) => {
+  ])('a memory.high lowered by an earlier process %s', async (_, found, memoryHigh, after) => {
     const memory = new FakeMemory(0, 0);
     memory.high = found;
     await restoreMarkedHigh(memory, { cgroup: CGROUP, memoryHigh });
     expect(memory.high).toBe(after);
   });
 
-  test('of a cgroup that is gone is nothing', async () => {
+  test('ignores the lowered memory.high of a removed cgroup', async () => {
     const memory = new FakeMemory(0, 0);
     memory.isGone = true;
     await expect(restoreMarkedHigh(memory, { cgroup: CGROUP, memoryHigh: 'max' })).resolves.toBeUndefined();

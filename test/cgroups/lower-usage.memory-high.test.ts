@@ -5,7 +5,7 @@ import { FakeMemory, writeRefused } from '../support/fake-memory.ts';
 import { reclaimTo } from '../support/lower-usage.ts';
 
 describe('memory.high', () => {
-  test('is reported before a change, and is not changed when the caller cannot record it', async () => {
+  test('reports memory.high before a change, and does not change it if the caller cannot record it', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.high = bytes(300 * MiB);
     const reported: unknown[] = [];
@@ -22,7 +22,7 @@ describe('memory.high', () => {
     expect(memory.asked.length).toBeGreaterThan(0);
   });
 
-  test('is restored when the limit cannot be set, and the error is that of the limit', async () => {
+  test('restores memory.high when the limit cannot be set, and fails with the error of the limit', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     await expect(reclaimTo(memory, 64 * MiB, { lower: () => Promise.reject(new Error('runc')) })).rejects.toThrow(
       'runc',
@@ -30,13 +30,13 @@ describe('memory.high', () => {
     expect(memory.high).toBe('max');
   });
 
-  test('is not restored when another process has written it while the limit was set', async () => {
+  test('does not restore memory.high when another process has written it while the limit was set', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     await reclaimTo(memory, 64 * MiB, { lower: () => Promise.resolve(void (memory.high = bytes(50 * MiB))) });
     expect(memory.high).toBe(50 * MiB);
   });
 
-  test('is restored to the value that another process wrote during the reclaim, which is reported', async () => {
+  test('restores memory.high to the value that another process wrote during the reclaim, and reports that value', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     const reported: Limit<Bytes>[] = [];
     memory.meanwhile = () => {
@@ -47,14 +47,14 @@ describe('memory.high', () => {
     expect(memory.high).toBe(500 * MiB);
   });
 
-  test('that cannot be lowered leads to the error of the write', async () => {
+  test('fails with the error of the write when memory.high cannot be lowered', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.beforeHigh = () => Promise.reject(writeRefused());
     await expect(reclaimTo(memory, 64 * MiB)).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
     expect(memory.high).toBe('max');
   });
 
-  test('that cannot be restored leads to UNDO_FAILED with the value and both errors', async () => {
+  test('fails with UNDO_FAILED, the value and both errors when memory.high cannot be restored', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.beforeHigh = (value) => (value === 'max' ? Promise.reject(writeRefused()) : Promise.resolve());
     await expect(reclaimTo(memory, 64 * MiB, { lower: () => Promise.reject(new Error('runc')) })).rejects.toMatchObject(

@@ -41,7 +41,7 @@ const scenario = fc.record({
   events: fc.array(event, { maxLength: 8 }),
 });
 
-test('after any events memory.high is restored, and either usage is below the target or an error has the reason', async () => {
+test('KEP-1287: after any events, memory.high has its old value, and usage is below the target or an error has the reason', async () => {
   const seen = new Map<string, number>();
   await fc.assert(
     fc.asyncProperty(scenario, async ({ anon, cache, stuck, target, high, hasReclaim, events }) => {

@@ -32,7 +32,7 @@ describe('lowerUsage', () => {
     expect(memory.high).toBe('max');
   });
 
-  test('leaves a memory.high that was set with the limit, even one that equals the temporary value by chance', async () => {
+  test('KEP-2570: keeps a memory.high that is set with the limit, even if it equals the temporary value', async () => {
     for (const set of [bytes(60 * MiB), bytes(HELD)]) {
       const memory = new FakeMemory(40 * MiB, 200 * MiB);
       memory.high = bytes(200 * MiB);
@@ -45,7 +45,7 @@ describe('lowerUsage', () => {
     }
   });
 
-  test('lowers memory.high again when it was reset meanwhile, as systemd does when a unit changes', async () => {
+  test('systemd: lowers memory.high again when it is reset during a reclaim, as systemd does when a unit changes', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     let isLifted = false;
     const atLower: unknown[] = [];
@@ -79,7 +79,7 @@ describe('lowerUsage', () => {
     expect([resets, atLower, memory.high]).toEqual([3, [HELD, 56 * MiB], 'max']);
   });
 
-  test('leaves the memory.high that another process sets while it is restored', async () => {
+  test('keeps a memory.high that another process sets during the restore', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.afterHigh = (value) => {
       if (value === 'max') memory.high = bytes(100 * MiB);
@@ -89,7 +89,7 @@ describe('lowerUsage', () => {
     expect(memory.high).toBe(100 * MiB);
   });
 
-  test('only sets memory.high when usage is already below the target', async () => {
+  test('sets memory.high without a reclaim when usage is already below the target', async () => {
     const memory = new FakeMemory(10 * MiB, 10 * MiB);
     await reclaimTo(memory, 64 * MiB);
     expect(memory.asked).toEqual([]);
@@ -144,7 +144,7 @@ describe('lowerUsage', () => {
     expect(memory.highs).toEqual([]);
   });
 
-  test('returns the number of OOM kills', async () => {
+  test('returns the number of OOM kills during the call', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.oomKills = 3;
     expect(
@@ -157,7 +157,7 @@ describe('lowerUsage', () => {
 
 describe('unreclaimable memory', () => {
   test.each([64 * MiB, 80 * MiB])(
-    'of %d bytes, at or above the target, is rejected with both figures and no change',
+    'unreclaimable memory of %d bytes, at or above the target, is rejected with both figures and no change',
     async (anon) => {
       const memory = new FakeMemory(anon, 100 * MiB);
       await expect(reclaimTo(memory, 64 * MiB)).rejects.toMatchObject({
@@ -170,7 +170,7 @@ describe('unreclaimable memory', () => {
     },
   );
 
-  test('that grows above the target during the reclaim is rejected, and memory.high is restored', async () => {
+  test('rejects the target when unreclaimable memory grows above it during the reclaim, and restores memory.high', async () => {
     const memory = new FakeMemory(40 * MiB, 200 * MiB);
     memory.high = bytes(300 * MiB);
     memory.meanwhile = () => (memory.anon += 10 * MiB);
@@ -180,8 +180,8 @@ describe('unreclaimable memory', () => {
   });
 });
 
-describe('a limit that takes swap', () => {
-  test('below what is in memory and in swap together is rejected, though usage is far below it', async () => {
+describe('a lower swap limit', () => {
+  test('rejects a target below memory and swap usage together when the swap limit is lowered, though usage is below it', async () => {
     const memory = new FakeMemory(30 * MiB, 0);
     memory.swapped = 40 * MiB;
     const lower = (): Promise<void> => Promise.reject(new Error('the limit must not be set'));
@@ -194,7 +194,7 @@ describe('a limit that takes swap', () => {
     expect((await reclaimTo(memory, 64 * MiB)).reached.current).toBe(30 * MiB);
   });
 
-  test('is looked at as such while usage is held', async () => {
+  test('a look at held usage counts swapped memory that a lower swap limit brings back', async () => {
     const memory = new FakeMemory(30 * MiB, 0);
     memory.swapMax = 40 * MiB;
     const lower: LowerUsageOptions['lower'] = async (held) => {
@@ -223,12 +223,12 @@ describe('a target slightly above unreclaimable memory', () => {
     };
   };
 
-  test('is accepted when the memory does not grow', async () => {
+  test('accepts a target slightly above unreclaimable memory when the memory does not grow', async () => {
     const memory = new FakeMemory(62 * MiB, 100 * MiB);
     expect((await reclaim(memory)).reached.current).toBeLessThan(64 * MiB);
   });
 
-  test('is rejected when the memory grows, and the limit is never set', async () => {
+  test('KEP-1287: a process that allocates fast keeps the old limit when its unreclaimable memory grows toward the target', async () => {
     const memory = new FakeMemory(58 * MiB, 100 * MiB);
     grow(memory, 10);
     const lowerings: number[] = [];
@@ -238,7 +238,7 @@ describe('a target slightly above unreclaimable memory', () => {
     expect(memory.high).toBe('max');
   });
 
-  test('is rejected when memory grows that fits into swap and is not there yet', async () => {
+  test('does not accept a target in time when growing memory fits into swap but is not swapped out yet', async () => {
     const memory = new FakeMemory(58 * MiB, 2 * MiB);
     memory.swapMax = 30 * MiB;
     grow(memory, 10);
@@ -246,7 +246,7 @@ describe('a target slightly above unreclaimable memory', () => {
     await expect(reclaim(memory, { lower }, 300)).rejects.toMatchObject({ reason: 'RECLAIM_TIMEOUT' });
   });
 
-  test('is accepted when the memory has stopped to grow', async () => {
+  test('accepts a target slightly above unreclaimable memory when the memory has stopped growing', async () => {
     const memory = new FakeMemory(58 * MiB, 100 * MiB);
     grow(memory, 10, 400);
     let loweredAfter = 0;
@@ -256,7 +256,7 @@ describe('a target slightly above unreclaimable memory', () => {
     expect(memory.anon).toBe(62 * MiB);
   });
 
-  test('is rejected with DEADLINE_EXCEEDED when there is no time to observe the growth', async () => {
+  test('rejects a target with DEADLINE_EXCEEDED when there is no time to observe the growth of unreclaimable memory', async () => {
     const memory = new FakeMemory(62 * MiB, 0);
     await expect(reclaim(memory, {}, 50)).rejects.toMatchObject({ reason: 'RECLAIM_TIMEOUT' });
     expect(memory.high).toBe('max');

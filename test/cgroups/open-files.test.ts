@@ -26,7 +26,7 @@ const isOpen = (descriptor: number): boolean => {
 };
 
 describe('open files', () => {
-  test('are at most as many as the limit: the one that was used least recently is closed', () => {
+  test('closes the least recently used file when more files than the limit are open', () => {
     const files = new OpenFiles(2);
     const [a, b, c] = [openFile('a'), openFile('b'), openFile('c')];
     files.keep(a.path, a.descriptor);
@@ -39,7 +39,7 @@ describe('open files', () => {
     expect([files.size, isOpen(a.descriptor), isOpen(c.descriptor)]).toEqual([0, false, false]);
   });
 
-  test('are closed when another descriptor of the same path takes their place', () => {
+  test('closes an open file when another descriptor of its path replaces it', () => {
     const files = new OpenFiles(2);
     const first = openFile('a');
     const second = openSync(first.path, 'r');
@@ -50,14 +50,14 @@ describe('open files', () => {
     expect(isOpen(second)).toBe(false);
   });
 
-  test('are none without a share of the descriptors', () => {
+  test('keeps no file open without a share of the descriptors', () => {
     const files = new OpenFiles(0);
     const { path, descriptor } = openFile('a');
     files.keep(path, descriptor);
     expect([files.size, isOpen(descriptor)]).toEqual([0, false]);
   });
 
-  test('take at most their share of the descriptors of the process', () => {
+  test('keeps at most its share of the descriptors of the process open', () => {
     const files = new OpenFiles();
     const { path, descriptor } = openFile('a');
     for (let count = 0; count < MAX_OPEN_FILES + 10; count += 1) files.keep(`${path}${count}`, openSync(path, 'r'));

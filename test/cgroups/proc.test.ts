@@ -13,24 +13,24 @@ describe('/proc/<pid>/cgroup', () => {
     ['12:memory:/user.slice\n1:name=systemd:/\n', undefined],
     ['0::/kubepods/pod1 (deleted)\n', undefined],
     ['', undefined],
-  ])('with content %j has the path %s', (text, path) => {
+  ])('/proc/<pid>/cgroup with content %j has the path %s', (text, path) => {
     expect(parseProcCgroup(text)).toBe(path);
   });
 
-  describe('of a process', () => {
+  describe('the cgroup of a process', () => {
     let root: string;
     beforeEach(() => {
       root = mkdtempSync(join(tmpdir(), 'cgroup-proc-'));
     });
     afterEach(() => rmSync(root, { recursive: true }));
 
-    test('is read from the folder of the process', async () => {
+    test('reads the cgroup of a process from its folder in /proc', async () => {
       mkdirSync(join(root, '42'));
       writeFileSync(join(root, '42/cgroup'), '0::/kubepods/pod1/c1\n');
       await expect(cgroupOfPid(42, root)).resolves.toBe('/kubepods/pod1/c1');
     });
 
-    test('that has ended is undefined, and an unreadable file is an error', async () => {
+    test('a process that has ended has no cgroup, and an unreadable file is an error', async () => {
       await expect(cgroupOfPid(43, root)).resolves.toBeUndefined();
       mkdirSync(join(root, '44/cgroup'), { recursive: true });
       await expect(cgroupOfPid(44, root)).rejects.toMatchObject({
@@ -49,7 +49,7 @@ describe('/proc/<pid>/cgroup', () => {
     });
   });
 
-  test('of this process equals /proc/self/cgroup', async () => {
+  test('the cgroup of this process equals /proc/self/cgroup', async () => {
     expect(await cgroupOfPid(process.pid)).toBe(parseProcCgroup(readFileSync('/proc/self/cgroup', 'utf8')));
     expect(await cgroupOfPid(2 ** 30)).toBeUndefined();
   });

@@ -13,7 +13,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('a read of the file is noticed, and neither an earlier one nor a read of another file is', async () => {
+test('KEP-1287: the watch of a pod reports a read of its file, but not an earlier read or a read of another file', async () => {
   const [file, other] = [join(folder, 'cpu.stat'), join(folder, 'memory.current')];
   writeFileSync(other, '1\n');
   readFileSync(file);
@@ -30,7 +30,7 @@ test('a read of the file is noticed, and neither an earlier one nor a read of an
   expect(isRead).toBe(true);
 });
 
-test('a removed file ends the wait', async () => {
+test('the wait for a read ends when the file is removed', async () => {
   const watch = await watchReads(join(folder, 'cpu.stat'));
   rmSync(join(folder, 'cpu.stat'));
   await expect(watch.whenRead).resolves.toBeUndefined();
@@ -64,7 +64,7 @@ function textOf(path: string): string {
   }
 }
 
-test('the watches of all files share one inotify instance, and a closed one leaves no watch', async () => {
+test('KEP-1287: all pods are watched through one inotify instance, and a closed watch is removed from it', async () => {
   const files = Array.from({ length: 200 }, (_, number) => join(folder, String(number)));
   for (const file of files) writeFileSync(file, '');
   (await watchReads(join(folder, 'cpu.stat'))).close();
@@ -97,7 +97,7 @@ test('two watches of one file end independently', async () => {
   expect(watchesOf(file)).toBe(0);
 });
 
-test('no more files than the limit are watched, until a watch ends', async () => {
+test('KEP-1287: a pod beyond the limit of watches cannot be watched until another watch ends', async () => {
   const watches = new ReadWatches(1);
   const file = join(folder, 'cpu.stat');
   const first = await watches.watch(file);
@@ -110,7 +110,7 @@ test('no more files than the limit are watched, until a watch ends', async () =>
   (await watches.watch(file)).close();
 });
 
-test('a wait ends when the kernel has dropped events: the read may be one of them', async () => {
+test('the wait for a read ends when the kernel drops events, because the read may be one of them', async () => {
   const queued = Number(readFileSync('/proc/sys/fs/inotify/max_queued_events', 'utf8'));
   const files = ['a', 'b', 'cpu.stat'].map((name) => join(folder, name));
   for (const file of files) writeFileSync(file, 'x');
@@ -123,14 +123,14 @@ test('a wait ends when the kernel has dropped events: the read may be one of the
   expect(watchesOf(...files)).toBe(0);
 });
 
-test('a file that does not exist rejects with its name and the error', async () => {
+test('rejects the watch of a missing file with its name and the error', async () => {
   await expect(watchReads(join(folder, 'none'))).rejects.toMatchObject({
     reason: 'CGROUP_UNAVAILABLE',
     message: `${join(folder, 'none')}: inotify_add_watch: ENOENT`,
   });
 });
 
-test('a cgroup is measured when cgroup.procs is read, which is empty, not when only figures are', async () => {
+test('a read of cgroup.procs counts as a measurement of the cgroup, but a read of cpu.stat or memory.current does not', async () => {
   for (const file of ['cgroup.procs', 'memory.current']) writeFileSync(join(folder, file), '');
   const watch = await new CgroupTree(folder).watchMeasuring('/');
   let isRead = false;
@@ -143,6 +143,6 @@ test('a cgroup is measured when cgroup.procs is read, which is empty, not when o
   await expect(watch.whenRead).resolves.toBeUndefined();
 });
 
-test('a cgroup that is gone is not watched', async () => {
+test('rejects the watch of a removed cgroup', async () => {
   await expect(new CgroupTree(folder).watchMeasuring('/gone')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
 });

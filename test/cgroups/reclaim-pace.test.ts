@@ -12,11 +12,11 @@ describe('the goal of a reclaim', () => {
     [64 * MiB, 60 * MiB, 62 * MiB],
     [64 * MiB, 64 * MiB - 1, 64 * MiB - 1],
     [2 ** 40, 0, 2 ** 40 - 256 * MiB],
-  ])('for a target of %d bytes with %d unreclaimable is %d', (target, unreclaimable, goal) => {
+  ])('the goal of a reclaim for a target of %d bytes with %d unreclaimable is %d', (target, unreclaimable, goal) => {
     expect(goalOf(bytes(target), bytes(unreclaimable))).toBe(goal);
   });
 
-  test('is below the target and never below unreclaimable memory', () => {
+  test('the goal of a reclaim is below the target and never below unreclaimable memory', () => {
     const size = fc.integer({ min: 1, max: 2 ** 48 });
     fc.assert(
       fc.property(size, size, (a, b) => {
@@ -41,7 +41,7 @@ describe('hasEnoughMargin', () => {
     // An eighth is enough for small targets, where throttling does not suffice.
     [8 * MiB, 7 * MiB, true],
     [8 * MiB, 7.5 * MiB, false],
-  ])('for a target of %d bytes with %d in use is %s', (target, used, expected) => {
+  ])('hasEnoughMargin for a target of %d bytes with %d in use is %s', (target, used, expected) => {
     expect(hasEnoughMargin(bytes(target), bytes(used))).toBe(expected);
   });
 });
@@ -52,27 +52,27 @@ describe('the growth of usage', () => {
     return seen.map(([at, mebibytes]) => growth.fits(bytes(mebibytes * MiB), (64 - mebibytes) * MiB, at));
   };
 
-  test('fits at the earliest after 200 ms of observation', () => {
+  test('accepts the growth of usage at the earliest after 200 ms of observation', () => {
     expect(looks([0, 60], [10, 60], [199, 60], [200, 60])).toEqual([false, false, false, true]);
   });
 
-  test('does not fit when it would reach the target within two seconds', () => {
+  test('rejects growth of usage that would reach the target within two seconds', () => {
     expect(looks([0, 60], [200, 60.25])).toEqual([false, true]);
     expect(looks([0, 60], [200, 60.5])).toEqual([false, false]);
     expect(looks([0, 60], [1000, 61])).toEqual([false, true]);
   });
 
-  test('is measured from the previous assessment, so that it fits again when it has stopped', () => {
+  test('accepts usage that has stopped growing since the previous assessment', () => {
     expect(looks([0, 50], [200, 60], [300, 60], [400, 60])).toEqual([false, false, false, true]);
   });
 
-  test('may be negative', () => {
+  test('accepts usage that shrinks', () => {
     expect(looks([0, 62], [300, 60])).toEqual([false, true]);
   });
 });
 
 describe('the chunk of a reclaim', () => {
-  test('grows with short writes and shrinks with long writes, within bounds', () => {
+  test('the chunk of a reclaim grows with short writes and shrinks with long writes, within bounds', () => {
     expect(nextChunk(FIRST_CHUNK, 2)).toBe(2 * FIRST_CHUNK);
     expect(nextChunk(FIRST_CHUNK, 30)).toBe(FIRST_CHUNK);
     expect(nextChunk(FIRST_CHUNK, 300)).toBe(FIRST_CHUNK / 2);

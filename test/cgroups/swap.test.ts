@@ -73,7 +73,7 @@ describe('usage with lower limits on swap', () => {
     return [unreclaimable / MiB, swappable / MiB, swapExcess / MiB];
   };
 
-  test('has what fits into swap and what comes back from there, named in the text', async () => {
+  test('usage excludes memory that fits into swap, includes swap above its limit, and its text names both', async () => {
     cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
     const use = await tree.readMemoryUse(`${POD}/c1`);
     expect([use.unreclaimable / MiB, use.swapExcess]).toEqual([70, 0]);
@@ -87,19 +87,19 @@ describe('usage with lower limits on swap', () => {
     ['a limit above what is in swap leaves the rest', 35, [85, 15, 0]],
     ['a limit below what is in swap leaves nothing, and the difference comes back', 5, [115, 0, 15]],
     ['a higher limit counts as the present one: it comes after the reclaim', 80, [70, 30, 0]],
-  ])('%s', async (_, limit, expected) => {
+  ])('usage with a requested swap limit: %s', async (_, limit, expected) => {
     cgroup(`${POD}/c1`, { anon: 100, swapMax: 50, swapUsed: 20 });
     expect(await useWith(`${POD}/c1`, { [`${POD}/c1`]: limit })).toEqual(expected);
     // The limit of another cgroup changes nothing.
     expect(await useWith(`${POD}/c1`, { [`${POD}/c2`]: 0 })).toEqual([70, 30, 0]);
   });
 
-  test('what is in swap above a limit that was lowered before comes back as well', async () => {
+  test('usage includes swapped memory above a swap limit that was lowered earlier', async () => {
     cgroup(`${POD}/c1`, { anon: 100, swapMax: 5, swapUsed: 20 });
     expect(await useWith(`${POD}/c1`, {})).toEqual([115, 0, 15]);
   });
 
-  test('of a pod has what comes back to its containers, and at least what comes back to itself', async () => {
+  test('usage of a pod includes swap that returns to its containers, and at least the swap that returns to the pod', async () => {
     cgroup(POD, { anon: 100, swapMax: 'max', swapUsed: 40 });
     cgroup(`${POD}/c1`, { anon: 60, swapMax: 'max', swapUsed: 25 });
     cgroup(`${POD}/c2`, { anon: 40, swapMax: 'max', swapUsed: 15 });
@@ -109,7 +109,7 @@ describe('usage with lower limits on swap', () => {
     expect(await useWith(POD, { [POD]: 30, [`${POD}/c1`]: 0 })).toEqual([125, 0, 25]);
   });
 
-  test('of a kernel without swap accounting is the usage', async () => {
+  test('usage excludes swap on a kernel without swap accounting', async () => {
     rmSync(join(root, POD, 'c1/memory.swap.max'));
     rmSync(join(root, POD, 'c1/memory.swap.current'));
     expect(await useWith(`${POD}/c1`, { [`${POD}/c1`]: 0 })).toEqual([100, 0, 0]);
@@ -141,35 +141,35 @@ describe('memory that zswap has compressed', () => {
     swapExcess / MiB,
   ];
 
-  test('is in use, and memory that goes there frees only what compression saves', async () => {
+  test('KEP-1287: memory compressed by zswap is in use, and memory that fits into zswap frees only the bytes that compression saves', async () => {
     const use = compressed({ anon: 100, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 });
     // A quarter of the size: 100 MiB would take 25 in addition to the present 10.
     expect(inMiB(await use())).toEqual([35, 75, 0]);
   });
 
-  test('is not freed by compression that saves nothing', async () => {
+  test('zswap frees no memory if compression saves nothing', async () => {
     const use = compressed({ anon: 100, swapMax: 'max', swapUsed: 40, zswap: 44, zswapped: 40 });
     expect(inMiB(await use())).toEqual([144, 0, 0]);
   });
 
-  test('grows up to memory.zswap.max: further pages go to the device', async () => {
+  test('zswap grows up to memory.zswap.max, and further pages go to the device', async () => {
     const files = { anon: 100, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 } as const;
     expect(inMiB(await compressed({ ...files, max: String(22 * MiB) })())).toEqual([22, 88, 0]);
     expect(inMiB(await compressed({ ...files, max: String(8 * MiB) })())).toEqual([10, 100, 0]);
     expect(inMiB(await compressed({ ...files, max: 'max' })())).toEqual([35, 75, 0]);
   });
 
-  test('counts once if it comes back: its compressed pages are freed then', async () => {
+  test('memory that returns from zswap counts once, because its compressed pages are freed', async () => {
     const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 10, zswapped: 40 });
     expect(inMiB(await use(0))).toEqual([60 + 40, 0, 30]);
   });
 
-  test('frees no more than what comes back, where compression makes pages larger', async () => {
+  test('memory that returns from zswap frees at most its own size if compression makes pages larger', async () => {
     const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 44, zswapped: 40 });
     expect(inMiB(await use(0))).toEqual([60 + 44, 0, 0]);
   });
 
-  test('frees nothing where only pages of the device may come back', async () => {
+  test('memory that returns from swap frees zswap only for the part that cannot be on the device', async () => {
     const use = compressed({ anon: 60, swapMax: 'max', swapUsed: 40, zswap: 5, zswapped: 20 });
     // 15 MiB come back, and 20 are on the device.
     expect(inMiB(await use(25))).toEqual([60 + 5 + 15, 0, 15]);
@@ -178,7 +178,7 @@ describe('memory that zswap has compressed', () => {
   });
 });
 
-describe('what can be reclaimed with swap', () => {
+describe('memory that fits into swap', () => {
   test.each<[string, () => void, number]>([
     ['all anonymous memory where swap is free', () => undefined, 100],
     ['nothing on a node without swap', () => node(0), 0],
@@ -197,17 +197,17 @@ describe('what can be reclaimed with swap', () => {
       0,
     ],
     ['no locked memory', () => cgroup(`${POD}/c1`, { anon: 70, locked: 30, swapMax: 'max' }), 70],
-  ])('%s', async (_, change, swappable) => {
+  ])('memory of a container that fits into swap: %s', async (_, change, swappable) => {
     change();
     expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100 - swappable, swappable });
   });
 
-  test('a kernel without swap accounting says nothing: nothing', async () => {
+  test('no memory fits into swap on a kernel without swap accounting', async () => {
     rmSync(join(root, POD, 'c1/memory.swap.max'));
     expect(await useOf(`${POD}/c1`)).toEqual({ unreclaimable: 100, swappable: 0 });
   });
 
-  test('of a pod is the sum of what its containers may swap, and what no container has', async () => {
+  test('KEP-1287: memory of a pod that fits into swap is the sum for its containers and for memory outside of containers', async () => {
     cgroup(POD, { anon: 100, swapMax: 'max' });
     cgroup(`${POD}/c1`, { anon: 40, swapMax: 0 });
     cgroup(`${POD}/c2`, { anon: 30, swapMax: 30, swapUsed: 20 });
@@ -219,11 +219,11 @@ describe('what can be reclaimed with swap', () => {
     expect(await useOf(POD)).toEqual({ unreclaimable: 70, swappable: 30 });
   });
 
-  test('of a removed cgroup is not known', async () => {
+  test('the memory use of a removed cgroup is an error', async () => {
     await expect(tree.readMemoryUse(`${POD}/c9`)).rejects.toSatisfy(isCgroupVanished);
   });
 
-  test('is never more than anonymous memory, nor than any limit leaves', async () => {
+  test('KEP-1287: memory that fits into swap exceeds neither anonymous memory nor the free swap of container, pod and node', async () => {
     const mebibytes = fc.integer({ min: 0, max: 200 });
     const limit = fc.oneof(mebibytes, fc.constant('max' as const));
     const cases = fc.tuple(mebibytes, limit, limit, mebibytes, mebibytes);

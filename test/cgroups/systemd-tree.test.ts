@@ -93,30 +93,30 @@ const cpuMax = (quota: number): CgroupWrite => ({
 });
 
 describe('a limit of a systemd unit', () => {
-  test('is set on the unit and written to the file', async () => {
+  test('systemd: a limit of a pod is set on its unit and written to the file', async () => {
     expect(await tree.write(POD, memory)).toEqual({ outcome: 'written', found: '8192' });
     expect(systemd.sets).toEqual([[{ name: 'MemoryMax', value: 8192n }]]);
     expect(content('memory.max')).toBe('8192');
   });
 
-  test('that is already set is not set again', async () => {
+  test('a limit that the unit already has is not set again', async () => {
     expect(await tree.write(POD, { file: 'cpu.weight', value: cpuWeight(39) })).toMatchObject({ outcome: 'unchanged' });
     expect(systemd.sets).toEqual([]);
   });
 
-  test('that is only in the file is set on the unit', async () => {
+  test('a limit that only the file has is set on the unit', async () => {
     put('memory.max', '8192');
     await tree.write(POD, memory);
     expect(systemd.unit.get('MemoryMax')).toBe(8192n);
   });
 
-  test('that is only set on the unit is written to the file', async () => {
+  test('a limit that only the unit has is written to the file', async () => {
     systemd.unit.set('MemoryMax', 8192n);
     expect(await tree.write(POD, memory)).toMatchObject({ outcome: 'written' });
     expect([systemd.sets, content('memory.max')]).toEqual([[], '8192']);
   });
 
-  test('has an exact quota in the file, also after another limit is set', async () => {
+  test('the file has the exact CPU quota, also after another limit is set on the unit', async () => {
     await tree.write(POD, cpuMax(34_560));
     expect(systemd.unit.get('CPUQuotaPerSecUSec')).toBe(350_000n);
     expect(content('cpu.max')).toBe('34560 100000');
@@ -125,7 +125,7 @@ describe('a limit of a systemd unit', () => {
     expect([content('cpu.max'), content('memory.oom.group')]).toEqual(['34560 100000', '1']);
   });
 
-  test('leaves the cpusets that only the files have', async () => {
+  test('a limit set on a unit keeps the cpusets that only the files have', async () => {
     put('cpuset.cpus', '0-1,4');
     put('cpuset.mems', '');
     await tree.write(POD, memory);
@@ -140,23 +140,26 @@ describe('a limit of a systemd unit', () => {
     ]);
   });
 
-  test.each(CPUSETS)('in %s stays when systemd writes all settings again, as after a reload', async (file, name) => {
-    for (const [each] of CPUSETS) put(each, '');
-    put(file, '7');
-    const write = (value: string): Promise<unknown> => tree.write(POD, { file: 'unified', key: file, value });
-    await write('0-1,3');
-    expect(systemd.sets).toEqual([[{ name, value: 0b1011n }]]);
-    systemd.writeAll();
-    expect(content(file)).toBe('0,1,3');
-    await write('2');
-    systemd.writeAll();
-    expect(content(file)).toBe('2');
-    await write('');
-    systemd.writeAll();
-    expect([content(file), systemd.unit.get(name)]).toEqual(['', 0n]);
-  });
+  test.each(CPUSETS)(
+    'a limit in %s is kept when systemd writes all settings again, as after a reload',
+    async (file, name) => {
+      for (const [each] of CPUSETS) put(each, '');
+      put(file, '7');
+      const write = (value: string): Promise<unknown> => tree.write(POD, { file: 'unified', key: file, value });
+      await write('0-1,3');
+      expect(systemd.sets).toEqual([[{ name, value: 0b1011n }]]);
+      systemd.writeAll();
+      expect(content(file)).toBe('0,1,3');
+      await write('2');
+      systemd.writeAll();
+      expect(content(file)).toBe('2');
+      await write('');
+      systemd.writeAll();
+      expect([content(file), systemd.unit.get(name)]).toEqual(['', 0n]);
+    },
+  );
 
-  test('that is a cpuset is only in the file if systemd does not have the property', async () => {
+  test('a cpuset is only written to the file if systemd does not have the property', async () => {
     put('cpuset.cpus', '');
     const program = join(root, 'busctl');
     writeFileSync(program, '#!/bin/sh\necho "Unknown interface x or property AllowedCPUs." >&2; exit 1\n', {
@@ -170,7 +173,7 @@ describe('a limit of a systemd unit', () => {
     });
   });
 
-  test('that is a cpuset, and was only in the file, is there again when the write is rolled back', async () => {
+  test('a cpuset that only the file had is restored when the write is rolled back', async () => {
     put('cpuset.cpus', '0-1');
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
@@ -180,7 +183,7 @@ describe('a limit of a systemd unit', () => {
     expect([content('cpuset.cpus'), systemd.unit.get('AllowedCPUs')]).toEqual(['0-1', 0n]);
   });
 
-  test('leaves what only the files have when the write is rolled back', async () => {
+  test('settings that only the files have are kept when a write to the unit is rolled back', async () => {
     await tree.write(POD, cpuMax(34_560));
     put('cpuset.cpus', '0-1');
     put('memory.oom.group', '1');
@@ -193,7 +196,7 @@ describe('a limit of a systemd unit', () => {
     expect(['cpu.max', 'cpuset.cpus', 'memory.oom.group'].map(content)).toEqual(['34560 100000', '0-1', '1']);
   });
 
-  test('does not overwrite a quota that another process sets meanwhile', async () => {
+  test('a write to a unit does not overwrite a CPU quota that another process sets concurrently', async () => {
     await tree.write(POD, cpuMax(34_560));
     systemd.onSet = () => {
       systemd.unit.set('CPUQuotaPerSecUSec', 990_000n);
@@ -206,7 +209,7 @@ describe('a limit of a systemd unit', () => {
   test.each([
     ['with the cgroupfs driver', POD, 'cgroupfs'],
     ['in a cgroup whose name is not that of a unit', '/kubepods/podx', 'systemd'],
-  ] as const)('%s is only written to the file', async (_what, cgroup, name) => {
+  ] as const)('a limit %s is only written to the file', async (_what, cgroup, name) => {
     driver = name;
     mkdirSync(join(root, cgroup), { recursive: true });
     writeFileSync(join(root, cgroup, 'memory.max'), 'max\n');
@@ -228,7 +231,7 @@ describe('a failed write of a unit limit', () => {
     expect(systemd.unit.get('MemoryMax')).toBe(4096n);
   };
 
-  test('without D-Bus changes nothing, and a limit that is already set is accepted', async () => {
+  test('a limit write without D-Bus changes nothing, and accepts a limit that is already set', async () => {
     systemd.isAway = true;
     await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
     unchanged();
@@ -238,21 +241,21 @@ describe('a failed write of a unit limit', () => {
   test.each([
     ['that does not exist', '', 'no active unit'],
     ['of another cgroup', '/other.slice', '/other.slice'],
-  ])('to a unit %s changes nothing', async (_what, cgroup, words) => {
+  ])('a limit write to a unit %s changes nothing', async (_what, cgroup, words) => {
     systemd.cgroup = cgroup;
     const message = expect.stringContaining(words) as string;
     await expect(tree.write(POD, memory)).rejects.toMatchObject({ reason: 'UNIT_UNAVAILABLE', message });
     unchanged();
   });
 
-  test('to a cgroup that is removed meanwhile reports a removed cgroup', async () => {
+  test('a limit write to a cgroup that is removed concurrently reports a removed cgroup', async () => {
     systemd.onRead = () => rmSync(join(root, POD), { recursive: true, force: true });
     systemd.cgroup = '';
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
     await expect(tree.write(POD, memory)).rejects.toSatisfy(isCgroupVanished);
   });
 
-  test('without an answer restores the unit, although the property was set', async () => {
+  test('systemd: a limit write without an answer over D-Bus fails with SYSTEMD_UNAVAILABLE and restores unit and file', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       throw unavailable();
@@ -261,7 +264,7 @@ describe('a failed write of a unit limit', () => {
     unchanged();
   });
 
-  test('leaves a value that another process sets at the same time', async () => {
+  test('a failed limit write keeps a value that another process sets concurrently', async () => {
     systemd.onSet = () => {
       systemd.unit.set('MemoryMax', 12_288n);
       systemd.writeAll();
@@ -271,7 +274,7 @@ describe('a failed write of a unit limit', () => {
     expect([content('memory.max'), systemd.unit.get('MemoryMax')]).toEqual(['12288', 12_288n]);
   });
 
-  test('to a file restores the unit', async () => {
+  test('a failed write to the file restores the unit', async () => {
     systemd.onSet = () => {
       systemd.onSet = () => undefined;
       rmSync(join(root, POD, 'memory.max'));
@@ -280,7 +283,7 @@ describe('a failed write of a unit limit', () => {
     unchanged();
   });
 
-  test('that cannot be rolled back has UNDO_FAILED with both errors', async () => {
+  test('a limit write that cannot be rolled back fails with UNDO_FAILED and both errors', async () => {
     let reads = 0;
     systemd.onRead = () => (systemd.isAway = (reads += 1) > 2);
     systemd.onSet = () => rmSync(join(root, POD, 'memory.max'));

@@ -28,12 +28,12 @@ describe('a systemd unit', () => {
     ['/system.slice/a.slice.mount', undefined],
     ['/.slice', undefined],
     ['/', undefined],
-  ])('of the cgroup %s is %s', (cgroup, unit) => {
+  ])('the systemd unit of the cgroup %s is %s', (cgroup, unit) => {
     expect(systemdUnitOf(cgroup)).toBe(unit);
     expect(isSystemdUnit(cgroup)).toBe(unit !== undefined);
   });
 
-  test('has a D-Bus object and interface that follow from its name', () => {
+  test('the D-Bus object and interface of a unit follow from its name', () => {
     expect(dbusObjectOf('kubepods-pod1_2.slice')).toBe('/org/freedesktop/systemd1/unit/kubepods_2dpod1_5f2_2eslice');
     expect(dbusObjectOf('1a\\x2db.scope')).toBe('/org/freedesktop/systemd1/unit/_31a_5cx2db_2escope');
     expect(dbusObjectOf('a\t.slice')).toBe('/org/freedesktop/systemd1/unit/a_09_2eslice');
@@ -43,7 +43,8 @@ describe('a systemd unit', () => {
 });
 
 describe('the unit properties of a cgroup write', () => {
-  test('have the largest 64-bit number for no limit', () => expect(UNSET).toBe(18_446_744_073_709_551_615n));
+  test('the unit property for no limit is the largest 64-bit number', () =>
+    expect(UNSET).toBe(18_446_744_073_709_551_615n));
 
   const cases: [CgroupWrite, string, [string, bigint][]][] = [
     [{ file: 'memory.max', value: bytes(1000) }, 'memory.max', [['MemoryMax', 1000n]]],
@@ -94,7 +95,7 @@ describe('the unit properties of a cgroup write', () => {
       ],
     ],
   ];
-  test.each(cases)('exist for %j', (step, file, properties) => {
+  test.each(cases)('maps %j to unit properties', (step, file, properties) => {
     const expected = properties.map(([name, value]) => ({ name, value }));
     expect(propertiesOf(step)).toEqual({ file, properties: expected });
   });
@@ -108,11 +109,11 @@ describe('the unit properties of a cgroup write', () => {
     { file: 'unified', key: 'pids.max', value: 'many' },
     { file: 'unified', key: 'cpuset.cpus', value: '3-1' },
     { file: 'unified', key: 'cpuset.cpus', value: '0-N' },
-  ] satisfies CgroupWrite[])('do not exist for %j', (step) => expect(propertiesOf(step)).toBeUndefined());
+  ] satisfies CgroupWrite[])('maps %j to no unit property', (step) => expect(propertiesOf(step)).toBeUndefined());
 });
 
-describe('the properties that a unit has', () => {
-  test('equal the requested ones, where no period means the default period', () => {
+describe('the properties of a unit', () => {
+  test('a unit property equals the requested one, and no period means the default period', () => {
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 5n)).toBe(true);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, 6n)).toBe(false);
     expect(isSameProperty({ name: 'MemoryMax', value: 5n }, undefined)).toBe(false);
@@ -134,11 +135,11 @@ describe('the properties that a unit has', () => {
     ['max', 'max', false],
     ['max', 35_000, false],
     [34_560, 'max', false],
-  ] as const)('are rounded from a quota of %s to %s: %s', (asked, found, expected) => {
+  ] as const)('systemd rounds a quota of %s to %s: %s', (asked, found, expected) => {
     expect(isRoundedInUnit(SLICE, cpu(asked), cpu(found))).toBe(expected);
   });
 
-  test('are not rounded without a unit or with another period', () => {
+  test('a quota counts as rounded only on a unit and with the requested period', () => {
     expect(isRoundedInUnit('/kubepods/podx', cpu(34_560), cpu(35_000))).toBe(false);
     expect(isRoundedInUnit(SLICE, cpu(34_560), cpu(35_000, 200_000))).toBe(false);
     // 2.03 ms of 7 ms are exactly 29 %. 2.031 ms are rounded up to 30 %, which is 2.1 ms.

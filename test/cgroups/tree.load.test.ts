@@ -31,7 +31,7 @@ test('the load of a cgroup is read from its files', async () => {
   });
 });
 
-test('what a kernel does not have, or has in another form, is not known', async () => {
+test('a figure that the kernel does not have, or has in another form, is unknown', async () => {
   put('memory.current', '4096000\n');
   put('memory.stat', 'anon many\n');
   put('cpu.stat', 'nr_periods 0\n');
@@ -44,6 +44,6 @@ test('what a kernel does not have, or has in another form, is not known', async 
   });
 });
 
-test('a cgroup that no longer exists is an error', async () => {
+test('the load of a removed cgroup is an error', async () => {
   await expect(readLoad(tree, '/pod2')).rejects.toSatisfy(isCgroupVanished);
 });

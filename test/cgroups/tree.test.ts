@@ -23,7 +23,7 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true }));
 
 describe('the limits of a cgroup', () => {
-  test('are read from its files', async () => {
+  test('reads the limits of a cgroup from its files', async () => {
     put('memory.max', '268435456\n');
     put('memory.swap.max', 'max\n');
     put('cpu.max', '50000 100000\n');
@@ -36,7 +36,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBe('max');
   });
 
-  test('are undefined without their files', async () => {
+  test('limits of a cgroup are undefined without their files', async () => {
     put('memory.max', 'max\n');
     await expect(tree.readLimits('/kubepods/pod1')).resolves.toEqual({
       memoryMax: 'max',
@@ -46,7 +46,7 @@ describe('the limits of a cgroup', () => {
     expect(tree.readSwapMax('/kubepods/pod1')).toBeUndefined();
   });
 
-  test('cannot be read without memory.max, of a removed cgroup, or from invalid content', async () => {
+  test('reading limits fails without memory.max, for a removed cgroup, or with invalid content', async () => {
     await expect(tree.readLimits('/kubepods/pod1')).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
     await expect(tree.readLimits('/kubepods/pod2')).rejects.toSatisfy(isCgroupVanished);
     put('memory.max', 'plenty\n');
@@ -55,7 +55,7 @@ describe('the limits of a cgroup', () => {
 });
 
 describe('the memory usage of a cgroup', () => {
-  test('is read from its files', async () => {
+  test('reads the memory usage of a cgroup from its files', async () => {
     put('memory.current', '4096000\n');
     put('memory.stat', 'anon 1000\nfile 5000\nshmem 2000\nunevictable 2000\nactive_anon 0\ninactive_anon 1000\n');
     put('memory.events', 'oom 1\noom_kill 1\n');
@@ -76,14 +76,14 @@ describe('the memory usage of a cgroup', () => {
 });
 
 describe('a write of a limit', () => {
-  test('sets the content of the file', async () => {
+  test('a write of a limit sets the content of the file', async () => {
     put('memory.max', 'max');
     const step = { file: 'memory.max', value: bytes(134217728) } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toEqual({ outcome: 'written', found: '134217728' });
     expect(content('memory.max')).toBe('134217728');
   });
 
-  test('is skipped for an unchanged value', async () => {
+  test('a write of an unchanged limit is skipped', async () => {
     put('memory.max', '99999744\n');
     put('cpu.max', 'max 100000\n');
     put('cpu.weight', '100\n');
@@ -100,14 +100,14 @@ describe('a write of a limit', () => {
     }
   });
 
-  test('is not skipped for a changed period', async () => {
+  test('a write of cpu.max with a changed period is not skipped', async () => {
     put('cpu.max', 'max 100000');
     const step = { file: 'cpu.max', value: { quota: 'max', period: microseconds(50_000) } } as const;
     await expect(tree.write('/kubepods/pod1', step)).resolves.toMatchObject({ outcome: 'written' });
     expect(content('cpu.max')).toBe('max 50000');
   });
 
-  test('fails with both values when the file has another value afterwards', async () => {
+  test('a write of a limit fails with both values when the file has another value afterwards', async () => {
     put('memory.max', 'max\n');
     put('cpu.max', 'max 100000');
     // Another process writes after the shim, and before the shim reads the value back.
@@ -122,7 +122,7 @@ describe('a write of a limit', () => {
     });
   });
 
-  test('of an invalid value does not change the file', async () => {
+  test('a write of an invalid limit does not change the file', async () => {
     put('cpu.max', 'max 100000');
     put('cpu.weight', '100');
     for (const step of [
@@ -136,7 +136,7 @@ describe('a write of a limit', () => {
     expect([content('cpu.max'), content('cpu.weight')]).toEqual(['max 100000', '100']);
   });
 
-  test('to a removed cgroup reports a removed cgroup', async () => {
+  test('a write of a limit to a removed cgroup reports a removed cgroup', async () => {
     await expect(tree.write('/kubepods/pod2', { file: 'memory.max', value: 'max' })).rejects.toSatisfy(
       isCgroupVanished,
     );

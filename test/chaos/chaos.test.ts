@@ -52,7 +52,7 @@ async function round(fault: Fault, random: Random): Promise<string[]> {
 describe('a node with a fault is whole again after it', () => {
   const chosen = faults.filter(({ name }) => name.includes(title));
   for (const [index, fault] of schedule(chosen, rounds, seed).entries()) {
-    test(`round ${index + 1}: ${fault.name}`, async () => {
+    test(`round ${index + 1}: a node is whole again after the fault ${fault.name}`, async () => {
       const found = await round(fault, new Random(seed + index)).catch((error: unknown) => [String(error)]);
       if (found.length > 0) {
         process.stderr.write(`${stage.shim.lastLines(LOG_LINES).join('\n')}\n`);

@@ -47,7 +47,7 @@ function frame(type: number, body: Buffer): Buffer {
   return Buffer.concat([head, body]);
 }
 
-test('answers of a backend that has closed reach the client, although it no longer accepts what the client writes', async () => {
+test('upgrade: a client of the bypass gets the answers of a backend that has closed, even if it can no longer write to it', async () => {
   entry.mode('crash');
   runBefore('raw', { constants: AT_ONCE });
   await entry.listens();
@@ -65,7 +65,7 @@ test('answers of a backend that has closed reach the client, although it no long
   expect(client.received()).toBe(last.toString('latin1'));
 });
 
-test('a client gets no second GOAWAY with a higher stream after that of containerd', async () => {
+test('a client gets no second GOAWAY with a higher stream after the GOAWAY of containerd', async () => {
   entry.mode('crash');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
@@ -83,7 +83,7 @@ test('a client gets no second GOAWAY with a higher stream after that of containe
   expect(client.received()).toBe(Buffer.concat([settings, goaway, answer]).toString('latin1'));
 });
 
-test('more clients than descriptors wait, and neither a client nor the start of the shim is ended', async () => {
+test('upgrade: clients beyond the free descriptors wait, and the bypass ends neither a client nor the start of the shim', async () => {
   entry.mode('hang');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, QUIET: 600 }, descriptors: 40 });
   await entry.listens();
@@ -100,7 +100,7 @@ test('more clients than descriptors wait, and neither a client nor the start of 
   expect(entry.output).not.toContain('killed');
 });
 
-test('clients of the bypass that make no call make room for one that comes later', async () => {
+test('the bypass closes a client that makes no call when a later client needs its place', async () => {
   entry.mode('hang');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, QUIET: 1 }, descriptors: 40 });
   await entry.listens();
@@ -116,7 +116,7 @@ test('clients of the bypass that make no call make room for one that comes later
   expect([late.isClosed(), caller.isClosed()]).toEqual([false, false]);
 });
 
-test('a configuration that is a FIFO does not keep the bypass from serving', async () => {
+test('a configuration file that is a FIFO does not keep the bypass from serving', async () => {
   entry.mode('hang');
   await execa('mkfifo', [entry.at('config.yaml')]);
   const flags = [
@@ -151,7 +151,7 @@ test('without a free descriptor the bypass pauses before it accepts again, and t
   await expect.poll(() => connections.length, LONG).toBe(1);
 });
 
-test('a client that does not read delays no GOAWAY to the others', async () => {
+test('a client that does not read does not delay the GOAWAY to other clients', async () => {
   entry.mode('crash');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
@@ -172,13 +172,13 @@ test('a client that does not read delays no GOAWAY to the others', async () => {
   expect(connections[0]!.writableLength).toBeGreaterThan(0);
 });
 
-test('a path that is too long for the sockets is named, with its length and the limit', async () => {
+test('a socket path that is too long is reported with its length and the limit', async () => {
   const path = `/run/${'x'.repeat(95)}`;
   entry.run(['--listen', path]);
   await entry.says(`listen: ${path} has 100 bytes, at most 99 are possible: use a shorter path`);
 });
 
-test('a log that nobody reads delays no client', async () => {
+test('upgrade: a log that nobody reads delays no client of the bypass', async () => {
   await entry.serve();
   writeFileSync(
     entry.at('bin/node'),
@@ -191,7 +191,7 @@ test('a log that nobody reads delays no client', async () => {
   await expect.poll(() => client.received().length, LONG).toBeGreaterThan(0);
 });
 
-test('a file of the state folder that another user has made is not followed', async () => {
+test('the entry point does not write through a symbolic link in the state folder', async () => {
   mkdirSync(entry.at('run'));
   writeFileSync(entry.at('victim'), 'content');
   symlinkSync(entry.at('victim'), entry.at('run/.cri.sock.bypass.new'));
@@ -203,7 +203,7 @@ test('a file of the state folder that another user has made is not followed', as
   expect(readFileSync(entry.at('victim'), 'utf8')).toBe('content');
 });
 
-test('a socket whose process accepts nothing is not replaced, and not waited for', async () => {
+test('the entry point does not replace the socket of a process that accepts nothing, and does not wait for it', async () => {
   mkdirSync(entry.at('run'));
   const script = `socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, pack_sockaddr_un($ARGV[0])); listen(S, 0);
     for (1 .. 3) { socket(my $c, AF_UNIX, SOCK_STREAM, 0); fcntl($c, 4, 2048); connect($c, pack_sockaddr_un($ARGV[0])); push @c, $c }
@@ -218,7 +218,7 @@ test('a socket whose process accepts nothing is not replaced, and not waited for
   await ended;
 });
 
-test('a shim that hangs and cannot be killed is bypassed', async () => {
+test('upgrade: the bypass serves clients while a hanging shim cannot be killed', async () => {
   entry.mode('wait');
   runBefore('raw', { constants: { ...PATIENT, ...AT_ONCE, WATCHDOG: 2 } });
   await entry.listens();
@@ -242,7 +242,7 @@ test('a shim that hangs and cannot be killed is bypassed', async () => {
   await entry.says('has ended (signal 9)');
 });
 
-test('a shim whose container was paused is not killed for its silence', async () => {
+test('the watchdog does not count the time for which the container of the shim is paused', async () => {
   entry.mode('wait');
   entry.run([], { constants: { ...PATIENT, WATCHDOG: 5 } });
   await entry.listens();

@@ -30,7 +30,7 @@ describe.each([
   ['has no Node', () => rmSync(entry.at('bin/node'))],
   ['has a broken Node', () => writeFileSync(entry.at('bin/node'), '\x7fELF broken')],
 ])('a shim that %s', (_title, fail) => {
-  test('is bypassed within 10 s, for a client that has waited, too', async () => {
+  test('upgrade: in a container, the entry point bypasses a failing shim within 10 s, also for a client that waits', async () => {
     entry.mode('serve');
     fail();
     const since = Date.now();

@@ -71,7 +71,7 @@ class Client {
 const call = (path?: string): Promise<string> => new Client().call(path);
 const state = (): string => readFileSync(at('run/.cri.sock.bypass'), 'utf8');
 
-test('a shim that serves gets all clients, on a socket with the rights of containerd’s, until it is stopped', async () => {
+test('a shim that serves gets all clients, on a socket with the mode of the containerd socket, until it is stopped', async () => {
   entry.mode('serve 7');
   entry.run([], { constants: PATIENT });
   await entry.listens();
@@ -92,7 +92,7 @@ describe.each([
   ['has a broken Node', () => writeFileSync(at('bin/node'), '\x7fELF broken')],
 ])('a shim that %s', (_title, fail) => {
   // entry.speed.test.ts measures how soon.
-  test('is bypassed, for a client that has waited, too', async () => {
+  test('the bypass serves the clients of a failing shim, including a client that waits', async () => {
     entry.mode('serve');
     fail();
     entry.run();
@@ -106,7 +106,7 @@ describe.each([
   });
 });
 
-test('a shim that is back takes over without a lost call, and a call that runs is answered', async () => {
+test('upgrade: in a container, a shim that is back takes over without a lost call, and running calls are answered', async () => {
   entry.mode('crash');
   entry.run([], { constants: { ...PATIENT, ...AT_ONCE } });
   await entry.listens();
@@ -133,7 +133,7 @@ test('a shim that is back takes over without a lost call, and a call that runs i
   );
 });
 
-test('a GOAWAY comes after whole frames, and after the last one of a header block', async () => {
+test('the bypass sends a GOAWAY only after whole frames and complete header blocks', async () => {
   const bytes = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex');
   // RFC 9113, section 4.1: length, type, flags, stream. Settings, and the beginning of headers without END_HEADERS.
   const first = bytes('000000 04 00 00000000  000004 01 00 00000001 8888');
@@ -160,7 +160,7 @@ test('a GOAWAY comes after whole frames, and after the last one of a header bloc
   raw.close();
 });
 
-test('a shim that is killed is back after a second, and after three short lives the bypass serves at once', async () => {
+test('a killed shim is started again after a second, and after three short lives the bypass serves at once', async () => {
   entry.mode('serve');
   entry.run([], { constants: { ...PATIENT, PAUSE: 300 } });
   await entry.listens();
@@ -174,7 +174,7 @@ test('a shim that is killed is back after a second, and after three short lives 
   expect(await call()).toBe('containerd');
 });
 
-test('the memory.high that a killed shim has lowered for a time is restored, and no other', async () => {
+test('KEP-1287: the entry point of the image restores the memory.high that a killed shim has lowered, and no other', async () => {
   entry.mode('crash');
   leaveHighs(entry.folder);
   const sockets = ['--listen', entry.listen, `--container-runtime-endpoint=unix://${at('backend/sock')}`];
@@ -184,7 +184,7 @@ test('the memory.high that a killed shim has lowered for a time is restored, and
   expect(highsIn(entry.folder)).toEqual(restoredHighs);
 });
 
-test('a shim that never starts is tried after pauses that double up to five minutes, while the bypass serves', async () => {
+test('upgrade: the pauses between starts of a failing shim double up to five minutes, while the bypass serves', async () => {
   entry.mode('crash');
   const since = performance.now();
   // The pauses take a 500th of their time.
@@ -199,7 +199,7 @@ test('a shim that never starts is tried after pauses that double up to five minu
   expect(await call()).toBe('containerd');
 });
 
-test('a socket of a killed container is replaced, and one that is served is not', async () => {
+test('the entry point replaces the socket of a killed container, but not a socket that is served', async () => {
   entry.mode('serve');
   mkdirSync(at('run'));
   const other = createPlainServer().listen(entry.listen);
@@ -225,7 +225,7 @@ test.each([
   [
     '# comment\nlogLevel: [\n"listen": "unix://LISTEN" # ours\ncontainerRuntimeEndpoint:   \'unix:BACKEND\'\nunknown: 1\n',
   ],
-])('both sockets are read from a configuration file that may be invalid: %j', async (text) => {
+])('the entry point reads both sockets from a configuration file that may be invalid: %j', async (text) => {
   entry.mode('crash');
   writeFileSync(at('config.yaml'), text.replace('LISTEN', entry.listen).replace('BACKEND', at('backend/sock')));
   entry.run([`--config=${at('config.yaml')}`], { constants: AT_ONCE });
@@ -233,14 +233,14 @@ test.each([
   expect(await call()).toBe('containerd');
 });
 
-test('a flag that only prints something starts the shim alone', async () => {
+test('a flag that only prints something starts the shim without the bypass', async () => {
   entry.mode('serve');
   entry.run(['--version']);
   expect(await once(entry.process!, 'close')).toEqual([0, null]);
   expect(entry.output).toBe('1.2.3\n');
 });
 
-test('needs only modules of perl-base', async () => {
+test('the entry point needs only modules of perl-base', async () => {
   const folders = (await execa('perl', ['-e', 'print join "\\n", grep { /perl-base/ } @INC'])).stdout.split('\n');
   const used = readFileSync('container/entry.pl', 'utf8').matchAll(/^use ([A-Z]\S+?)[; ]/gm);
   for (const [, name = ''] of used)

@@ -36,7 +36,7 @@ const shipped = (): string[] => [
 const crashing = (): string => join(built, 'tools/cri-resize-shim-crash.js');
 
 describe('crash points', () => {
-  test('are in the test build, and leave no trace in the shipped build', () => {
+  test('the test build has crash points, and the shipped build has no trace of them', () => {
     expect(readFileSync(crashing(), 'utf8')).toContain(VARIABLE);
     const names = crashPoints.filter((point) => point !== 'serving');
     expect(shipped().length).toBeGreaterThan(1);
@@ -49,7 +49,7 @@ describe('crash points', () => {
   test.each([
     ['the test build ends at a crash point', () => crashing(), 'SIGKILL', ['serving']],
     ['the shipped build has no crash points', () => shipped()[0]!, 'SIGTERM', undefined],
-  ])('end the process if they are armed: %s', async (_, file, end, passed) => {
+  ])('an armed crash point ends the process only in the test build: %s', async (_, file, end, passed) => {
     const folder = join(scratch, `run-${end}`);
     const log = join(folder, 'passed');
     const armed = join(folder, 'armed');
@@ -77,7 +77,7 @@ describe('crash points', () => {
     expect(existsSync(log) ? readFileSync(log, 'utf8').trim().split('\n') : undefined).toEqual(passed);
   });
 
-  test('do nothing without a build constant, as under vitest', () => {
+  test('crash points do nothing without a build constant, as under vitest', () => {
     const log = join(scratch, 'under-vitest');
     appendFileSync(log, '');
     vi.stubEnv(VARIABLE, log);

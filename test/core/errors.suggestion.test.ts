@@ -10,11 +10,11 @@ test.each([
   ['x', ['abc'], ''],
   ['app', [], ''],
   ['a'.repeat(100_000), ['a'.repeat(64)], ''],
-])('%.10s among %j', (given, names, expected) => {
+])('suggests the nearest name to %.10s among %j', (given, names, expected) => {
   expect(suggestion(given, names)).toBe(expected);
 });
 
-test('names are compared as they are simplified, and returned as they are', () => {
+test('names are compared in simplified form, and returned unchanged', () => {
   const simplify = (name: string): string => name.toLowerCase().replace(/[-_]/g, '');
   expect(nearest('KUBELET-ROOT', ['kubeletRoot', 'cgroupRoot'], simplify)).toBe('kubeletRoot');
   expect(nearest('KUBELET-ROOT', ['kubeletRoot', 'cgroupRoot'])).toBeUndefined();

@@ -22,7 +22,7 @@ test('names and values stay in order, and a name may be repeated', () => {
   expect(metadata.get('x-c')).toEqual([]);
 });
 
-test('values of names in -bin are bytes, of which several may share a field', () => {
+test('values of names with the suffix -bin are bytes, and one field may hold several of them', () => {
   const metadata = metadataOf(['x-bin', 'AAE=, Ag'], ['x-bin', '/w'], ['x-empty-bin', '']);
   expect(metadata.get('x-bin')).toEqual([Buffer.of(0, 1), Buffer.of(2), Buffer.of(255)]);
   expect(metadata.get('x-empty-bin')).toEqual([Buffer.alloc(0)]);
@@ -45,13 +45,13 @@ test.each([
   ['a value that is not ASCII', 'x-a', 'ä'],
   ['a value with a line break', 'x-a', 'a\r\nx-b: b'],
   ['bytes that are not ASCII', 'x-bin', 'ä'],
-])('%s is left out', (_, name, text) => {
+])('metadata omits %s', (_, name, text) => {
   const metadata = new Metadata();
   expect(metadata.add(name, text)).toBe(false);
   expect(metadata.fields()).toEqual([]);
 });
 
-test('it has what the metadata of grpc-js has', () => {
+test('metadata reads the values that grpc-js writes as HTTP/2 headers', () => {
   const js = new JsMetadata();
   js.add('x-a', '1');
   js.add('x-a', '2');
@@ -67,7 +67,7 @@ test('it has what the metadata of grpc-js has', () => {
   ]);
 });
 
-test('header fields of node:http2 may be numbers, missing, or pseudo-header fields', () => {
+test('metadata accepts numbers in header fields of node:http2, and omits missing and pseudo-header fields', () => {
   const headers = { ':status': 200, 'x-number': 7, 'x-missing': undefined };
   expect(Metadata.ofHeaders(headers).fields()).toEqual([['x-number', '7']]);
 });

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { KeyedLock } from '../../src/core/lock.ts';
 
-test('a free lock that is taken waits for what its owner has to end first, once for all that wait', async () => {
+test('the actions for a key wait for the work that the owner of the lock must end first, which is requested once', async () => {
   const asked: string[] = [];
   let end = (): void => undefined;
   const lock = new KeyedLock();
@@ -22,7 +22,7 @@ test('a free lock that is taken waits for what its owner has to end first, once 
   ]);
 });
 
-test('with nothing to end the first action begins at once', () => {
+test('the first action begins at once if the owner of the lock has no work to end', () => {
   const lock = new KeyedLock();
   let began = false;
   void lock.run('a', () => Promise.resolve(void (began = true)));

@@ -11,7 +11,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 
 const slot = (name: string, ...sets: string[]) => ({ name, sets: new Set(sets) });
 
-test('runs one action at a time for each key, in order, and keys concurrently', async () => {
+test('KEP-1287: each pod has one transaction at a time, in order, and different pods run concurrently', async () => {
   const lock = new KeyedLock();
   const first = gate();
   const events: string[] = [];
@@ -38,8 +38,8 @@ test('a failed action rejects for its own caller, and the next action runs', asy
   expect(await next).toBe(2);
 });
 
-describe('of the actions that wait for one container', () => {
-  test('only the newest runs, and all callers get its outcome', async () => {
+describe('actions that wait for one container', () => {
+  test('KEP-1287: of the requests that wait for a container, only the newest is applied, and all callers get its outcome', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const run: number[] = [];
@@ -59,7 +59,7 @@ describe('of the actions that wait for one container', () => {
     expect(run).toEqual([1, 4]);
   });
 
-  test('all callers get the error if the newest fails', async () => {
+  test('all callers that wait for a container get the error if the newest action fails', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const running = lock.run('pod', () => first.opened);
@@ -71,7 +71,7 @@ describe('of the actions that wait for one container', () => {
     await expect(newer).rejects.toThrow('no');
   });
 
-  test('an older one also runs if a newer one sets less, or sets another container', async () => {
+  test('an older waiting action also runs if a newer one sets less, or sets another container', async () => {
     const lock = new KeyedLock();
     const first = gate();
     const run: string[] = [];
@@ -129,7 +129,7 @@ describe('an action with a deadline', () => {
   afterEach(() => void vi.useRealTimers());
   const late = (): Error => new Error('too late');
 
-  test('does not run when its turn has not come by then, and leaves no place in the queue', async () => {
+  test('an action does not run if its deadline passes before its turn, and it leaves the queue', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const lock = new KeyedLock();
     const first = gate();
@@ -148,7 +148,7 @@ describe('an action with a deadline', () => {
     expect(lock.isHeld('a')).toBe(false);
   });
 
-  test('may take longer once its turn has come', async () => {
+  test('an action with a deadline may take longer once its turn has come', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const lock = new KeyedLock();
     const [first, second] = [gate(), gate()];

@@ -15,7 +15,7 @@ SwapPss:               0 kB
 VmFlags: rd mr mw me sd
 `;
 
-test('mappings of a file are those that are read-only and unchanged', () => {
+test('lists only mappings of a file that are read-only and unchanged', () => {
   const smaps = [
     mapping('00400000-00401000', 'r--p', NODE),
     mapping('00401000-00404000', 'r-xp', NODE),
@@ -39,7 +39,7 @@ test('mappings of a file are those that are read-only and unchanged', () => {
   ]);
 });
 
-test('the code of this process is found and can be unmapped while it runs', async () => {
+test('finds the code of this process, which can be unmapped while it runs', async () => {
   const mappings = await programMappings();
   const code = readFileSync('/proc/self/maps', 'utf8')
     .split('\n')

@@ -37,7 +37,7 @@ function released(): MemoryRelease {
 }
 
 describe('memory that the start has taken', () => {
-  test('is released once with the code that has run, when it does not grow any more', () => {
+  test('memory of the start is released once, with the code that has run, when it no longer grows', () => {
     const release = create();
     const grown = IDLE + MARGIN;
     expect(look(release, IDLE, grown)).toEqual([]);
@@ -45,20 +45,20 @@ describe('memory that the start has taken', () => {
     expect(look(release, IDLE, IDLE, IDLE)).toEqual([]);
   });
 
-  test('is not collected once more when the pages in use are mapped again', () => {
+  test('memory of the start is not collected again when the pages in use are mapped again', () => {
     const release = create();
     afterTrim = IDLE - 2 * MARGIN;
     expect(look(release, IDLE, IDLE, IDLE)).toEqual(['collect code', 'trim', 'unmap']);
     expect(look(release, IDLE, IDLE, IDLE, IDLE)).toEqual([]);
   });
 
-  test('is released also if the process does little meanwhile', () => {
+  test('memory of the start is collected even if the process does little in the meantime', () => {
     expect(look(create(), IDLE, IDLE + 100_000)).toEqual(['collect code']);
   });
 });
 
 describe('memory that a burst has taken', () => {
-  test('is released when it does not grow any more, once', () => {
+  test('memory of a burst is released once when it no longer grows', () => {
     const release = released();
     const most = IDLE + 3 * MARGIN;
     expect(look(release, IDLE, IDLE + MARGIN, most)).toEqual([]);
@@ -68,14 +68,14 @@ describe('memory that a burst has taken', () => {
     expect(look(release, most, most, most)).toEqual(['collect', 'trim']);
   });
 
-  test('is not released again and again if it stays in use', () => {
+  test('memory of a burst is not released repeatedly if it stays in use', () => {
     const release = released();
     afterTrim = IDLE + 2 * MARGIN;
     expect(look(release, IDLE, afterTrim, afterTrim, afterTrim)).toEqual(['collect', 'trim']);
     expect(look(release, afterTrim, afterTrim, afterTrim, afterTrim)).toEqual([]);
   });
 
-  test('is not released if it is less than the margin', () => {
+  test('memory of a burst is not released if it is below the margin', () => {
     expect(look(released(), IDLE, IDLE + MARGIN - 1, IDLE + MARGIN - 1, IDLE + MARGIN - 1)).toEqual([]);
   });
 });

@@ -12,7 +12,7 @@ function lazy(): { value: Lazy<string>; loads: PromiseWithResolvers<string>[] } 
   return { value, loads };
 }
 
-test('concurrent and later uses share one load', async () => {
+test('concurrent and later uses of a lazy value share one load', async () => {
   const { value, loads } = lazy();
   expect(await value.ifUsed()).toBeUndefined();
   expect(loads).toHaveLength(0);
@@ -22,7 +22,7 @@ test('concurrent and later uses share one load', async () => {
   expect([await value.get(), await value.ifUsed(), loads.length]).toEqual(['a', 'a', 1]);
 });
 
-test('a load that fails is the error of its uses, and the next use loads once again', async () => {
+test('a failed load rejects its uses, and the next use loads again', async () => {
   const { value, loads } = lazy();
   const first = [value.get(), value.get()];
   const used = value.ifUsed();

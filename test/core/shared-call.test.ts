@@ -19,7 +19,7 @@ beforeEach(() => {
   });
 });
 
-test('callers at the same time share one call, and later ones make another', async () => {
+test('concurrent callers share one call, and later callers start another', async () => {
   const both = [shared.run(), shared.run(new AbortController().signal)];
   made[0]!.resolve('a');
   expect(await Promise.all(both)).toEqual(['a', 'a']);
@@ -40,7 +40,7 @@ test('a caller that leaves does not wait, and the others get the result', async 
   expect(await stays).toBe('a');
 });
 
-test('the call ends when the last caller has left, and the next one makes another', async () => {
+test('a shared call ends when the last caller leaves, and the next caller starts another', async () => {
   const callers = [new AbortController(), new AbortController()];
   const waiting = callers.map(({ signal }) => shared.run(signal));
   for (const caller of callers) caller.abort(new Error('gone'));

@@ -18,7 +18,7 @@ class Actions {
   }
 }
 
-test('actions begin in order of arrival, when one before has ended', async () => {
+test('actions begin in order of arrival when an earlier action ends', async () => {
   const actions = new Actions(new PacedActions(2, 60_000));
   const [a] = ['a', 'b', 'c', 'd'].map((name) => actions.run(name));
   await turn();
@@ -32,7 +32,7 @@ test('actions begin in order of arrival, when one before has ended', async () =>
   expect(actions.begun).toEqual(['a', 'b', 'c', 'd']);
 });
 
-test('an action that arrives while another one gets its turn does not take it', async () => {
+test('an action that arrives while a waiting action gets its turn does not overtake it', async () => {
   const actions = new Actions(new PacedActions(1, 60_000));
   void actions.run('a');
   void actions.run('b');
@@ -46,7 +46,7 @@ test('an action that arrives while another one gets its turn does not take it', 
   expect(actions.begun).toEqual(['a', 'b', 'late']);
 });
 
-test('an action that fails lets the next one begin, and rejects with its error', async () => {
+test('a failed action rejects with its error, and the next action begins', async () => {
   const starts = new PacedActions(1, 60_000);
   const failed = starts.run(() => Promise.reject(new Error('no')));
   const next = starts.run(() => Promise.resolve('next'));
@@ -54,7 +54,7 @@ test('an action that fails lets the next one begin, and rejects with its error',
   expect(await next).toBe('next');
 });
 
-test('an action counts for a limited time, so that one that hangs delays others, and does not stop them', async () => {
+test('an action that hangs delays other actions for a limited time, and does not stop them', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   try {
     const actions = new Actions(new PacedActions(1, 200));

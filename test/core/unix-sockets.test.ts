@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { unixSockets } from '../../src/core/unix-sockets.ts';
 
-test('each unix socket has its numbers and its path, which may have spaces or be missing', () => {
+test('reads type, state, inode and path of each unix socket, also if the path has spaces or is missing', () => {
   const table = [
     'Num       RefCount Protocol Flags    Type St Inode Path',
     '0000000000000000: 00000002 00000000 00010000 0001 01   100 /run/a socket',

@@ -5,7 +5,7 @@ import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 afterEach(() => void vi.useRealTimers());
 
-test('a wait for work ends as the work does', async () => {
+test('a wait for work returns the result or the error of the work', async () => {
   const { signal } = new AbortController();
   expect(await untilAborted(Promise.resolve('done'), undefined)).toBe('done');
   expect(await untilAborted(Promise.resolve('done'), signal)).toBe('done');
@@ -24,12 +24,12 @@ test('a signal that aborts before or during the work ends the wait, and a later 
   reject(new Error('broken'));
 });
 
-test('a wait with a time ends without work that never ends, also if the time has passed', async () => {
+test('a wait with a time limit ends if the work does not end, also if the limit is negative', async () => {
   expect(await within(1, new Promise<string>(() => undefined))).toBeUndefined();
   expect(await within(-1, new Promise<string>(() => undefined))).toBeUndefined();
 });
 
-test('a pause lasts for its time, and rejects with the reason of its signal', async () => {
+test('a pause lasts for its time, or rejects with the abort reason of its signal', async () => {
   const clock = new FakeClock();
   const abort = new AbortController();
   const whole = pause(clock, 1000, abort.signal);
@@ -41,7 +41,7 @@ test('a pause lasts for its time, and rejects with the reason of its signal', as
   await expect(pause(clock, 1, abort.signal)).rejects.toThrow('gone');
 });
 
-test('the delay between attempts doubles up to the longest, and its second half is random', () => {
+test('the delay between attempts doubles up to the maximum, and its second half is random', () => {
   expect([0, 1, 2, 3, 4, 2000].map((attempts) => backOff(attempts, 10, 70))).toEqual([10, 10, 20, 40, 70, 70]);
   expect([0, 0.5, 1].map((random) => jittered(1000, random))).toEqual([500, 750, 1000]);
 });

@@ -44,13 +44,13 @@ describe('unmetPoints', () => {
     ['before', 'after'].flatMap((when) => about.map((what) => `${kind}-${when} ${what}`));
   const all = [...simple, ...both('cgroup-write', files), ...both('backend-call', calls)].map((point) => `${point}#1`);
 
-  test('is empty when each point was tested in a scenario or a recovery', () => {
+  test('unmetPoints is empty if a scenario or a recovery has tested each point', () => {
     expect(unmetPoints([report('a', { points: all.slice(0, 9) }), report('b', { recoveries: all.slice(9) })])).toEqual(
       [],
     );
   });
 
-  test('has the points that were not tested', () => {
+  test('unmetPoints returns the points that were not tested', () => {
     const left = all.filter((point) => !/remount-after|memory\.high max/.test(point));
     expect(unmetPoints([report('a', { points: left })]).toSorted()).toEqual([
       'cgroup-write-after memory.high max',
@@ -60,7 +60,7 @@ describe('unmetPoints', () => {
   });
 });
 
-test('two nodes share the scenarios without leaving one out', () => {
+test('two nodes share all scenarios without overlap', () => {
   const names = (share?: string): string[] => scenarios(share).map(({ name }) => name);
   expect(names().length).toBeGreaterThan(20);
   expect(new Set(names()).size).toBe(names().length);
@@ -68,6 +68,6 @@ test('two nodes share the scenarios without leaving one out', () => {
   expect(() => scenarios('first')).toThrow('not a share');
 });
 
-test('a title chooses scenarios by their name', () => {
+test('a title selects scenarios by name', () => {
   expect(scenarios('', 'requests alone').map(({ name }) => name)).toEqual(['ResizePod, requests alone']);
 });

@@ -4,14 +4,14 @@ import { imageList, suiteImages } from './images.ts';
 
 const images = suiteImages(Buffer.from('busybox'), ['sh']);
 
-test('the image that tests pull by digest is the one with the tag', () => {
+test('the image list names the image that tests pull by digest by the digest of its tagged image', () => {
   const image = images.get('containerd/busybox:1.36');
   if (image === undefined) throw new Error('no image of busybox');
   const { digest } = new ImageBuilder().build(image).manifest;
   expect(imageList(images)).toBe(`BusyBoxByDigest = "ghcr.io/containerd/busybox@${digest}"\n`);
 });
 
-test('images with volumes name them in their configuration, and have what they contain', () => {
+test('an image with a volume names it in its configuration, and its layer sets the owner of the content', () => {
   const image = images.get('containerd/volume-ownership:2.1');
   if (image === undefined) throw new Error('no image with a volume');
   const { blobs } = new ImageBuilder().build(image);

@@ -4,7 +4,7 @@ import { readGoTests } from './report.ts';
 const summary = (output: string): unknown[] =>
   [...readGoTests(output).values()].map(({ name, outcome, reason, seconds }) => [name, outcome, reason, seconds]);
 
-test('each test has its outcome, its time and the lines that explain it', () => {
+test('reads the outcome, the time and the output that explains the outcome of each Go test', () => {
   const output = [
     '=== RUN   TestPods',
     '    pods_test.go:12: Create a pod',
@@ -25,7 +25,7 @@ test('each test has its outcome, its time and the lines that explain it', () => 
   ]);
 });
 
-test('subtests have the names of their tests in front', () => {
+test('reads subtests of Go with the name of their test as prefix', () => {
   const output = [
     '=== RUN   TestStop',
     '=== RUN   TestStop/by_name',
@@ -42,7 +42,7 @@ test('subtests have the names of their tests in front', () => {
   ]);
 });
 
-test('lines of tests that run at the same time belong to the test that is named before them', () => {
+test('assigns the output of concurrent Go tests to the test that is named before it', () => {
   const output = [
     '=== RUN   TestA',
     '=== PAUSE TestA',
@@ -61,13 +61,13 @@ test('lines of tests that run at the same time belong to the test that is named 
   ]);
 });
 
-test('a test that did not end has failed', () => {
+test('a Go test that did not end counts as failed', () => {
   const output = ['=== RUN   TestRestart', '    restart_test.go:3: Restart', 'panic: test timed out after 4m0s'];
   expect(summary(output.join('\n'))).toEqual([
     ['TestRestart', 'failed', 'it did not end: restart_test.go:3: Restart\npanic: test timed out after 4m0s', 0],
   ]);
 });
 
-test('an output without tests has none', () => {
+test('an output without Go tests has no results', () => {
   expect(readGoTests('PASS\n').size).toBe(0);
 });

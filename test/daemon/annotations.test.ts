@@ -26,7 +26,7 @@ async function expectAnswer(): Promise<void> {
 }
 
 describe('a daemon with --kubeconfig', () => {
-  test('watches the pods of the node with its host name, and logs the node', async () => {
+  test('watches the pods of the node with its host name, and logs the name of the node', async () => {
     server.kubeconfig(kubeconfig);
     const node = hostname().toLowerCase();
     const line = await startWithKubeconfig().logged('watch of pod annotations started');
@@ -34,13 +34,13 @@ describe('a daemon with --kubeconfig', () => {
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe(`spec.nodeName=${node}`);
   });
 
-  test('watches the pods of the node in --node-name', async () => {
+  test('watches the pods of the node that --node-name names', async () => {
     server.kubeconfig(kubeconfig);
     await startWithKubeconfig('--node-name', 'node-7').logged('watch of pod annotations started');
     expect(server.of('watch')[0]?.query['fieldSelector']).toBe('spec.nodeName=node-7');
   });
 
-  test('logs a pod object that is too large, and watches the others', async () => {
+  test('logs a pod object that is too large, and starts the watch', async () => {
     server.kubeconfig(kubeconfig);
     const spec = { containers: [{ name: 'a', args: ['<'.repeat(2_200_000)] }] };
     const names = { uid: 'uid-huge', namespace: 'tenant', name: 'huge' };
@@ -51,7 +51,7 @@ describe('a daemon with --kubeconfig', () => {
     await program.logged('watch of pod annotations started');
   });
 
-  test('logs one line without the token if the API server rejects it, and forwards calls', async () => {
+  test('logs one line without the token if the API server rejects the token, and forwards calls', async () => {
     server.kubeconfig(kubeconfig, { token: 'hunter2-wrong' });
     const program = startWithKubeconfig('--log-level=trace');
     expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
@@ -66,7 +66,7 @@ describe('a daemon with --kubeconfig', () => {
     expect(program.stderr).not.toContain('hunter2');
   });
 
-  test('serves calls before the kubeconfig exists, and reads it once it does', async () => {
+  test('serves calls before the kubeconfig exists, and reads the kubeconfig once it exists', async () => {
     const program = startWithKubeconfig();
     expect(await program.logged('watch of pod annotations failed; retrying')).toMatchObject({
       error: `kubeconfig ${kubeconfig}: cannot be read (ENOENT)`,
@@ -76,7 +76,7 @@ describe('a daemon with --kubeconfig', () => {
     await program.logged('watch of pod annotations started');
   });
 
-  test('starts, serves and stops at once if the API server accepts connections and never ends an answer', async () => {
+  test('starts, serves and stops at once if the API server accepts connections and never completes a response', async () => {
     const endless = createServer((socket) => {
       // The request has data again and again, so that it does not end for a lack of data.
       const timer = setInterval(() => socket.write('a'), 1000);

@@ -17,7 +17,7 @@ const rightsOf = (path: string) => {
 };
 
 describe('sockets from systemd', () => {
-  test('are served without a change of their rights and folder, and remain when the shim stops', async () => {
+  test('upgrade: sockets from systemd keep their path, mode, owner and folder when the shim serves and stops', async () => {
     await daemon.startBackend();
     const sockets = [systemd.hold(systemd.cri), systemd.hold(systemd.resize)] as const;
     const before = [systemd.cri, systemd.resize, join(daemon.folder, 'run')].map(rightsOf);
@@ -33,7 +33,7 @@ describe('sockets from systemd', () => {
     expect([systemd.cri, systemd.resize, join(daemon.folder, 'run')].map(rightsOf)).toEqual(before);
   });
 
-  test('hold a call while no shim runs, until the next one answers it', async () => {
+  test('a socket from systemd holds a call while no shim runs, until the next shim answers it', async () => {
     await daemon.startBackend();
     const descriptor = systemd.hold(systemd.cri);
     const first = systemd.start([['cri', descriptor]]);
@@ -46,7 +46,7 @@ describe('sockets from systemd', () => {
     expect(second.log.map(({ msg }) => msg)).toContain('serving');
   });
 
-  test('for the resize API close each connection at once if resizes are disabled', async () => {
+  test('a resize API socket from systemd closes each connection at once if resizes are disabled', async () => {
     await daemon.startBackend();
     const sockets: NamedDescriptor[] = [
       ['cri', systemd.hold(systemd.cri)],
@@ -59,7 +59,7 @@ describe('sockets from systemd', () => {
     expect(connection.bytesRead).toBe(0);
   });
 
-  test('for another process (LISTEN_PID) are ignored', async () => {
+  test('ignores sockets from systemd if LISTEN_PID names another process', async () => {
     await daemon.startBackend();
     const descriptor = systemd.hold(systemd.cri);
     const passedOn = { ...passOn([['cri', descriptor]]), before: ['/bin/sh', '-c', 'LISTEN_PID=1 exec "$@"', 'sh'] };

@@ -7,7 +7,7 @@ const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;
 
 describe('the CRI socket', () => {
-  test('of a running shim is not taken: the second one exits with code 1 and a line that names the process', async () => {
+  test('a second shim does not take the socket of a running one, and exits with code 1 and its process ID', async () => {
     await daemon.startBackend();
     const first = daemon.start();
     await first.logged('serving');
@@ -19,7 +19,7 @@ describe('the CRI socket', () => {
     expect(await daemon.connect().call('/s/Echo', 'x')).toBe('x');
   });
 
-  test('of a killed shim is taken by one of several that start concurrently', async () => {
+  test('one of several shims that start concurrently takes the socket of a killed shim', async () => {
     await daemon.startBackend();
     const killed = daemon.start();
     await killed.logged('serving');
@@ -40,7 +40,7 @@ describe('the CRI socket', () => {
   });
 
   test.runIf(isRoot)(
-    'cannot be created without write permission for the folder: exit code 1 and one line',
+    'exits with code 1 and one line if it cannot create the CRI socket in a folder without write permission',
     async () => {
       const program = daemon.run({ uid: 65_534 }, '--listen', join(daemon.folder, 'x.sock'));
       expect(await program.exited).toEqual({ code: 1, signal: null });

@@ -58,7 +58,7 @@ class LeakingClient {
   }
 }
 
-test('a process that leaks connections with running calls shuts no other one out', async () => {
+test('a process that leaks connections with running calls does not lock out other processes', async () => {
   const backend = await daemon.startBackend();
   const program = daemon.start();
   await program.logged('serving');
@@ -86,7 +86,7 @@ test('a process that leaks connections with running calls shuts no other one out
   });
 });
 
-test('processes that hold few connections each lose none with a running call to a new one', async () => {
+test('a new connection does not end connections with running calls of processes that have few connections each', async () => {
   const backend = await daemon.startBackend();
   await daemon.start().logged('serving');
   const agents = Array.from({ length: 5 }, () => new LeakingClient(daemon.listen));

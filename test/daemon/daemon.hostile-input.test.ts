@@ -37,7 +37,7 @@ async function sendAndReset(
   socket.destroy();
 }
 
-describe('H1: the process survives calls that are reset in the same write', () => {
+describe('H1: calls that are reset in the same write', () => {
   test.each([
     ['a handled call without content type', without(HANDLED, 'content-type')],
     [
@@ -48,7 +48,7 @@ describe('H1: the process survives calls that are reset in the same write', () =
     ['a handled call with an invalid timeout', request(HANDLED, [{ name: 'grpc-timeout', value: 'soon' }])],
     ['a handled call of an unknown encoding', request(HANDLED, [{ name: 'grpc-encoding', value: 'none' }])],
     ['a handled call', request(HANDLED)],
-  ])('on the CRI socket: %s', async (_, fields) => {
+  ])('H1: the process survives resets in the same write on the CRI socket: %s', async (_, fields) => {
     await daemon.startBackend();
     const program = daemon.start();
     await program.logged('serving');
@@ -62,7 +62,7 @@ describe('H1: the process survives calls that are reset in the same write', () =
     ['a call without content type', without('/criresize.v1alpha1.ResizeService/ListPods', 'content-type')],
     ['a call of an unknown method', request('/criresize.v1alpha1.ResizeService/None')],
     ['a call with an invalid timeout', request('/x/y', [{ name: 'grpc-timeout', value: 'soon' }])],
-  ])('on the socket of the resize API: %s', async (_, fields) => {
+  ])('H1: the process survives resets in the same write on the resize API socket: %s', async (_, fields) => {
     await daemon.startBackend();
     const api = join(daemon.folder, 'resize.sock');
     const program = daemon.start('--resize-listen', `unix://${api}`);
@@ -77,7 +77,7 @@ describe('H1: the process survives calls that are reset in the same write', () =
   });
 });
 
-test('a handled call without content type gets the backend’s refusal', async () => {
+test('a handled call without content type gets the status of the backend', async () => {
   await daemon.startBackend();
   const program = daemon.start();
   await program.logged('serving');

@@ -17,7 +17,7 @@ function updateOf(size: number): string {
 test.each([
   ['16 MiB, which containerd accepts too, reaches its handler, which rejects it', 16 * MiB, status.INVALID_ARGUMENT],
   ['more ends before', 16 * MiB + 1, status.RESOURCE_EXHAUSTED],
-])('an update of %s', async (_, size, code) => {
+])('updates of up to 16 MiB reach their handler: an update of %s', async (_, size, code) => {
   await daemon.startBackend();
   const program = daemon.start();
   await program.logged('serving');

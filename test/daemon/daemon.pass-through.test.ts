@@ -35,7 +35,7 @@ function notifySocket(): NotifySocket {
 }
 
 describe('intercept: false', () => {
-  test('is seen in the status of the shim, of systemd, in metrics and on the page', async () => {
+  test('shows intercept: false in its own status, the status of systemd, the metrics and the status page', async () => {
     await daemon.startBackend();
     const systemd = notifySocket();
     const env = { NOTIFY_SOCKET: join(daemon.folder, 'notify.sock') };
@@ -63,7 +63,7 @@ test.each([
   ['by configuration', ['--intercept=false'], ''],
   ['because its file is invalid', [], 'logLevel: loud\n'],
 ])(
-  'a shim that intercepts nothing, %s, restores the memory.high that a killed one has lowered for a time',
+  'KEP-1287: a shim that intercepts nothing, %s, restores the memory.high that a killed shim has lowered',
   async (_why, flags, text) => {
     await daemon.startBackend();
     leaveHighs(daemon.folder);
@@ -79,7 +79,7 @@ test.each([
   },
 );
 
-describe('an invalid configuration file, in a unit that asks for it', () => {
+describe('an invalid configuration file with pass-through enabled', () => {
   const env = { CRI_RESIZE_SHIM_INVALID_CONFIG: 'pass-through' };
   const config = (...lines: readonly string[]): string => {
     const file = join(daemon.folder, 'config.yaml');
@@ -88,7 +88,7 @@ describe('an invalid configuration file, in a unit that asks for it', () => {
     return file;
   };
 
-  test('forwards every call, and says so in its status, its log, metrics, health and page', async () => {
+  test('an invalid configuration forwards every call and is reported in status, log, metrics, health and page', async () => {
     await daemon.startBackend();
     const systemd = notifySocket();
     const metrics = `metricsBind: unix://${join(daemon.folder, 'metrics.sock')}`;
@@ -119,7 +119,7 @@ describe('an invalid configuration file, in a unit that asks for it', () => {
     expect(await get('/')).toContain('every call is forwarded unchanged');
   });
 
-  test('reaches the containerd of the last start if the file does not say which', async () => {
+  test('an invalid configuration without an endpoint forwards calls to the containerd of the last start', async () => {
     await daemon.startBackend();
     const last = join(daemon.folder, 'target');
     writeFileSync(last, `CRI_RESIZE_SHIM_BYPASS_TO="${daemon.backendPath}"\n`);
@@ -132,7 +132,7 @@ describe('an invalid configuration file, in a unit that asks for it', () => {
     expect(await daemon.connect().call('/s/Echo', 'hello')).toBe('hello');
   });
 
-  test('with a thousand problems is reported in a bounded text', async () => {
+  test('the report of a configuration with a thousand problems is bounded', async () => {
     await daemon.startBackend();
     const file = config(...Array.from({ length: 1000 }, (_, index) => `key${index}: 1`));
     const flags = ['--listen', daemon.listen, '--container-runtime-endpoint', daemon.backendPath];
@@ -144,14 +144,14 @@ describe('an invalid configuration file, in a unit that asks for it', () => {
     expect(checks[0]?.says).toMatch(/; and 997 more$/);
   });
 
-  test('ends the start without that variable, and an invalid flag does with it', async () => {
+  test('an invalid configuration ends the start without pass-through, and an invalid flag ends it always', async () => {
     const file = config('logLevel: loud');
     expect(await daemon.run({}, '--config', file).exited).toMatchObject({ code: 1 });
     expect(await daemon.run({ env }, '--config', file, '--log-level=loud').exited).toMatchObject({ code: 2 });
   });
 });
 
-test('a runtime that does not know the status call of the shim is not a shim', async () => {
+test('the status call of the shim is UNIMPLEMENTED in another runtime', async () => {
   await daemon.startBackend();
   const program = daemon.start('--intercept=false');
   await program.logged('serving');

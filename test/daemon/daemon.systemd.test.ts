@@ -7,8 +7,8 @@ import { NotifySocket } from '../support/daemon/notify-socket.ts';
 const daemon = new TestDaemon();
 const systemd = new FakeSystemd(daemon);
 
-describe('the daemon notifies systemd', () => {
-  test('with READY once it serves, WATCHDOG while it runs, and STOPPING with the time that running calls may take', async () => {
+describe('notifications to systemd', () => {
+  test('sends READY once it serves, WATCHDOG while it runs, and STOPPING with the shutdown timeout', async () => {
     await daemon.startBackend();
     const notifications = new NotifySocket(join(daemon.folder, 'notify.sock'));
     daemon.cleanUp(() => notifications.close());

@@ -10,7 +10,7 @@ const daemon = new TestDaemon();
 const isRoot = process.getuid?.() === 0;
 
 describe('the daemon', () => {
-  test('forwards calls of any service to the backend, and its socket has the rights of the backend', async () => {
+  test('forwards calls of any service to the backend, and its socket has the mode and group of the backend socket', async () => {
     await daemon.startBackend();
     chmodSync(daemon.backendPath, 0o660);
     if (isRoot) chownSync(daemon.backendPath, 0, 1234);
@@ -35,7 +35,7 @@ describe('the daemon', () => {
     expect(await daemon.connect().call('/s/Echo', 'hello')).toBe('hello');
   });
 
-  test('starts without a backend: calls are UNAVAILABLE until the backend is there, then its rights apply', async () => {
+  test('starts without a backend: calls end UNAVAILABLE until it is there, then the socket gets its mode', async () => {
     const program = daemon.start();
     await program.logged('serving');
     const client = daemon.connect();
@@ -47,7 +47,7 @@ describe('the daemon', () => {
     await vi.waitFor(() => expect((lstatSync(daemon.listen).mode & 0o777).toString(8)).toBe('666'), LONG_WAIT);
   });
 
-  test('logs no content of messages and metadata at level trace', async () => {
+  test('logs no content of messages or metadata at level trace', async () => {
     await daemon.startBackend();
     const program = daemon.start('--log-level=trace', '--log-passed-calls');
     await program.logged('serving');
@@ -59,7 +59,7 @@ describe('the daemon', () => {
     expect(program.stderr).not.toContain('hunter2');
   });
 
-  test('continues when its log is no longer read', async () => {
+  test('serves calls after the reader of its log has closed it', async () => {
     await daemon.startBackend();
     const program = daemon.start('--log-level=trace', '--log-passed-calls');
     await program.logged('serving');

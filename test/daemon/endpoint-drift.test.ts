@@ -32,7 +32,7 @@ afterEach(() => {
   rmSync(stateFolder, { recursive: true });
 });
 
-test('the first look waits until the shim has answered its first calls', async () => {
+test("checks kubelet's endpoint for the first time 500 ms after the start", async () => {
   drift.begin();
   expect(clock.next).toBe(500);
   clock.pass(499);
@@ -42,7 +42,7 @@ test('the first look waits until the shim has answered its first calls', async (
   await expect.poll(() => clock.next, LONG_WAIT).toBeDefined();
 });
 
-test('there is no look after the end', () => {
+test("does not check kubelet's endpoint after the end", () => {
   drift.begin();
   drift.close();
   expect([clock.next, looks]).toEqual([undefined, 0]);

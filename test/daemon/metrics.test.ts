@@ -87,7 +87,7 @@ describe('a daemon with --metrics-bind', () => {
     expect(count('call_added_seconds', { method: status.method })).toBe(1);
   });
 
-  test('is ready while the backend is connected', async () => {
+  test('is ready while the backend is connected, and not ready but alive after the connection is lost', async () => {
     const program = start('--metrics-bind', '[::1]:0');
     const at = await addressOf(program);
     await expect.poll(() => get(at, '/readyz'), LONG_WAIT).toMatchObject({ status: 200, body: 'ok' });
@@ -97,7 +97,7 @@ describe('a daemon with --metrics-bind', () => {
     expect((await get(at, '/livez')).status).toBe(200);
   });
 
-  test('serves on a unix socket with access for its own user only', async () => {
+  test('serves metrics on a unix socket with access for its own user only', async () => {
     const socketPath = join(daemon.folder, 'shim/metrics.sock');
     const program = start('--metrics-bind', `unix://${socketPath}`, '--intercept=false');
     expect(await program.logged('metrics are served')).toMatchObject({ address: `unix://${socketPath}` });
@@ -113,7 +113,7 @@ describe('a daemon with --metrics-bind', () => {
   });
 
   test.each(['127.0.0.1:0', 'unix'])(
-    'and --metrics-token-file answers at %s only to who has the token, and logs none',
+    'with --metrics-token-file, requests at %s need the token, and the log does not contain it',
     async (address) => {
       const file = join(daemon.folder, 'token');
       const socketPath = join(daemon.folder, 'shim/metrics.sock');
@@ -136,7 +136,7 @@ describe('a daemon with --metrics-bind', () => {
     },
   );
 
-  test('without a usable token file answers nobody, and serves calls', async () => {
+  test('rejects requests for metrics if the token file is unusable, and serves calls', async () => {
     const program = start('--metrics-bind', '127.0.0.1:0', '--metrics-token-file', join(daemon.folder, 'none'));
     const at = await addressOf(program);
     expect((await get(at, '/metrics')).status).toBe(503);
@@ -150,7 +150,7 @@ describe('a daemon with --metrics-bind', () => {
     expect(program.log.find(({ msg }) => msg === 'stopped')).toMatchObject({ passedCalls: 1 });
   });
 
-  test('logs that the address is in use, and serves calls without metrics', async () => {
+  test('logs that the address for metrics is in use, and serves calls without metrics', async () => {
     const taken = createServer().listen({ host: '127.0.0.1', port: 0 });
     await once(taken, 'listening');
     daemon.cleanUp(() => taken.close());
@@ -165,7 +165,7 @@ describe('a daemon with --metrics-bind', () => {
     expect(program.log.find(({ msg }) => msg === 'stopped')).toMatchObject({ passedCalls: 1 });
   });
 
-  test('rejects an address that is not loopback', async () => {
+  test('rejects an address for metrics that is not loopback', async () => {
     const program = start('--metrics-bind', '0.0.0.0:9467');
     expect(await program.exited).toMatchObject({ code: 2 });
     expect(program.stderr).toMatch(/--metrics-bind: "0\.0\.0\.0:9467" is not a loopback address/);

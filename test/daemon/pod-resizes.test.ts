@@ -20,6 +20,6 @@ test.each([
   ['the cgroup alone', undefined, '/kubepods.slice/kubepods-podu.slice', 0, true],
   ['the cgroup of another class', undefined, '/kubepods/burstable/podu', 0, false],
   ['nothing', undefined, undefined, 0, false],
-])('priority and QoS class come from %s', (_, spec, cgroup, priority, isGuaranteed) => {
+])('priority and QoS class of a pod come from %s', (_, spec, cgroup, priority, isGuaranteed) => {
   expect(rank(spec, cgroup)).toEqual({ priority, isGuaranteed });
 });

@@ -9,7 +9,7 @@ import { LONG_WAIT } from '../support/long-wait.ts';
 const daemon = new TestDaemon();
 
 describe('a stop signal', () => {
-  test('lets running calls and streams end, accepts no new ones, removes the socket, and exits with code 0', async () => {
+  test('a stop signal lets running calls end, rejects new ones, removes the socket, and exits with code 0', async () => {
     const backend = await daemon.startBackend();
     const program = daemon.start();
     await program.logged('serving');
@@ -37,7 +37,7 @@ describe('a stop signal', () => {
     expect(program.log.filter(({ level, cut }) => level === 'warn' && cut !== undefined)).toEqual([]);
   });
 
-  test('ends the process at once if all clients are idle', async () => {
+  test('a stop signal ends the process at once if all clients are idle', async () => {
     await daemon.startBackend();
     const program = daemon.start();
     await program.logged('serving');
@@ -46,7 +46,7 @@ describe('a stop signal', () => {
     expect(await program.exited).toEqual({ code: 0, signal: null });
   });
 
-  test('cuts off calls that run longer than the shutdown timeout, logs their number, and exits with code 0', async () => {
+  test('a stop signal cuts off calls after the shutdown timeout, logs their number, and exits with code 0', async () => {
     const backend = await daemon.startBackend();
     const program = daemon.start('--shutdown-timeout=200ms');
     await program.logged('serving');
@@ -63,7 +63,7 @@ describe('a stop signal', () => {
     for (const code of await Promise.all(codes)) expect(code).toBe(status.UNAVAILABLE);
   });
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('ends the process at once if a second one follows (%s)', async (signal) => {
+  test.each(['SIGTERM', 'SIGINT'] as const)('a second stop signal (%s) ends the process at once', async (signal) => {
     const backend = await daemon.startBackend();
     const program = daemon.start();
     await program.logged('serving');

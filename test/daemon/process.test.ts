@@ -39,28 +39,34 @@ async function serving(program: Program): Promise<void> {
 }
 
 describe('a shim whose disk hangs', () => {
-  test.each(['SIGTERM', 'SIGINT'] as const)('closes everything else and ends by the signal (%s)', async (signal) => {
-    await daemon.startBackend();
-    const program = startHanging();
-    await serving(program);
-    expect(await daemon.connect().call('/s/Echo', 'x')).toBe('x');
-    program.kill(signal);
-    expect(await program.exited).toEqual({ code: null, signal });
-    expect(program.log.filter(({ level }) => level === 'warn')).toContainEqual(
-      expect.objectContaining({ msg: 'journal not closed: its disk does not answer', timeoutMs: 1000 }),
-    );
-    expect(program.log.find(({ msg }) => msg === 'stopped')).toMatchObject({ level: 'info' });
-  });
+  test.each(['SIGTERM', 'SIGINT'] as const)(
+    'a shim whose disk hangs closes everything else and ends by the signal (%s)',
+    async (signal) => {
+      await daemon.startBackend();
+      const program = startHanging();
+      await serving(program);
+      expect(await daemon.connect().call('/s/Echo', 'x')).toBe('x');
+      program.kill(signal);
+      expect(await program.exited).toEqual({ code: null, signal });
+      expect(program.log.filter(({ level }) => level === 'warn')).toContainEqual(
+        expect.objectContaining({ msg: 'journal not closed: its disk does not answer', timeoutMs: 1000 }),
+      );
+      expect(program.log.find(({ msg }) => msg === 'stopped')).toMatchObject({ level: 'info' });
+    },
+  );
 
-  test.each(['SIGTERM', 'SIGINT'] as const)('ends at once by a second signal (%s)', async (signal) => {
-    const backend = await daemon.startBackend();
-    const program = startHanging();
-    await serving(program);
-    expect(await stopTwice(daemon, backend, program, signal)).toMatchObject({ exit: { code: null, signal } });
-    expect(program.log.map(({ msg }) => msg)).not.toContain('stopped');
-  });
+  test.each(['SIGTERM', 'SIGINT'] as const)(
+    'a shim whose disk hangs ends at once after a second signal (%s)',
+    async (signal) => {
+      const backend = await daemon.startBackend();
+      const program = startHanging();
+      await serving(program);
+      expect(await stopTwice(daemon, backend, program, signal)).toMatchObject({ exit: { code: null, signal } });
+      expect(program.log.map(({ msg }) => msg)).not.toContain('stopped');
+    },
+  );
 
-  test('ends by SIGKILL, as a failure, after an uncaught exception', async () => {
+  test('a shim whose disk hangs ends by SIGKILL after an uncaught exception', async () => {
     const program = startHanging();
     await serving(program);
     program.kill('SIGUSR2');
@@ -68,7 +74,7 @@ describe('a shim whose disk hangs', () => {
     expect(program.log.at(-1)).toMatchObject({ level: 'error', msg: 'uncaught exception' });
   });
 
-  test('ends by SIGKILL, as a failure, if it cannot start', async () => {
+  test('a shim whose disk hangs ends by SIGKILL if it cannot start', async () => {
     writeFileSync(join(daemon.folder, 'shim'), '');
     const program = startHanging({ HANGS_FROM_START: 'yes' });
     expect(await program.exited).toEqual({ code: null, signal: 'SIGKILL' });

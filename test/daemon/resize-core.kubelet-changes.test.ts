@@ -10,7 +10,7 @@ const entry = (memory: number): PodEntry => ({
   isComplete: true,
 });
 
-test('each change is checked for decreases, and resizes are retried only when requests were freed since the last one', () => {
+test("each change of kubelet's state is checked for decreases, and resizes are retried only if it frees requests", () => {
   let pods: ReadonlyMap<string, PodEntry> = new Map();
   let [checked, freed] = [0, 0];
   const changed = kubeletChanges(

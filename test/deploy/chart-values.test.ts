@@ -21,7 +21,7 @@ test('the chart has the schema of the configuration file for its value "config"'
   );
 });
 
-describe('the schema of a value accepts what the shim accepts', () => {
+describe('schema of the configuration values', () => {
   const properties = configurationSchema()['properties'] as Readonly<Record<string, ValueSchema>>;
 
   /** Whether a value is valid, for the keywords that the schema uses. */
@@ -49,14 +49,14 @@ describe('the schema of a value accepts what the shim accepts', () => {
     ...['1', '4194304', '1/root'],
   ];
 
-  test.each(configKeys)('%s', (key) => {
+  test.each(configKeys)('the schema and the shim accept the same values of %s', (key) => {
     const differing = values.filter(
       (value) => isValid(value, properties[key]!) !== schema.shape[key].safeParse(value).success,
     );
     expect(differing).toEqual([]);
   });
 
-  test('but not keys that are no settings', () => {
+  test('the schema rejects keys that are not settings', () => {
     expect(configurationSchema()).toMatchObject({ additionalProperties: false });
     expect(Object.keys(properties)).toEqual(['apiVersion', 'kind', ...configKeys]);
   });

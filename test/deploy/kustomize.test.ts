@@ -35,7 +35,7 @@ const named = (kind: string, namespace = ''): Manifest =>
   manifests.find((manifest) => manifest.kind === kind && (manifest.metadata.namespace ?? '') === namespace)!;
 
 describe('deploy/kustomize', () => {
-  test('renders exactly the expected objects, in versions that Kubernetes 1.27 and later serve', () => {
+  test('deploy/kustomize renders exactly the expected objects, in versions that Kubernetes 1.27 and later serve', () => {
     const apiVersions: Readonly<Record<string, string>> = {
       Namespace: 'v1',
       ServiceAccount: 'v1',
@@ -63,16 +63,16 @@ describe('deploy/kustomize', () => {
     for (const { kind, apiVersion } of manifests) expect(apiVersion, kind).toBe(apiVersions[kind]);
   });
 
-  test('names objects so that they differ in the namespace default too', () => {
+  test('objects of one kind have different names, also across namespaces', () => {
     const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
     expect([...new Set(names)]).toEqual(names);
   });
 
-  test('allows privileged pods in its namespace', () => {
+  test('the namespace allows privileged pods', () => {
     expect(named('Namespace').metadata.labels).toMatchObject({ 'pod-security.kubernetes.io/enforce': 'privileged' });
   });
 
-  test('labels every object as Kubernetes recommends', () => {
+  test('every object has the labels that Kubernetes recommends', () => {
     for (const manifest of manifests)
       expect(manifest.metadata.labels, keyOf(manifest)).toMatchObject({
         'app.kubernetes.io/name': 'cri-resize-shim-installer',
@@ -81,7 +81,7 @@ describe('deploy/kustomize', () => {
       });
   });
 
-  test('selects its own pods, which run on all labelled nodes regardless of their taints', () => {
+  test('the DaemonSet selects its own pods, which run on all labelled nodes regardless of taints', () => {
     const { selector, template, updateStrategy } = set.spec;
     expect(template.metadata.labels).toMatchObject(selector.matchLabels);
     expect(updateStrategy).toEqual({ type: 'RollingUpdate', rollingUpdate: { maxUnavailable: '100%' } });
@@ -92,7 +92,7 @@ describe('deploy/kustomize', () => {
     expect(installer().image).toBe(`cri-resize-shim:${version}`);
   });
 
-  test('mounts the processes and one folder of the host, and no socket of a runtime', () => {
+  test('install: the installer mounts one folder of the host and no socket of a runtime', () => {
     const { hostPID, hostNetwork, hostIPC, volumes } = pod();
     expect([hostPID, hostNetwork, hostIPC]).toEqual([true, undefined, undefined]);
     expect(volumes.flatMap(({ hostPath }) => (hostPath === undefined ? [] : [hostPath]))).toEqual([
@@ -107,7 +107,7 @@ describe('deploy/kustomize', () => {
     expect(JSON.stringify(manifests)).not.toMatch(/containerd|docker|\.sock/);
   });
 
-  test('starts the installer of the image with valid flags that match the manifest', () => {
+  test('the DaemonSet starts the installer of the image with valid flags that match the manifest', () => {
     const { command, args, env, readinessProbe, volumeMounts } = installer();
     const [, entry = ''] = /COPY --from=build \/build\/dist\/(\S+) /.exec(readFileSync('Dockerfile', 'utf8')) ?? [];
     expect(command).toEqual(['node', `/usr/local/lib/cri-resize-shim/dist/${entry}`]);
@@ -132,7 +132,7 @@ describe('deploy/kustomize', () => {
     expect(folders).not.toContain('/');
   });
 
-  test('has an empty configuration, which an overlay can replace together with the pods, and the image by its digest', async () => {
+  test('the configuration is empty, and an overlay can replace it together with the pods, and pin the image by digest', async () => {
     const { data } = named('ConfigMap', 'cri-resize-shim') as unknown as { data: Record<string, string> };
     expect(parse(data['config.yaml']!)).toBeNull();
     const [base, overlay] = [join(folder, 'base'), join(folder, 'overlay')];
@@ -160,7 +160,7 @@ describe('deploy/kustomize', () => {
     expect(other.containers[0]!.image).toBe(`registry.example.com/cri-resize-shim@${digest}`);
   });
 
-  test('renders every file of its folder', () => {
+  test('deploy/kustomize renders every file of its folder', () => {
     const { resources } = parse(readFileSync('deploy/kustomize/kustomization.yaml', 'utf8')) as { resources: string[] };
     expect(readdirSync(resolve('deploy/kustomize')).toSorted()).toEqual(
       [...resources, 'config.yaml', 'kustomization.yaml'].toSorted(),
@@ -185,7 +185,7 @@ describe('the roles of the installer', () => {
     (resourceNames === undefined || resourceNames.includes(call.name ?? '')) &&
     namespace === (call.namespace ?? '');
 
-  test('are bound only to its service account, each in its own namespace', () => {
+  test('the roles of the installer are bound only to its service account, each in its own namespace', () => {
     const bindings = manifests.filter(({ kind }) => kind.endsWith('Binding'));
     expect(bindings).toHaveLength(3);
     for (const { kind, metadata, roleRef, subjects } of bindings) {
@@ -198,7 +198,7 @@ describe('the roles of the installer', () => {
     }
   });
 
-  test('allow exactly the calls that the installer makes', async () => {
+  test('install: the roles of the installer allow exactly the calls that it makes', async () => {
     const cluster = await new FakeCluster().start();
     const bad = { code: 3, lines: ['failed: x'] };
     const [good, failing] = [cluster.node('a'), cluster.node('b', { install: () => bad })];

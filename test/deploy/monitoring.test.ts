@@ -89,12 +89,12 @@ async function errorsOf(...args: string[]): Promise<string> {
 }
 
 describe('deploy/alerts.yaml', () => {
-  test('is valid for Prometheus', async () => {
+  test('deploy/alerts.yaml is valid for Prometheus', async () => {
     expect(await errorsOf('check', 'rules', 'deploy/alerts.yaml')).toBe('');
   });
 
   test.each(rules)(
-    '$alert uses existing metrics, and has a severity, a description and an existing runbook',
+    'the alert $alert uses existing metrics, and has a severity, a description and an existing runbook',
     (rule) => {
       expectKnown(rule.expr);
       const { summary = '', description = '', runbook_url: url = '' } = rule.annotations;
@@ -108,7 +108,7 @@ describe('deploy/alerts.yaml', () => {
     },
   );
 
-  test('has alerts that fire in their case, and not before', async () => {
+  test('each alert fires in its case, and not before', async () => {
     expect(alertCases.map(({ alert }) => alert)).toEqual(rules.map(({ alert }) => alert));
     const firing = alertCases.map(({ alert, series, calm, fires, stays, labels }) => ({
       name: alert,
@@ -148,16 +148,16 @@ const ruleLabels = (alert: string): Readonly<Record<string, string>> =>
   rules.find((rule) => rule.alert === alert)?.labels ?? {};
 
 describe('deploy/grafana.json', () => {
-  test('has valid expressions for Prometheus', async () => {
+  test('the expressions of deploy/grafana.json are valid for Prometheus', async () => {
     const file = resolve(folder, 'dashboard.yaml');
     const recorded = expressions.map(({ expr }, index) => ({ record: `panel:${index}`, expr }));
     writeFileSync(file, stringify({ groups: [{ name: 'panels', rules: recorded }] }));
     expect(await errorsOf('check', 'rules', file)).toBe('');
   });
 
-  test.each(expressions)('uses existing metrics in $title: $expr', ({ expr }) => expectKnown(expr));
+  test.each(expressions)('the dashboard uses existing metrics in $title: $expr', ({ expr }) => expectKnown(expr));
 
-  test('shows every metric', () => {
+  test('the dashboard shows every metric', () => {
     const shown = new Set(
       expressions.flatMap(({ expr }) => namesIn(expr).metrics.map((name) => known.get(name)?.name)),
     );
@@ -167,7 +167,7 @@ describe('deploy/grafana.json', () => {
     expect(missing, 'add them to a panel of deploy/grafana.json').toEqual([]);
   });
 
-  test('has panels with unit and description that do not overlap', () => {
+  test('the panels of the dashboard have unit and description, and do not overlap', () => {
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
     const taken = new Set<string>();
     for (const { title, gridPos } of dashboard.panels)

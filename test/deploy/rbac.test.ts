@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { manifests, rights } from '../support/kubernetes/rights.ts';
 
-test('the role allows to list and watch pods, read the node and create events, and nothing else', () => {
+test('KEP-6030: the role for annotations in Kubernetes allows to list and watch pods, get nodes and create events only', () => {
   expect([...rights].sort()).toEqual(['create events.events.k8s.io', 'get nodes', 'list pods', 'watch pods']);
 });
 

@@ -2,7 +2,7 @@ import { existsSync, globSync } from 'node:fs';
 import { sep } from 'node:path';
 import { expect, test } from 'vitest';
 
-test('the tests of a folder of src mirror it: the name of a test begins with that of its file', () => {
+test('the name of each test below a folder of src begins with the name of its source file', () => {
   const folders = globSync('src/*/').map((folder) => folder.split(sep)[1]);
   const tests = globSync('test/**/*.test.ts').filter((file) => folders.includes(file.split(sep)[1]));
   expect(tests.length).toBeGreaterThan(100);

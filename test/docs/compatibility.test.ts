@@ -30,7 +30,7 @@ function versionsOf(cell: string): string[] {
   return Array.from({ length: minor(last) - minor(first) + 1 }, (_, index) => `1.${minor(first) + index}`);
 }
 
-test('docs/compatibility.md has each pair of kubelet and containerd, with its gains', () => {
+test('docs/compatibility.md lists each pair of kubelet and containerd with its gains', () => {
   const page = readFileSync('docs/compatibility.md', 'utf8');
   const text = /## By kubelet and containerd\n([^]*?)\n## /.exec(page)?.[1] ?? '';
   const [head = [], , ...rows] = [...text.matchAll(/^\| (.*) \|$|^\|---.*$/gm)].map(([, row = '']) => row.split(' | '));
@@ -48,7 +48,7 @@ test('docs/compatibility.md has each pair of kubelet and containerd, with its ga
   expect(seen.sort()).toEqual(all.sort());
 });
 
-test('docs/compatibility.md has the versions of npm run nightly -- --only interop, and the differences that it accepts', () => {
+test('docs/compatibility.md has the versions and accepted differences of npm run nightly -- --only interop', () => {
   const page = readFileSync('docs/compatibility.md', 'utf8');
   const row = page.split('\n').find((line) => line.includes('`npm run nightly -- --only interop` |')) ?? '';
   expect([row.includes(h2specName), row.includes(grpcName)]).toEqual([true, true]);
@@ -63,7 +63,7 @@ test('docs/compatibility.md has the versions of npm run nightly -- --only intero
 test.each([
   ['npm run nightly -- --only k8s-e2e', "Accepted differences of Kubernetes' specs", ofKubernetes],
   ['npm run nightly -- --only cri-integration', "Accepted differences of containerd's tests", ofContainerd],
-])('docs/compatibility.md has the differences that %s accepts, with their reasons', (_, title, differences) => {
+])('docs/compatibility.md has the differences that %s accepts, with reasons', (_, title, differences) => {
   expect(acceptedIn(readFileSync('docs/compatibility.md', 'utf8'), title)).toEqual([...differences]);
 });
 

@@ -46,7 +46,7 @@ const count = (value: number): string => value.toLocaleString('en-US');
 const size = (bytes: number): string => (bytes >= MiB ? `${bytes / MiB} MiB` : `${bytes / 1024} KiB`);
 const time = (ms: number): string => `${ms / 1000} s`;
 
-describe('docs/limits.md has the limits of the code:', () => {
+describe('limits in docs/limits.md', () => {
   test.each([
     ['client connections', count(CONNECTION_LIMIT)],
     ['time for a client', time(LIMITS.handshakeTimeout)],
@@ -161,24 +161,24 @@ describe('docs/limits.md has the limits of the code:', () => {
       `one in ${time(MONITORING_LIMITS.streamMs)} and one after each resize, at least ${time(MONITORING_LIMITS.streamPauseMs)} apart, and half of the time at most`,
     ],
     ['reads of the token file', `one in ${time(MONITORING_LIMITS.tokenMs)}`],
-  ])('%s', (what, limit) => {
+  ])('docs/limits.md has the limit of the code for: %s', (what, limit) => {
     expect(limitOf(what)).toBe(limit);
   });
 
-  test('each budget that is counted', () => {
+  test('docs/limits.md lists each counted budget', () => {
     const refused = createCounters().families.find(({ description }) => description.name.endsWith('refused_total'));
     const budgets = [...(refused?.series() ?? [])].map(({ labels: [budget] }) => budget);
     const listed = [...page.matchAll(/\| `([a-z_]+)` \|$/gm)].map(([, budget]) => budget);
     expect([...new Set(listed.filter((name) => name !== 'budget'))].sort()).toEqual(budgets.sort());
   });
 
-  test('bytes that each client may have held', () => {
+  test('docs/limits.md has the bytes that each client may hold', () => {
     const { reserved, all } = SHARED_LIMITS.held;
     expect(page).toContain(`The first ${size(reserved)} of each connection count only for itself.`);
     expect(page).toContain(`One client gets ${size(all / 2)}, a second one ${size(all / 4)} while`);
   });
 
-  test('connections of which one ends', () => {
+  test('docs/limits.md has the number of connections above which one is closed', () => {
     expect(page).toContain(
       `the CRI socket (${count(CONNECTION_LIMIT)} connections)\nand at the resize API (${count(API_LIMITS.connections)})`,
     );
@@ -186,7 +186,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     expect([crowdOf(CONNECTION_LIMIT) / CONNECTION_LIMIT, page]).toEqual([1 / 4, expect.stringContaining('a quarter')]);
   });
 
-  test('the sum of the budgets', () => {
+  test('docs/limits.md has the sum of the budgets', () => {
     const { queued, held, requests } = SHARED_LIMITS;
     const handled = CRI_LIMITS.requestBytes + API_LIMITS.requestBytes;
     const waiting = queued + CONNECTION_LIMIT * DEFAULT_WINDOW;
@@ -201,7 +201,7 @@ describe('docs/limits.md has the limits of the code:', () => {
     expect(limitOf('sum of these budgets')).toBe(`${sum} MiB`);
   });
 
-  test('the unit', () => {
+  test('the limits of the unit in docs/limits.md are those of its file', () => {
     const unit = readFileSync('systemd/cri-resize-shim.service', 'utf8');
     for (const [line] of page.matchAll(/(?<=`)(?:MemoryMax|LimitCORE)=\w+/g)) expect(unit).toContain(`\n${line}\n`);
   });

@@ -11,7 +11,7 @@ const KEY = 'volume.cri-resize-shim.io/';
 const none = { limits: { cpu: '', memory: '' }, requests: { cpu: '', memory: '' } };
 
 describe('H2: the annotations of a pod', () => {
-  test.each(hostileNames)('name no volume by %s', (_, name) => {
+  test.each(hostileNames)('an annotation with %s as its volume name is rejected', (_, name) => {
     const { policies, errors } = readVolumeAnnotations(Object.fromEntries([[KEY + name, '1Mi']]));
     expect([...policies]).toEqual([]);
     expect(errors.map(({ reason }) => reason)).toEqual(['INVALID_ANNOTATION']);
@@ -20,11 +20,11 @@ describe('H2: the annotations of a pod', () => {
     );
   });
 
-  test.each(hostileNames)('take no share of a container named by %s', (_, name) => {
+  test.each(hostileNames)('an annotation with %s as its container name is rejected', (_, name) => {
     expect(() => parseVolumeAnnotation(`${KEY}cache`, `50%/${name}`)).toThrow('not the name of a container');
   });
 
-  test.each(hostileNames)('mirror no pod by %s', (_, uid) => {
+  test.each(hostileNames)('a mirror annotation with %s is ignored, unless it has the form of a uid', (_, uid) => {
     const annotations = { 'kubernetes.io/config.mirror': uid };
     const ownerReferences = [{ kind: 'Node', name: 'node-1' }];
     const metadata = { uid: 'uid-own', name: 'web', namespace: 'tenant', resourceVersion: '1' };
@@ -34,14 +34,14 @@ describe('H2: the annotations of a pod', () => {
     expect(pod).toMatchObject({ uid: isUid ? uid : 'uid-own', isMirror: isUid, namespace: 'tenant', name: 'web' });
   });
 
-  test('set the size of volumes of their own pod only', () => {
+  test('annotations set the size of volumes of their own pod only', () => {
     const policies = new VolumePolicies();
     policies.annotate('attacker', { [`${KEY}cache`]: '1Mi', [`${KEY}victim/cache`]: '1Mi' });
     expect(policies.policy('attacker', 'cache')).toEqual({ kind: 'absolute', size: MiB });
     expect(policies.policy('victim', 'cache')).toEqual({ kind: 'fixed' });
   });
 
-  test('may name a volume like a member of every object', () => {
+  test('a volume may have the name of a member of every object, such as constructor', () => {
     const policy = () => ({ kind: 'fixed' }) as const;
     const requested = { constructor: '1Mi' } as Record<string, string>;
     expect(firstChange({ web: '1Mi' }, { atCreation: {}, requested: {}, policy })).toEqual({

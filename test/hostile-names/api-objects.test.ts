@@ -28,7 +28,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
   test.each([
     ['after it', [pod({}), attacker]],
     ['before it', [attacker, pod({})]],
-  ])('is ignored and counted once, listed %s', (_, objects) => {
+  ])('a foreign object with the uid of a pod, listed %s, is ignored and counted once', (_, objects) => {
     const { claims, counted, log } = node(victim);
     claims.replace(objects);
     claims.present(attacker);
@@ -41,7 +41,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     expect(specs.of({ ...victim, sandboxId: 'a' })?.containers[0]?.name).toBe('web');
   });
 
-  test('is counted when the pod starts, if it was there before', () => {
+  test('a foreign object with the uid of a pod is counted when the pod starts after it', () => {
     const { here, claims, counted } = node();
     claims.present(attacker);
     expect(counted).toEqual([]);
@@ -50,7 +50,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     expect(counted).toEqual(['other_pod']);
   });
 
-  test('is counted again when it was deleted and created again', () => {
+  test('a foreign object with the uid of a pod is counted again when it was deleted and created again', () => {
     const { claims, counted } = node(victim);
     claims.present(attacker);
     claims.gone(attacker);
@@ -60,7 +60,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     expect(counted).toEqual(['other_pod', 'other_pod', 'other_pod']);
   });
 
-  test('is counted as a second object while no pod of this node has the uid', () => {
+  test('further objects with one uid are counted as duplicates while no pod of this node has the uid', () => {
     const { claims, counted } = node();
     claims.present(pod({}));
     claims.present(attacker);
@@ -68,7 +68,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     expect(counted).toEqual(['duplicate_uid', 'duplicate_uid']);
   });
 
-  test('is counted if it mirrors a pod that is not static, and not if the pod is static', () => {
+  test('a mirror object is counted if its pod is not static, and is not counted if its pod is static', () => {
     const mirror = pod({ isMirror: true });
     const ordinary = node(victim);
     ordinary.claims.present(mirror);
@@ -78,7 +78,7 @@ describe('H2: an object of the API server that claims the uid of another pod', (
     expect(ofFile.counted).toEqual([]);
   });
 
-  test('is not counted for a pod with several sandboxes, as after a restart of its sandbox', () => {
+  test('the object of a pod with several sandboxes, as after a restart of its sandbox, is not counted', () => {
     const { claims, counted } = node(victim, victim);
     claims.present(pod({}));
     expect(counted).toEqual([]);

@@ -22,24 +22,24 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 describe('H2: the CRI fields of a pod', () => {
-  test.each(hostileNames)('its uid %s is no path of the journal', (_, uid) => {
+  test.each(hostileNames)('the journal file of a pod with the uid %s stays in the folder of the journal', (_, uid) => {
     const file = join(folder, recordFile(uid));
     expect(dirname(file)).toBe(folder);
     expect(file.length).toBeLessThan(folder.length + 100);
     expect(readdirSync(folder)).toEqual([]);
   });
 
-  test.each(hostileNames)('its uid %s is no path of a volume', (_, uid) => {
+  test.each(hostileNames)('a pod with the uid %s has no volume path outside its own folder', (_, uid) => {
     const path = (): string => volumeMountPoint(ROOT, { podUid: uid, name: 'cache' });
     if (isPodUid(uid)) expect(path()).toBe(`${ROOT}/pods/${uid}/volumes/kubernetes.io~empty-dir/cache`);
     else expect(path).toThrow('not a pod uid and a volume');
   });
 
-  test.each(hostileNames)('the name of its volume %s is no path', (_, name) => {
+  test.each(hostileNames)('the volume name %s is rejected', (_, name) => {
     expect(() => volumeMountPoint(ROOT, { podUid: 'uid-1', name })).toThrow('not a pod uid and a volume');
   });
 
-  test.each(hostileNames)('its cgroup_parent with %s stays below the root of cgroups', (_, name) => {
+  test.each(hostileNames)('a cgroup_parent with %s stays below the cgroup root or is rejected', (_, name) => {
     for (const parent of [name, `/kubepods/${name}`, `${name}.slice`, `/kubepods.slice/${name}`]) {
       let cgroup: string | undefined;
       try {
@@ -55,14 +55,17 @@ describe('H2: the CRI fields of a pod', () => {
     }
   });
 
-  test.each(hostileNames.filter(([, name]) => name.length < 1000))('its container id %s is no path', (_, id) => {
-    for (const driver of Object.values(cgroupDrivers)) {
-      const parent = driver.name === 'systemd' ? 'kubepods-pod1.slice' : '/kubepods/pod1';
-      expect(() => driver.containerCgroup(parent, id)).toThrow('invalid cgroup name');
-    }
-  });
+  test.each(hostileNames.filter(([, name]) => name.length < 1000))(
+    'the container id %s is rejected as a cgroup name',
+    (_, id) => {
+      for (const driver of Object.values(cgroupDrivers)) {
+        const parent = driver.name === 'systemd' ? 'kubepods-pod1.slice' : '/kubepods/pod1';
+        expect(() => driver.containerCgroup(parent, id)).toThrow('invalid cgroup name');
+      }
+    },
+  );
 
-  test.each(hostileNames)('its namespace %s is no path of the API server', async (_, namespace) => {
+  test.each(hostileNames)('no event is sent to the API server for a pod in the namespace %s', async (_, namespace) => {
     const asked: string[] = [];
     const stop = new AbortController();
     const api = ({ path }: ApiRequest): Promise<never> => {
@@ -90,7 +93,7 @@ describe('H2: the CRI fields of a pod', () => {
     expect(keys.size).toBe(new Set(parts).size ** 3);
   });
 
-  test('names that only look alike are other pods', () => {
+  test('pods with names that only look alike are different pods', () => {
     const specs = new SpecStore(() => false);
     const spec = specOf({ containers: [{ name: 'web' }] }, undefined);
     // The last letter but one of the first name is Cyrillic, and the second one is not in composed form.
@@ -102,7 +105,7 @@ describe('H2: the CRI fields of a pod', () => {
     for (const name of names) expect(whyForeign({ ...web, name, isMirror: false }, web, false)).toBe('other_pod');
   });
 
-  test.each(hostileNames)('a caller cannot ask the backend for %s', async (_, text) => {
+  test.each(hostileNames)('a lookup of a pod by %s is rejected before the backend is asked', async (_, text) => {
     const never = (): never => {
       throw new Error('the backend was asked');
     };

@@ -14,7 +14,7 @@ afterEach(() => runtime.close());
 
 describe('H2: the labels of a container', () => {
   test.each(hostileNames.filter(([, name]) => !name.includes('\uD800')))(
-    'with %s neither name nor move a container',
+    'labels with %s neither name a container nor move it to another pod',
     async (_, name) => {
       const labels = Object.fromEntries([
         ['io.kubernetes.container.name', name],

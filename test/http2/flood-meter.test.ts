@@ -19,12 +19,12 @@ import {
   withStream,
 } from '../support/http2/wire.ts';
 
-describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
+describe('floods by a client', () => {
   test.each([
     ['empty CONTINUATION frames', frame(CONTINUATION, 0, 3), frame(HEADERS, 0, 3)],
     ['PING', frame(PING, 0, 0, Buffer.alloc(8)), Buffer.alloc(0)],
     ['SETTINGS', settings([4, 70_000]), Buffer.alloc(0)],
-  ])('%s', (_, repeated, first) => {
+  ])('a flood of %s ends the connection with ENHANCE_YOUR_CALM', (_, repeated, first) => {
     const proxy = withStream();
     proxy.client.send(first);
     for (let sent = 0; sent < 200 && !proxy.client.ended; sent += 1)
@@ -32,7 +32,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('streams that are opened and reset at once (CVE-2023-44487)', () => {
+  test('a flood of streams that are opened and reset at once (CVE-2023-44487) ends the connection', () => {
     const proxy = openProxy();
     for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
       proxy.client.send(headers(id, request('/pass'), true), rst(id, ErrorCode.CANCEL));
@@ -44,20 +44,23 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     ['a window that is too large', (id: number) => windowUpdate(id, LARGEST_WINDOW)],
     ['DATA after its end', (id: number) => data(id, Buffer.of(1))],
     ['HEADERS after its end', (id: number) => headers(id, [{ name: 'a', value: 'b' }], true)],
-  ])('streams that the client makes the proxy reset (CVE-2025-8671), with %s', (_, error) => {
-    const proxy = openProxy();
-    for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
-      proxy.client.send(headers(id, request('/pass'), true), error(id));
-    expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
-  });
+  ])(
+    'a flood of streams that the client makes the proxy reset (CVE-2025-8671), with %s, ends the connection',
+    (_, error) => {
+      const proxy = openProxy();
+      for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2)
+        proxy.client.send(headers(id, request('/pass'), true), error(id));
+      expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
+    },
+  );
 
-  test('streams above the limit', () => {
+  test('a flood of streams above the stream limit ends the connection', () => {
     const proxy = openProxy({ streamLimit: 1 });
     for (let id = 1; id < 40_000 && !proxy.client.ended; id += 2) proxy.client.send(headers(id, request('/pass')));
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test.each(['/amend/A', '/handle/A'])('a request in DATA frames of one byte: %s', (path) => {
+  test.each(['/amend/A', '/handle/A'])('a request in DATA frames of one byte ends the connection: %s', (path) => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request(path)));
     for (let sent = 0; sent < 200 && !proxy.client.ended; sent += 1)
@@ -65,7 +68,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('frames of one byte of a call that is forwarded unread do not count', () => {
+  test('DATA frames of one byte do not count in a call that is forwarded unread', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A')));
     for (let sent = 0; sent < 200; sent += 1)
@@ -73,7 +76,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(proxy.client.ended).toBe(false);
   });
 
-  test('a header block larger than the limit', () => {
+  test('a header block larger than the limit ends the connection', () => {
     const proxy = openProxy({ clientHeaderListLimit: 50_000 });
     proxy.client.send(frame(HEADERS, 0, 1, Buffer.alloc(16_000)));
     for (let sent = 0; sent < 4 && !proxy.client.ended; sent += 1)
@@ -81,7 +84,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('the pings of a busy client are no flood: they come over time, or between responses', () => {
+  test('pings of a busy client over time, or between responses, do not count as a flood', () => {
     const ping = frame(PING, 0, 0, Buffer.alloc(8));
     const proxy = withStream();
     for (let sent = 0; sent < 30_000; sent += 1) {
@@ -98,7 +101,7 @@ describe('a flood ends the connection with ENHANCE_YOUR_CALM', () => {
   });
 });
 
-test('the frames of a time in which nothing was read are allowed once, and do not end with a reset', () => {
+test('the credit for frames of a time without reads is used once, and a reset does not remove it', () => {
   const meter = new FloodMeter('small', 100, () => 5000);
   const count = (frames: number): void => {
     for (let counted = 0; counted < frames; counted += 1) meter.count();
@@ -110,7 +113,7 @@ test('the frames of a time in which nothing was read are allowed once, and do no
   expect(() => count(1)).toThrow('too many small frames');
 });
 
-test('a pause of an hour allows no more than one of three seconds', () => {
+test('a pause of an hour allows no more frames than a pause of three seconds', () => {
   const meter = new FloodMeter('small', 100, () => 0);
   meter.credit(3_600_000);
   for (let counted = 0; counted < 400; counted += 1) meter.count();

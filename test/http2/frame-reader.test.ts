@@ -55,7 +55,7 @@ describe('frame reader', () => {
     );
   });
 
-  test('returns the same frames if it pauses, and no more at a time than they may cost', () => {
+  test('returns the same frames if it pauses, and no more frames per turn than their cost allows', () => {
     fc.assert(
       fc.property(
         fc.array(anyFrame, { maxLength: 12 }),
@@ -89,7 +89,7 @@ describe('frame reader', () => {
     ]);
   });
 
-  test('stops after any frame, stores what follows, and resumes', () => {
+  test('stops after any frame, stores the following bytes, and resumes', () => {
     fc.assert(
       fc.property(fc.array(anyFrame, { maxLength: 8 }), fc.array(fc.nat(9000), { maxLength: 20 }), (sent, places) => {
         const { reader, seen } = reading((own) => own.stop());
@@ -113,7 +113,7 @@ describe('frame reader', () => {
     expect(seen[0]!.id).toBe(5);
   });
 
-  test('rejects a too long frame as soon as its header is complete', () => {
+  test('rejects a frame that is too long as soon as its header is complete', () => {
     for (const size of [4, 9, 12]) {
       const { reader } = reading();
       const bytes = frame(0, 0, 1, Buffer.alloc(16_385));

@@ -14,13 +14,13 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const dockerfile = (): string => readFileSync('Dockerfile', 'utf8');
 
-test('both stages of the Dockerfile are from one base, by digest', () => {
+test('both stages of the Dockerfile use one base image, pinned by digest', () => {
   const [, base] = /^ARG BASE=(.*)$/m.exec(dockerfile()) ?? [];
   expect(base).toMatch(/^node:26-slim@sha256:[0-9a-f]{64}$/);
   expect([...dockerfile().matchAll(/^FROM (\S+)/gm)].map(([, from]) => from)).toEqual(['${BASE}', '${BASE}']);
 });
 
-test('the Dockerfile copies everything that its steps need, and its programs run on their own', async () => {
+test('upgrade: the Dockerfile copies everything that its steps need, and its programs run on their own', async () => {
   const build = join(folder, 'build');
   const out = join(folder, 'out');
   mkdirSync(build);

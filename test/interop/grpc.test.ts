@@ -18,7 +18,7 @@ afterEach(() => rmSync(logs, { recursive: true }));
 
 const calls = (): string[] => readFileSync(join(logs, 'calls'), 'utf8').trim().split('\n');
 
-test('each case runs alone and some among many clients, with what has failed', async () => {
+test('each gRPC case runs alone, some also run among many clients, and a failed case has its reason', async () => {
   const cases = await new GrpcWitness(client, 3).run({ port: 17, logs, signal });
   expect(calls().length).toBe(cases.size);
   expect(calls().every((call) => call.startsWith('--server_host=127.0.0.1 --server_port=17 --test_case='))).toBe(true);
@@ -31,7 +31,7 @@ test('each case runs alone and some among many clients, with what has failed', a
   ]);
 });
 
-test('chosen cases run again: one alone, or one among all clients', async () => {
+test('a chosen gRPC case runs again in its form: alone, or among all clients', async () => {
   const witness = new GrpcWitness(client, 3);
   const alone = await witness.run({ port: 17, logs, signal, only: ['grpc rpc_soak, 3 threads'] });
   expect([[...alone.keys()], calls().length]).toEqual([['grpc rpc_soak, 3 threads'], 1]);

@@ -17,11 +17,11 @@ const node = (script: string, deadlineMs = LONG_MS, ending = signal) =>
   runToEnd(process.execPath, ['-e', script], deadlineMs, ending);
 
 describe('a program that runs to its end', () => {
-  test('has no failure if it exits with 0', async () => {
+  test('a program that exits with 0 has no failure', async () => {
     expect(await node('console.log("out"); console.error("err")')).toEqual({ output: 'out\nerr', failure: undefined });
   });
 
-  test('fails with its exit code, or because it cannot be started', async () => {
+  test('a program fails with its exit code, or with the reason why it cannot be started', async () => {
     expect(await node('console.log("why"); process.exitCode = 3')).toEqual({
       output: 'why',
       failure: 'it exited with 3',
@@ -30,12 +30,12 @@ describe('a program that runs to its end', () => {
     expect(failure).toContain('ENOENT');
   });
 
-  test('is killed at its deadline, also if it ignores SIGTERM', async () => {
+  test('a program is killed at its deadline, also if it ignores SIGTERM', async () => {
     const { failure } = await node(`process.on('SIGTERM', () => {}); ${STAY}`, 300);
     expect(failure).toBe('it did not end within 0.3 s');
   });
 
-  test('is stopped when the command is', async () => {
+  test('a program is stopped when the command is aborted', async () => {
     const ending = new AbortController();
     const run = node(STAY, LONG_MS, ending.signal);
     ending.abort();
@@ -55,21 +55,21 @@ describe('a program that runs until it is stopped', () => {
     });
   const READY = 'console.error("first"); console.error("ready on 17");';
 
-  test('is ready at its line, and ends without a fault', async () => {
+  test('a service is ready once it logs its line, and stops without a fault', async () => {
     const service = await start(`${READY} ${STAY}`);
     expect(service.captured).toBe('17');
     expect(await service.stop()).toBeUndefined();
     expect(readFileSync(join(folder, 'log'), 'utf8')).toBe('first\nready on 17\n');
   });
 
-  test('cannot start if it ends before its line', async () => {
+  test('a service cannot be started if it ends before it logs its line', async () => {
     await expect(start('console.error("no port"); process.exitCode = 2')).rejects.toThrow(
       /^cannot start the program: it exited with 2; its output is in /,
     );
     expect(existsSync(join(folder, 'log'))).toBe(true);
   });
 
-  test('has a fault if it ends by itself, or with another exit code than 0', async () => {
+  test('a service has a fault if it ends by itself, or exits with another code than 0 when it is stopped', async () => {
     const crashed = await start(`console.error("ready on " + process.pid); ${STAY}`);
     process.kill(Number(crashed.captured), 'SIGKILL');
     await crashed.ended;

@@ -69,7 +69,7 @@ test('a server that does not accept closes the connection of the client', async 
   await other.close();
 });
 
-test('close ends open connections', async () => {
+test('closing the relay ends its open connections', async () => {
   const [client, served] = await connected();
   served.resume().on('error', () => undefined);
   client.resume().on('error', () => undefined);

@@ -11,13 +11,13 @@ test('an image has the repository and the tag that the specs name, without the r
   expect([...images.keys()]).toEqual(['e2e-test-images/agnhost:2.63.0', 'pause:3.10.2', 'conformance-pause:1']);
 });
 
-test('an image that nobody can make here is left out', () => {
+test('an image that cannot be made locally is left out', () => {
   expect([...made('registry.k8s.io/etcd:3.6.8-0', 'invalid.registry.k8s.io/invalid/alpine:3.1').keys()]).toEqual([
     'conformance-pause:1',
   ]);
 });
 
-test('the image of agnhost has its program under two names, above a shell', () => {
+test('the agnhost image has its program under two names, and a shell', () => {
   const paths = pathsOf(['registry.k8s.io/e2e-test-images/agnhost:2.55'], 'e2e-test-images/agnhost:2.55');
   expect(paths).toEqual(
     expect.arrayContaining(['agnhost', 'agnhost-2', 'bin/sh', 'bin/curl', 'bin/bash', 'uploads', 'localhost.crt']),

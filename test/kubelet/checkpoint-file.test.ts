@@ -47,7 +47,7 @@ test('a checkpoint file is read once for each of its versions', () => {
   expect(file.result()).toEqual({ kind: 'text', text: 'two' });
 });
 
-test('a replacement of a checkpoint file with the same size and time is recognized', () => {
+test('a change of a checkpoint file is recognized even if its size and modification time are equal', () => {
   const file = new CheckpointFile(path);
   for (let n = 100; n < 400; n += 1) {
     writeFileSync(path, String(n));

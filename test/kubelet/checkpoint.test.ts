@@ -16,7 +16,7 @@ const readPods = (text: string): object => {
 };
 
 describe('a checkpoint of kubelet', () => {
-  test('of 1.36 has limits of containers, without limits of the pod', () => {
+  test('a checkpoint of kubelet 1.36 without limits of the pod has the limits of the containers', () => {
     const text =
       '{"data":"{\\"entries\\":{\\"0f6f8ba3-0d0f-4f7f-9d62-2d4b5b3f0d11\\":{\\"ContainerResources\\":{\\"c1\\":{\\"limits\\":{\\"cpu\\":\\"200m\\",\\"memory\\":\\"64Mi\\"},\\"requests\\":{\\"cpu\\":\\"100m\\",\\"memory\\":\\"64Mi\\"}}},\\"PodLevelResources\\":null}}}","checksum":2394850921}';
     expect(readPods(text)).toEqual({
@@ -30,7 +30,7 @@ describe('a checkpoint of kubelet', () => {
     });
   });
 
-  test('has limits of the pod, and containers without limits', () => {
+  test('a checkpoint may have limits of the pod, and containers without limits', () => {
     const pod: WrittenPod = {
       ContainerResources: { web: {}, side: { limits: { memory: '1.5Gi' } } },
       PodLevelResources: { limits: { cpu: '2', memory: '2Gi' }, requests: {} },
@@ -43,7 +43,7 @@ describe('a checkpoint of kubelet', () => {
     });
   });
 
-  test('of 1.33 has no limits of pods', () => {
+  test('a checkpoint of kubelet 1.33 has no limits of pods', () => {
     const data = JSON.stringify({ entries: { u: { ContainerResources: { a: { limits: { memory: '1e6' } } } } } });
     expect(readPods(JSON.stringify({ data, checksum: 1 }))).toEqual({
       pods: { u: { containers: { a: { memory: 1_000_000 } }, pod: undefined } },
@@ -51,20 +51,20 @@ describe('a checkpoint of kubelet', () => {
     });
   });
 
-  test('of a node without pods is empty', () => {
+  test('the checkpoint of a node without pods is empty', () => {
     expect(readPods(checkpointText({}))).toEqual({ pods: {}, unrecognized: 0 });
     expect(readPods('{"data":"{\\"entries\\":{}}","checksum":0}')).toEqual({ pods: {}, unrecognized: 0 });
   });
 
   // checkpoint.speed.test.ts measures how long that takes.
-  test('of 3,000 pods has all of them', () => {
+  test('a checkpoint of 3,000 pods is read with all of them', () => {
     const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));
     const entries = Object.fromEntries(Array.from({ length: 3000 }, (_, n) => [`pod-${n}`, withMemory(containers)]));
     const read = readCheckpoint(checkpointText(entries));
     expect(read.kind === 'read' && read.pods.size).toBe(3000);
   });
 
-  test('is read with any checksum', () => {
+  test('a checkpoint is read with any checksum', () => {
     const data = JSON.stringify({ entries: { u: withMemory({ a: '64Mi' }) } });
     for (const checksum of [undefined, null, 'sha256:00', -1, {}, 1e300])
       expect(readPods(JSON.stringify({ data, checksum })), typeof checksum).toMatchObject({
@@ -85,11 +85,11 @@ describe('an unknown checkpoint', () => {
     ['truncated data', '{"data":"{\\"entries\\":{","checksum":1}', /JSON/],
     ['entries that are a list', '{"data":"{\\"entries\\":[]}","checksum":1}', /^its "entries" is not a JSON object$/],
     ['data that is null', '{"data":"null","checksum":1}', /^its "data" is not a JSON object$/],
-  ])('is unreadable: %s', (_what, text, why) => {
+  ])('an unknown checkpoint is unreadable: %s', (_what, text, why) => {
     expect(readCheckpoint(text)).toEqual({ kind: 'unreadable', why: expect.stringMatching(why) as string });
   });
 
-  test('may have null or a number as an amount, but no list or boolean', () => {
+  test('an amount in a checkpoint may be null or a number, but not a list or a boolean', () => {
     const memory = (value: unknown): object => ({
       ContainerResources: { a: { limits: { memory: value, cpu: null } } },
     });
@@ -105,7 +105,7 @@ describe('an unknown checkpoint', () => {
     });
   });
 
-  test('may have null as resources and limits, but no other types', () => {
+  test('resources and limits in a checkpoint may be null, but not of another type', () => {
     const limits = (value: unknown): object => ({ ContainerResources: { a: { limits: value } } });
     const entries = {
       nothing: { ContainerResources: null },
@@ -124,7 +124,7 @@ describe('an unknown checkpoint', () => {
     });
   });
 
-  test('has its unknown entries counted and left out, and its other entries read', () => {
+  test('unknown entries of a checkpoint are counted and left out, and its other entries are read', () => {
     const entries = {
       good: withMemory({ a: '64Mi' }),
       number: 5,
@@ -144,7 +144,7 @@ describe('an unknown checkpoint', () => {
     });
   });
 
-  test('may have names like __proto__, and zero as an amount', () => {
+  test('a checkpoint may have names like __proto__, and zero as an amount', () => {
     const data = `{"entries":{"__proto__":{"ContainerResources":{"constructor":{"limits":{"memory":"0","cpu":"0"}}}}}}`;
     expect(readCheckpoint(JSON.stringify({ data }))).toEqual({
       kind: 'read',
@@ -164,7 +164,7 @@ describe('an unknown checkpoint', () => {
   });
 });
 
-test('any text is read without an exception, and a truncated checkpoint is unreadable', () => {
+test('KEP-1287: any content of a checkpoint is read without an exception; a truncated checkpoint is unreadable', () => {
   const text = checkpointText({ u: withMemory({ a: '64Mi', b: '1Gi' }) });
   fc.assert(
     fc.property(fc.nat(text.length - 1), (length) => {
@@ -197,7 +197,7 @@ describe('two entries of a pod', () => {
   };
   const container = (change: object) => ({ ContainerResources: { ...first.ContainerResources, ...change } });
 
-  test('are the same when they say the same', () => {
+  test('two entries of a pod are equal if they have equal content', () => {
     expect(isSameEntry(entryOf(first), entryOf(structuredClone(first)))).toBe(true);
     expect(isSameEntry(entryOf({}), entryOf({}))).toBe(true);
   });
@@ -211,7 +211,7 @@ describe('two entries of a pod', () => {
     ['no limits of the pod', { PodLevelResources: null }],
     ['other requests of the pod', { PodLevelResources: { ...resources('1Gi', '2'), requests: { memory: '1Mi' } } }],
     ['a part of unknown shape', container({ b: [] })],
-  ])('differ with %s', (_what, change) => {
+  ])('two entries of a pod differ with %s', (_what, change) => {
     const [one, other] = [entryOf(first), entryOf({ ...first, ...change })];
     expect([isSameEntry(one, other), isSameEntry(other, one)]).toEqual([false, false]);
   });

@@ -33,7 +33,7 @@ function replace(text: string): void {
   renameSync(join(root, '.1234567'), join(root, 'allocated_pods_state'));
 }
 
-test('reading 5 MB that are replaced all the time takes a bounded share of the time', async () => {
+test('KEP-1287: reading a checkpoint of 5 MB that is replaced continuously takes a bounded share of the time', async () => {
   mkdirSync(root, { recursive: true });
   files.begin();
   const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));

@@ -139,7 +139,7 @@ test('the entry of a pod stays the same object until its content changes', () =>
   expect([v === undefined, files.allocated('v') === v]).toEqual([false, true]);
 });
 
-test('checkpoints with the same content say the same, until one of them changes', () => {
+test('checkpoints with equal content share their entries until one of them changes', () => {
   makeRoot();
   files.begin();
   const same = { u: withMemory({ a: '64Mi' }), v: withMemory({ a: '1Gi' }) };
@@ -155,7 +155,7 @@ test('checkpoints with the same content say the same, until one of them changes'
   expect([memoryOf(), memoryOf(files.actuated('v'))]).toEqual([2048 * MiB, 1024 * MiB]);
 });
 
-test('a content that is no checkpoint is reported for each of the files that has it', () => {
+test('content that is not a checkpoint is reported for each file that has it', () => {
   makeRoot();
   files.begin();
   replace('{}');
@@ -191,7 +191,7 @@ test('changes are reported when the folder is created, removed and created again
   expect(lines).toEqual([]);
 });
 
-test('an unknown checkpoint counts as absent, is counted each time, and is logged at the first and the next readable one', async () => {
+test('an unknown checkpoint counts as absent, is counted each time, and is logged once, until a checkpoint is readable again', async () => {
   makeRoot();
   write({ u: withMemory({ a: '64Mi' }) });
   files.begin();
@@ -251,7 +251,7 @@ test('after hundreds of replacements the newest checkpoint is known, with a boun
   expect(changes).toBeLessThan(2 + (performance.now() - start) / 50);
 });
 
-describe('while no read is allowed', () => {
+describe('reads of checkpoints that have to wait', () => {
   let clock: FakeClock;
   /** Replaces the files until the read time is used up: a caller misses the last change, and has to wait. */
   function useUp(): void {
@@ -271,7 +271,7 @@ describe('while no read is allowed', () => {
     }
   }
 
-  test('a caller that waits finds what kubelet has written, at the next read that is allowed', async () => {
+  test('while no read is allowed, a caller that waits finds the new checkpoint at the next allowed read', async () => {
     useUp();
     write({ u: withMemory({ a: '7777Mi' }) });
     let isRead = false;
@@ -288,7 +288,7 @@ describe('while no read is allowed', () => {
     expect(clock.now() - start).toBeLessThanOrEqual(4010);
   });
 
-  test('a read that was scheduled before waits too, and what was read already is reported at once', () => {
+  test('while no read is allowed, a scheduled read waits too, and earlier changes are reported immediately', () => {
     useUp();
     const before = changes;
     write({ u: withMemory({ a: '7777Mi' }) });
@@ -299,7 +299,7 @@ describe('while no read is allowed', () => {
     expect(files.allocated('u')?.containers.get('a')?.memory).toBe(7777 * MiB);
   });
 
-  test('a caller does not wait if the files are as they were read', () => {
+  test('while no read is allowed, a caller does not wait if the files have not changed since they were read', () => {
     useUp();
     rmSync(root, { recursive: true });
     clock.pass(10_000);
@@ -309,7 +309,7 @@ describe('while no read is allowed', () => {
     expect(files.refreshed()).toBeUndefined();
   });
 
-  test('a caller that waits is released at the end', async () => {
+  test('while no read is allowed, a caller that waits is released on close', async () => {
     useUp();
     const reading = files.refreshed();
     files.close();
@@ -318,7 +318,7 @@ describe('while no read is allowed', () => {
   });
 });
 
-test('nothing is reported after close', async () => {
+test('no change of a checkpoint is reported after close', async () => {
   makeRoot();
   files.begin();
   files.close();

@@ -65,8 +65,8 @@ function pass(ms: number): number {
   return watch.mock.calls.length - before;
 }
 
-describe.each(['ENOSPC', 'EMFILE'])('inotify answers %s', (code) => {
-  test('the folder is watched again once it can be, and what has changed meanwhile is read', async () => {
+describe.each(['ENOSPC', 'EMFILE'])('inotify error %s', (code) => {
+  test('watches the kubelet folder again once inotify works, and reads the changes made in the meantime', async () => {
     fault = failure(code);
     files.begin();
     write('64Mi');
@@ -86,7 +86,7 @@ describe.each(['ENOSPC', 'EMFILE'])('inotify answers %s', (code) => {
     expect([memory(), changes]).toEqual([32, 2]);
   });
 
-  test('the pauses grow to a minute, and one line and one count report it', () => {
+  test('retries the watch of the kubelet folder with pauses of up to a minute, and reports the failure once', () => {
     fault = failure(code);
     files.begin();
     expect(pass(60 * SECOND)).toBeLessThanOrEqual(6);
@@ -95,7 +95,7 @@ describe.each(['ENOSPC', 'EMFILE'])('inotify answers %s', (code) => {
     expect([lines.length, counters.snapshot().foresight]).toEqual([1, { unreadable: 1 }]);
   });
 
-  test('while the watch fails, a CRI call reads the checkpoints, and does not bring the next attempt forward', () => {
+  test('a CRI call reads the checkpoints while the watch fails, and does not bring the next attempt forward', () => {
     fault = failure(code);
     files.begin();
     pass(120 * SECOND);
@@ -107,7 +107,7 @@ describe.each(['ENOSPC', 'EMFILE'])('inotify answers %s', (code) => {
   });
 });
 
-test('a watch that fails later is watched again, with growing pauses until it has reported a change', async () => {
+test('retries a watch that fails later, with growing pauses until the watch has reported a change', async () => {
   files.begin();
   const fail = (): void => {
     const last = watch.mock.results.at(-1);
@@ -130,7 +130,7 @@ test('a watch that fails later is watched again, with growing pauses until it ha
   expect(pass(2 * SECOND)).toBeGreaterThan(0);
 });
 
-test('a closed watch is not armed again', () => {
+test('does not retry a failed watch after it is closed', () => {
   fault = failure('ENOSPC');
   files.begin();
   files.close();

@@ -21,7 +21,7 @@ describe('milliCPU and quotas', () => {
     expect(milliCpuToQuota(333, microseconds(50_005))).toBe(16_651);
   });
 
-  test('the milliCPU of a quota are rounded down, as kubelet reports them, or exact', () => {
+  test('the milliCPU of a quota are rounded down as in kubelet, or are exact', () => {
     expect([12_500, 12_599, 150_000].map((quota) => quotaToMilliCpu(microseconds(quota), period))).toEqual([
       125, 125, 1500,
     ]);
@@ -29,14 +29,14 @@ describe('milliCPU and quotas', () => {
     expect(exactQuota(125.5, 100_000)).toBe(12_550);
   });
 
-  test('an overhead adds its share of another period, rounded up', () => {
+  test('the quota of an overhead is converted to another period and rounded up', () => {
     expect(overheadQuota({ quota: microseconds(25_000), period }, period)).toBe(25_000);
     expect(overheadQuota({ quota: microseconds(25_001), period }, microseconds(50_000))).toBe(12_501);
   });
 });
 
 describe('milliCPU and shares', () => {
-  test('shares are rounded down, between the bounds of cgroup v1', () => {
+  test('shares are rounded down, and stay within the bounds of cgroup v1', () => {
     expect([0, 1, 2, 100, 1000, 256_000, 300_000].map(milliCpuToShares)).toEqual([
       2, 2, 2, 102, 1024, 262_144, 262_144,
     ]);

@@ -14,7 +14,7 @@ const memory: fc.Arbitrary<Memory & { readonly request: number }> = fc
     return { request, limit: isEqual ? request : request + more };
   });
 
-test('the swap limit after a resize is the one that kubelet computes, except for rounding', () => {
+test('KEP-1287: the swap limit expected after a resize equals that of kubelet except for rounding, or is 0 if it was 0', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(memory, memory, (before, after) => {

@@ -25,17 +25,17 @@ describe('memory.swap.max by kubelet', () => {
     ['is 0 where the new request is not known', 64, [40, 200], [undefined, 80], 0],
     ['is 0 where the present request is not known', 64, [undefined, 200], [40, 80], 0],
     ['is 0 where no request led to the present one', 64, [0, 200], [40, 80], 0],
-  ])('%s', (_, now, before, after, expected) => {
+  ])('memory.swap.max %s', (_, now, before, after, expected) => {
     const present = now === 'max' ? now : mi(now);
     const [first, then] = [before, after].map(([request, limit]) => amounts(request, limit));
     expect(swapAfterResize(present, first!.request, then!)).toBe(mi(expected));
   });
 
-  test('is a whole number of bytes', () => {
+  test('memory.swap.max is a whole number of bytes', () => {
     expect(swapAfterResize(bytes(100), bytes(3), { request: bytes(2), limit: undefined })).toBe(66);
   });
 
-  test('stays to the byte with the request', () => {
+  test('memory.swap.max stays equal to the byte if the request does not change', () => {
     // Their product is above 2^53.
     const [now, request] = [bytes(132_842_737_383), bytes(73_588_192_309)];
     expect(swapAfterResize(now, request, { request, limit: undefined })).toBe(now);

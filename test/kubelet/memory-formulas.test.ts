@@ -17,17 +17,20 @@ describe('memory.high by kubelet', () => {
     [100_000_000, 300_000_000, 0.9, 279_998_464],
     [100_000_000, 300_000_000, 0.75, 249_999_360],
     [1, 123_456_789, 0.9, 111_108_096],
-  ])('of a request of %i and a limit of %i, with the factor %f', (request, limit, factor, high) => {
-    expect(memoryHighOf({ request: bytes(request), limit: bytes(limit) }, factor, PAGE)).toBe(high);
-  });
+  ])(
+    'KEP-2570: memory.high is derived as in kubelet from a request of %i, a limit of %i and the factor %f',
+    (request, limit, factor, high) => {
+      expect(memoryHighOf({ request: bytes(request), limit: bytes(limit) }, factor, PAGE)).toBe(high);
+    },
+  );
 
-  test('is absent for a request equal to the limit, and where it would not be above the request', () => {
+  test('memory.high is absent if the request equals the limit, or if memory.high would not exceed the request', () => {
     expect(memoryHighOf(amounts(64, 64), 0.9, PAGE)).toBeUndefined();
     expect(memoryHighOf(amounts(0, 0), 0.9, PAGE)).toBeUndefined();
     expect(memoryHighOf({ request: mi(64), limit: bytes(mi(64) + 4096) }, 0.9, PAGE)).toBeUndefined();
   });
 
-  test('is a whole number of pages, of any size, between request and limit', () => {
+  test('memory.high is a whole number of pages of any size, between request and limit', () => {
     const size = fc.integer({ min: 1, max: 2 ** 40 }).map(bytes);
     const pages = fc.constantFrom(4096, 16_384, 65_536).map(bytes);
     fc.assert(
@@ -45,7 +48,7 @@ describe('memory.high by kubelet', () => {
 });
 
 describe('the factor of a memory.high', () => {
-  test('is the one with which kubelet has set it', () => {
+  test('the factor computed from memory.high is the one that kubelet used to set it', () => {
     const request = fc.integer({ min: 0, max: 1000 });
     fc.assert(
       fc.property(
@@ -61,7 +64,7 @@ describe('the factor of a memory.high', () => {
     );
   });
 
-  test('does not exist for other values, and is not known where several give the same page', () => {
+  test('the factor is unknown if no factor leads to memory.high, or if several factors do', () => {
     expect(throttlingFactorOf(bytes(mi(100) + 4096), amounts(64, 128), PAGE)).toBeUndefined();
     expect(throttlingFactorOf(mi(63), amounts(64, 128), PAGE)).toBeUndefined();
     const narrow = { request: mi(64), limit: bytes(mi(64) + 20 * 4096) };

@@ -30,7 +30,7 @@ const cpu = (state: object): void => write('cpu_manager_state', JSON.stringify({
 const memory = (state: object): void => write('memory_manager_state', JSON.stringify({ checksum: 1, ...state }));
 
 describe('the state of the CPU manager', () => {
-  test('assigns CPUs to a container', () => {
+  test('the CPU manager state assigns CPUs to a container', () => {
     cpu({ policyName: 'static', defaultCpuSet: '0,3', entries: { u: { app: '1-2' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
     expect(managers.exclusiveCpus('u', 'proxy')).toBeUndefined();
@@ -39,17 +39,17 @@ describe('the state of the CPU manager', () => {
     expect(managers.exclusiveCpus('constructor', 'name')).toBeUndefined();
   });
 
-  test('assigns CPUs to a whole pod', () => {
+  test('the CPU manager state assigns CPUs to a whole pod', () => {
     cpu({ policyName: 'static', defaultCpuSet: '0', podEntries: { u: { cpuSet: '4-6' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBe('4-6');
   });
 
-  test('assigns nothing with the policy none', () => {
+  test('the CPU manager state assigns no CPUs with the policy none', () => {
     cpu({ policyName: 'none', defaultCpuSet: '', entries: { u: { app: '1' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
   });
 
-  test('is read again when kubelet has replaced it, and when it has gone', () => {
+  test('the CPU manager state is read again after kubelet has replaced or removed it', () => {
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
     cpu({ policyName: 'static', entries: { u: { app: '1' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBe('1');
@@ -67,7 +67,7 @@ describe('the state of the CPU manager', () => {
     ['a torn file', '{"policyName":"static","entr', /JSON/],
     ['another JSON', '[1]', /^it is not a JSON object$/],
     ['no policy', '{"entries":{"u":{"app":"1"}}}', /^it has no string "policyName"$/],
-  ])('is ignored, with one warning, if it is %s', (_, text, fault) => {
+  ])('a CPU manager state is ignored with one warning if it is %s', (_, text, fault) => {
     write('cpu_manager_state', text);
     expect([managers.exclusiveCpus('u', 'app'), managers.exclusiveCpus('u', 'app')]).toEqual([undefined, undefined]);
     expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
@@ -84,7 +84,7 @@ describe('the state of the CPU manager', () => {
       dataChecksum: 1420829534,
     });
 
-  test('assigns CPUs to containers and pods in the form of 1.37, whose string “data” counts', () => {
+  test('the CPU manager state of kubelet 1.37 assigns the CPUs in its string “data” to containers and pods', () => {
     since137({
       policyName: 'static',
       defaultCpuSet: '7-9',
@@ -103,20 +103,23 @@ describe('the state of the CPU manager', () => {
     ['no JSON', '{"policyName', /^"data": .*JSON/],
     ['no text', { policyName: 'static' }, /^"data": it is not a JSON object$/],
     ['no object', '[]', /^"data": it is not a JSON object$/],
-  ])('assigns what the earlier form says, with one warning, where “data” is %s', (_, data, fault) => {
-    since137({}, data);
-    expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
-    expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
-    expect(unreadable).toBe(1);
-  });
+  ])(
+    'the CPU manager state of 1.37 falls back to the earlier form, with one warning, if “data” is %s',
+    (_, data, fault) => {
+      since137({}, data);
+      expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
+      expect(warnings).toEqual([{ file: 'cpu_manager_state', error: expect.stringMatching(fault) as string }]);
+      expect(unreadable).toBe(1);
+    },
+  );
 
-  test('an empty “data” is that of an earlier kubelet', () => {
+  test('a CPU manager state with an empty “data” is read in the earlier form without a warning', () => {
     since137({}, '');
     expect(managers.exclusiveCpus('u', 'app')).toBe('1-2');
     expect(warnings).toEqual([]);
   });
 
-  test('values of unknown shape assign nothing and are counted; the others count', () => {
+  test('CPU manager values of unknown shape assign nothing and are counted; the other values apply', () => {
     const entries = { u: { app: '1', proxy: 7, none: null }, v: '2', w: null };
     since137({ policyName: 'static', entries, podEntries: { x: '3', y: { cpuSet: 4 }, z: { cpuSet: '5' } } });
     expect(managers.exclusiveCpus('u', 'app')).toBe('1');
@@ -131,12 +134,12 @@ describe('the state of the CPU manager', () => {
     ['no object', '1-2'],
     ['CPUs that are no text', { u: { app: 7 } }],
     ['no CPUs', { u: { app: '' } }],
-  ])('assigns nothing with %s', (_, entries) => {
+  ])('the CPU manager state assigns nothing with %s', (_, entries) => {
     cpu({ policyName: 'static', entries });
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
   });
 
-  test('has a limit of size', () => {
+  test('a CPU manager state of more than 16 MiB is ignored with a warning', () => {
     write('cpu_manager_state', `{"policyName":"static","entries":{"u":{"app":"1"}}}${' '.repeat(16 * MiB)}`);
     expect(managers.exclusiveCpus('u', 'app')).toBeUndefined();
     expect(warnings).toHaveLength(1);
@@ -146,7 +149,7 @@ describe('the state of the CPU manager', () => {
 describe('the state of the memory manager', () => {
   const block = (type: string, numaAffinity: unknown) => ({ type, numaAffinity, size: 1 });
 
-  test('pins memory to NUMA nodes, of a container or of its pod', () => {
+  test('the memory manager state pins the memory of a container or of its pod to NUMA nodes', () => {
     memory({
       policyName: 'Static',
       machineState: {},
@@ -160,7 +163,7 @@ describe('the state of the memory manager', () => {
     expect(managers.memoryNodes('v', 'app')).toBe('1');
   });
 
-  test('pins memory in the form of 1.37 too', () => {
+  test('the memory manager state of kubelet 1.37 pins the memory listed in its string “data”', () => {
     const data = JSON.stringify({
       policyName: 'Static',
       machineState: {},
@@ -178,7 +181,7 @@ describe('the state of the memory manager', () => {
     expect(warnings).toEqual([{ file: 'memory_manager_state', error: '1 values of an unknown shape' }]);
   });
 
-  test('skips nodes of unknown shape, which may be objects without a text', () => {
+  test('the memory manager state skips NUMA nodes of unknown shape, including objects without a text form', () => {
     const nodes = [{ toString: 1, valueOf: 1 }, 1, null, '2'];
     memory({ policyName: 'Static', entries: { u: { app: [block('memory', nodes)] } } });
     expect(managers.memoryNodes('u', 'app')).toBe('1');
@@ -189,7 +192,7 @@ describe('the state of the memory manager', () => {
     ['None', { u: { app: [block('memory', [0])] } }],
     ['Static', { u: { app: 'memory' } }],
     ['Static', { u: { app: [null, 1, block('memory', 'x')] } }],
-  ])('pins nothing with policy %s and %j', (policyName, entries) => {
+  ])('the memory manager state pins nothing with policy %s and %j', (policyName, entries) => {
     memory({ policyName, entries });
     expect(managers.memoryNodes('u', 'app')).toBeUndefined();
   });

@@ -71,19 +71,22 @@ const lists: Readonly<Record<Group, Readonly<Record<string, string>>>> = {
   },
 };
 
-test.each(groups)('the group "%s" has the cases of the KEP, with its names and in its order', (group) => {
-  const titles = matrixCases.filter((each) => each.group === group).map(({ title }) => title);
-  expect(titles).toEqual(Object.keys(lists[group]));
-});
+test.each(groups)(
+  'KEP-1287: the group "%s" has the end-to-end test cases of the KEP, with their names and in their order',
+  (group) => {
+    const titles = matrixCases.filter((each) => each.group === group).map(({ title }) => title);
+    expect(titles).toEqual(Object.keys(lists[group]));
+  },
+);
 
 describe.each(matrixCases)('$group: $title', (matrixCase) => {
   const { group, title, containers, start, stages } = matrixCase;
 
-  test('makes the changes of its title', () => {
+  test('a matrix case makes the changes of its title', () => {
     expect(stages.map((stage) => movesOf(matrixCase, stage)).join(' ')).toBe(lists[group][title]);
   });
 
-  test('has all containers in each stage, with requests within the limits', () => {
+  test('a matrix case has all containers in each stage, with requests within the limits', () => {
     for (const point of [start, ...stages]) {
       expect(Object.keys(point).sort()).toEqual(containers.map(({ name }) => name).sort());
       for (const { cpu, memory } of Object.values(point)) {
@@ -93,7 +96,7 @@ describe.each(matrixCases)('$group: $title', (matrixCase) => {
     }
   });
 
-  test('has the QoS class and the containers of its group', () => {
+  test('a matrix case has the QoS class and the containers of its group', () => {
     const kind = title.startsWith('Add memory') ? 'burstable' : group.split(',')[0]!.toLowerCase();
     expect(qosClass(containers, start)).toBe(kind === 'sidecars' ? 'guaranteed' : kind);
     expect(containers.map(({ name, role }) => `${name} ${role}`).join(', ')).toBe(containersOf(matrixCase));
@@ -112,7 +115,7 @@ test.each([
   ['memory', 'no net', 'memory', 0],
   ['memory', 'decrease', 'memory', -1],
   ['memory', 'increase', 'memory', 1],
-] as const)('the sums of %s change as the title says: %s', (resource, what, key, sign) => {
+] as const)('the sums of %s change as the title of the case says: %s', (resource, what, key, sign) => {
   const ending = what === 'no net' ? `no net ${resource} change` : `net ${resource} ${what} for Pod`;
   const { start, stages } = matrixCases.find(({ title }) => title.endsWith(ending))!;
   const total = (point: PodAmounts, of: keyof Amount): number =>

@@ -12,7 +12,7 @@ test.each([
   [100, 102, 10_000],
   [2500, 2560, 250_000],
   [1_000_000, 262_144, 100_000_000],
-])('%d thousandths of a processor are %d shares and a quota of %d', (milliCpu, shares, quota) => {
+])('%d milliCPU are %d shares and a quota of %d', (milliCpu, shares, quota) => {
   expect(sharesOf(milliCpu)).toBe(shares);
   expect(quotaOf(milliCpu)).toBe(quota);
 });
@@ -38,19 +38,19 @@ describe('the values of a pod', () => {
   const both = [app('a'), app('b')];
   const full = { cpu: equal(100), memory: equal(64) };
 
-  test('of class Guaranteed have all limits', () => {
+  test('a pod of class Guaranteed has all limits', () => {
     const amounts = { a: full, b: full };
     expect(qosClass(both, amounts)).toBe('guaranteed');
     expect(podValues(both, amounts, 'guaranteed')).toEqual({ memory: 128 * MiB, quota: 20_000, shares: 204 });
   });
 
-  test('of class Burstable have only limits that every container has', () => {
+  test('a pod of class Burstable has only the limits that every container has', () => {
     const amounts = { a: full, b: { memory: equal(32) } };
     expect(qosClass(both, amounts)).toBe('burstable');
     expect(podValues(both, amounts, 'burstable')).toEqual({ memory: 96 * MiB, quota: undefined, shares: 102 });
   });
 
-  test('of class BestEffort have the minimum shares, for any resources of its containers', () => {
+  test('a pod of class BestEffort has the minimum shares, for any resources of its containers', () => {
     expect(qosClass(both, { a: {}, b: {} })).toBe('besteffort');
     expect(podValues(both, { a: full, b: full }, 'besteffort')).toEqual({
       memory: undefined,
@@ -59,7 +59,7 @@ describe('the values of a pod', () => {
     });
   });
 
-  test('include an init container with the sidecars before it, if that exceeds the running containers', () => {
+  test('the values of a pod include an init container with its earlier sidecars, if they exceed the running containers', () => {
     const containers: MatrixContainer[] = [
       { name: 'sidecar', role: 'sidecar' },
       { name: 'init', role: 'init' },

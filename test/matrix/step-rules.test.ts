@@ -31,18 +31,18 @@ test.each(['memory.high 1 -> 2', 'memory.max 1', 'memory.max 1 -> 2 -> 3'])('rea
   expect(() => readChanges(text)).toThrow(text);
 });
 
-describe('brokenRules is empty for', () => {
-  test('a pod that is raised before its containers', () => {
+describe('steps that follow the rules', () => {
+  test('accepts a pod that is raised before its containers', () => {
     const end = { 'pod memory.max': '500', 'a memory.max': '200', 'b memory.max': '300' };
     expect(broken(end, 'pod memory.max 300 -> 500', 'a memory.max 100 -> 200', 'b memory.max 200 -> 300')).toEqual([]);
   });
 
-  test('a container that is lowered before another is raised', () => {
+  test('accepts a container that is lowered before another is raised', () => {
     const end = { 'a memory.max': '150', 'b memory.max': '150' };
     expect(broken(end, 'b memory.max 200 -> 150', 'a memory.max 100 -> 150')).toEqual([]);
   });
 
-  test('two updates of a container whose memory and CPU go opposite ways', () => {
+  test('accepts two updates of a container whose memory and CPU change in opposite directions', () => {
     const end = {
       'pod memory.max': '250',
       'pod cpu.max': '40000 100000',
@@ -60,23 +60,23 @@ describe('brokenRules is empty for', () => {
     ).toEqual([]);
   });
 
-  test('a limit that is removed from the pod first', () => {
+  test('accepts a limit that is removed from the pod before its container', () => {
     const end = { 'pod memory.max': 'max', 'a memory.max': 'max' };
     expect(broken(end, 'pod memory.max 300 -> max', 'a memory.max 100 -> max')).toEqual([]);
   });
 });
 
-describe('brokenRules reports', () => {
+describe('steps that break the rules', () => {
   const raised = { 'pod memory.max': '400', 'a memory.max': '200' };
 
-  test('a container that is raised before the pod', () => {
+  test('reports a container that is raised before the pod', () => {
     expect(broken(raised, 'a memory.max 100 -> 200', 'pod memory.max 300 -> 400')).toEqual([
       'memory.max: containers 400, pod 300',
       'memory.max: container raised, pod raised',
     ]);
   });
 
-  test('a pod that is lowered before its container', () => {
+  test('reports a pod that is lowered before its container', () => {
     const end = { 'pod cpu.max': '25000 100000', 'a cpu.max': '5000 100000' };
     expect(broken(end, 'pod cpu.max 30000 100000 -> 25000 100000', 'a cpu.max 10000 100000 -> 5000 100000')).toEqual([
       expect.stringMatching(/^cpu.max: containers 0.3.*, pod 0.25$/),
@@ -84,7 +84,7 @@ describe('brokenRules reports', () => {
     ]);
   });
 
-  test('a container that is raised before another is lowered, although both fit into the pod limit', () => {
+  test('reports a container that is raised before another is lowered, although both fit into the pod limit', () => {
     const end = { 'pod memory.max': '350', 'a memory.max': '250', 'b memory.max': '100' };
     expect(
       broken(
@@ -97,31 +97,31 @@ describe('brokenRules reports', () => {
     ).toEqual(['memory.max: pod raised, container raised, container lowered, pod lowered']);
   });
 
-  test('a target that is not reached, and a change that was not requested', () => {
+  test('reports a target that is not reached, and a change that was not requested', () => {
     expect(broken(raised, 'pod memory.max 300 -> 400', 'b memory.max 200 -> 150')).toEqual([
       'a memory.max ends as 100, not as 200',
       'b memory.max ends as 150, not as 200',
     ]);
   });
 
-  test('a step from another value than the current one', () => {
+  test('reports a step that starts from another value than the current one', () => {
     expect(broken({ 'a memory.max': '80' }, 'a memory.max 90 -> 80')).toEqual([
       'a memory.max goes from 90, and was 100',
     ]);
   });
 
-  test('a step that changes nothing', () => {
+  test('reports a step that changes nothing', () => {
     expect(broken({}, 'a memory.max 100 -> 100')).toEqual(['a memory.max goes from 100 to 100']);
   });
 
-  test('two updates where one would do', () => {
+  test('reports two updates of a container where one is enough', () => {
     const end = { 'a memory.max': '50', 'a cpu.max': '5000 100000' };
     expect(broken(end, 'a memory.max 100 -> 50', 'a cpu.max 10000 100000 -> 5000 100000')).toEqual([
       'a is updated 2 times',
     ]);
   });
 
-  test('an update that raises and lowers limits', () => {
+  test('reports an update that raises and lowers limits', () => {
     const end = { 'pod cpu.max': '35000 100000', 'a memory.max': '50', 'a cpu.max': '15000 100000' };
     expect(
       broken(
@@ -132,7 +132,7 @@ describe('brokenRules reports', () => {
     ).toEqual(['a goes opposite ways in one update']);
   });
 
-  test('a step that begins before the previous one has ended', () => {
+  test('reports a step that begins before the previous one has ended', () => {
     const [first, second] = steps('b memory.max 200 -> 150', 'a memory.max 100 -> 150');
     const end = new Map([...start, ['a memory.max', '150'], ['b memory.max', '150']]);
     expect(brokenRules([first!, { ...second!, at: 0.5 }], start, end)).toEqual([

@@ -54,7 +54,7 @@ async function statusOf(path: string): Promise<number | undefined> {
   return response.statusCode;
 }
 
-test('M4: the page asks the backend once, however often it is read over TCP', async () => {
+test('M4: the status page queries the backend once for many requests over TCP', async () => {
   for (let at = 0; at < 5; at += 1) expect(await statusOf('/')).toBe(200);
   expect(await Promise.all(Array.from({ length: 20 }, () => statusOf('/')))).toEqual(Array(20).fill(200));
   expect(asked).toBe(1);
@@ -64,7 +64,7 @@ test.each([
   ['sends nothing', ''],
   ['sends its request slowly', 'GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Slow: '],
   ['reads nothing', 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(100)],
-])('M4: a client that %s is cut when the time of its connection is over', async (_, text) => {
+])('M4: a client that %s is disconnected when the time of its connection is over', async (_, text) => {
   server.close();
   server = await listening({ ...MONITORING_LIMITS, connectionMs: 100 });
   const socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
@@ -75,7 +75,7 @@ test.each([
   expect(open).toBe(0);
 });
 
-test('M4: clients that send nothing shut nobody out', async () => {
+test('M4: clients that send nothing do not lock out other clients', async () => {
   for (let at = 0; at < MONITORING_LIMITS.connections + 8; at += 1) {
     const socket = createConnection({ port: port(), host: '127.0.0.1' }).on('error', () => undefined);
     sockets.push(socket);

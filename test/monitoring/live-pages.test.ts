@@ -104,7 +104,7 @@ const podNamed = (name: string): Overview['pods'][number] => ({
   history: [],
 });
 
-test('a page gets all parts first, and after a resize those that have changed', async () => {
+test('a live page receives all parts first, and only the changed parts after a resize', async () => {
   const response = await open();
   expect([response.statusCode, response.headers['content-type']]).toEqual([200, 'text/event-stream; charset=utf-8']);
   const updates = updatesOf(response);
@@ -117,14 +117,14 @@ test('a page gets all parts first, and after a resize those that have changed', 
   expect(changed['pods']).toContain('default/web');
 });
 
-test('a page of one pod gets its details', async () => {
+test('the live page of one pod receives the details of this pod', async () => {
   overview = () => Promise.resolve({ ...nothing, pods: [podNamed('web'), podNamed('db')] });
   const { card } = await next(updatesOf(await open('/live?pod=id-db')));
   expect(card).toContain('no file of db');
   expect(card).not.toContain('no file of web');
 });
 
-test('pages are updated from time to time without a resize, too', async () => {
+test('a live page is updated periodically without a resize', async () => {
   server.close();
   await listening({ streamMs: 20 });
   const updates = updatesOf(await open());
@@ -132,7 +132,7 @@ test('pages are updated from time to time without a resize, too', async () => {
   expect((await next(updates))['state']).toContain('1.2.3');
 });
 
-test.each(['first', 'later'])('the %s reading ends when the last page is closed', async (which) => {
+test.each(['first', 'later'])('the %s reading is aborted when the last live page is closed', async (which) => {
   const updates = updatesOf(await open());
   if (which === 'later') await next(updates);
   const asked = Promise.withResolvers<AbortSignal>();
@@ -152,7 +152,7 @@ test.each(['first', 'later'])('the %s reading ends when the last page is closed'
   expect(logged).toEqual([]);
 });
 
-test('nothing is read and no resize is watched while no page is open', async () => {
+test('reads nothing and watches no resize while no live page is open', async () => {
   server.close();
   await listening({ streamMs: 20 });
   const updates = updatesOf(await open());
@@ -167,7 +167,7 @@ test('nothing is read and no resize is watched while no page is open', async () 
   expect(reads).toBe(before);
 });
 
-test('a page that cannot be read says why, and recovers', async () => {
+test('a live page that cannot be read shows the reason, and recovers', async () => {
   const updates = updatesOf(await open());
   await next(updates);
   overview = () => Promise.reject(new ShimError(Code.UNAVAILABLE, Reason.BACKEND_UNAVAILABLE, 'it is gone'));
@@ -178,7 +178,7 @@ test('a page that cannot be read says why, and recovers', async () => {
   expect((await next(updates))['state']).toContain('ready');
 });
 
-test('one more page than the limit ends the oldest one, which connects again later, and is counted', async () => {
+test('a live page above the limit ends the oldest page, and is counted', async () => {
   const pages: IncomingMessage[] = [];
   for (let count = 0; count < MONITORING_LIMITS.streams; count += 1) pages.push((await open()).resume());
   const [oldest] = pages;
@@ -189,7 +189,7 @@ test('one more page than the limit ends the oldest one, which connects again lat
   expect(pages.slice(1).map(({ complete }) => complete)).toEqual(Array(MONITORING_LIMITS.streams - 1).fill(false));
 });
 
-test('a page ends after its longest time, and its browser connects again', async () => {
+test('a live page ends after its maximum duration, and is not counted as refused', async () => {
   server.close();
   await listening({ streamMs: 20, streamAgeMs: 100 });
   const response = await open();
@@ -198,7 +198,7 @@ test('a page ends after its longest time, and its browser connects again', async
   expect(refused).toEqual([]);
 });
 
-test('a client that takes nothing is cut after the time between two updates', async () => {
+test('a client that reads nothing is disconnected after the time between two updates', async () => {
   server.close();
   await listening({ streamMs: 100 });
   // More than the buffers of the kernel take.
@@ -211,14 +211,14 @@ test('a client that takes nothing is cut after the time between two updates', as
   await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
-test('HEAD ends with its headers, and takes no stream', async () => {
+test('a HEAD request for live updates ends with its headers, and opens no stream', async () => {
   const call = request({ host: '127.0.0.1', port: port(), path: '/live', method: 'HEAD', agent: false }).end();
   const [response] = (await once(call, 'response')) as [IncomingMessage];
   await once(response.resume(), 'end');
   expect([response.statusCode, watches]).toEqual([200, 0]);
 });
 
-test('a client that is gone before its token is read takes no stream', async () => {
+test('a client that disconnects before its token is read opens no stream', async () => {
   server.close();
   const folder = mkdtempSync(join(tmpdir(), 'live-'));
   const token = '0123456789abcdef0123';
@@ -246,7 +246,7 @@ test('a client that is gone before its token is read takes no stream', async () 
   await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
-test('requests that do not wait for answers end the connection, and take no memory', async () => {
+test('a client that pipelines requests without reading answers is disconnected, and memory use stays low', async () => {
   const pods = Array.from({ length: 1000 }, (_, at) => podNamed(`a-rather-long-name-of-a-pod-${at}`));
   overview = () => Promise.resolve({ ...nothing, pods });
   const before = process.memoryUsage().rss;
@@ -261,7 +261,7 @@ test('requests that do not wait for answers end the connection, and take no memo
   expect(process.memoryUsage().rss - before).toBeLessThan(100 * MiB);
 });
 
-test('a table is rendered once for all pages and queries of one reading', async () => {
+test('the table of pods is rendered once per reading for all pages and queries', async () => {
   server.close();
   await listening({ pageMs: 60_000 });
   let renderings = 0;
@@ -285,7 +285,7 @@ test('a table is rendered once for all pages and queries of one reading', async 
   expect(renderings).toBe(2);
 });
 
-test('an overview that cannot be rendered is logged, and shown by the page', async () => {
+test('a live page shows an internal error, and logs it, if its overview cannot be rendered', async () => {
   const broken = {
     ...podNamed('web'),
     get view(): never {
@@ -315,7 +315,7 @@ test('an overview that cannot be rendered is logged, and shown by the page', asy
   expect(logged.length).toBeGreaterThan(1);
 });
 
-test('a web site in a browser gets no updates', async () => {
+test('another web site in the browser receives no live updates', async () => {
   const statusFrom = async (site: string): Promise<number> => {
     const call = get({ host: '127.0.0.1', port: port(), path: '/live', headers: { 'sec-fetch-site': site } });
     opened.push(call);
@@ -327,7 +327,7 @@ test('a web site in a browser gets no updates', async () => {
   expect([await statusFrom('same-origin'), await statusFrom('none')]).toEqual([200, 200]);
 });
 
-test('open pages do not count as connections, and stay open for longer than one', async () => {
+test('open live pages do not count as connections, and stay open for longer than a connection', async () => {
   server.close();
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   await listening({ connections: 2, connectionMs: 2000 });
@@ -348,7 +348,7 @@ test('open pages do not count as connections, and stay open for longer than one'
   expect(await next(updates)).toHaveProperty('state');
 });
 
-test('a page that does not read is cut and counted once its updates exceed the limit', async () => {
+test('a client that does not read is disconnected and counted once its updates exceed the limit', async () => {
   server.close();
   await listening({ streamBytes: 100_000 });
   const socket: Socket = createConnection({ port: port(), host: '127.0.0.1' }).pause();
@@ -379,7 +379,7 @@ test('a page that does not read is cut and counted once its updates exceed the l
   await expect.poll(() => watches, LONG_WAIT).toBe(0);
 });
 
-test('a page of another host, and one without the right method, is refused', async () => {
+test('a request for live updates with another Host, or with the method POST, is rejected', async () => {
   const statusOf = async (options: object): Promise<number | undefined> => {
     const call = request({ host: '127.0.0.1', port: port(), path: '/live', agent: false, ...options }).end();
     const [response] = (await once(call, 'response')) as [IncomingMessage];

@@ -82,7 +82,7 @@ async function get(path: string, headers: Record<string, string> = {}, method = 
 }
 
 describe('/metrics', () => {
-  test('serves counters and current readings in the Prometheus text format', async () => {
+  test('/metrics serves counters and current readings in the Prometheus text format', async () => {
     counters.interceptedCall('/runtime.v1.RuntimeService/UpdateContainerResources', 9, 12, 10);
     counters.passedCall('/runtime.v1.RuntimeService/ListContainers', 'answered');
     counters.resize('Deferred', 'down');
@@ -118,7 +118,7 @@ describe('/metrics', () => {
     expect(started?.value).toBeGreaterThan(Date.now() / 1000 - 3600);
   });
 
-  test('reports the lag of the event loop', async () => {
+  test('/metrics reports the lag of the event loop', async () => {
     const lag = async (): Promise<number> => {
       const family = readMetrics((await get('/metrics')).body).get('cri_resize_shim_event_loop_lag_seconds');
       return family?.samples.find(({ name }) => name.endsWith('_sum'))?.value ?? 0;
@@ -132,7 +132,7 @@ describe('/metrics', () => {
     expect(await blocked()).toBeGreaterThan(0.15);
   });
 
-  test('answers 500 for an internal error, and logs its type but not its message', async () => {
+  test('/metrics answers 500 for an internal error, and logs its type but not its message', async () => {
     readiness = () => Promise.reject(new TypeError('PASSWORD=hunter2'));
     const { status, body } = await get('/metrics');
     expect([status, body]).toEqual([500, 'internal error in cri-resize-shim; see its log\n']);
@@ -142,7 +142,7 @@ describe('/metrics', () => {
 });
 
 describe('the status page', () => {
-  test('is served with a content security policy, and reports a missing backend', async () => {
+  test('the status page has a content security policy, and reports a missing backend', async () => {
     const { status, headers, body } = await get('/');
     expect([status, headers['content-type']]).toEqual([200, 'text/html; charset=utf-8']);
     expect(headers['content-security-policy']).toMatch(/^default-src 'none'; style-src 'sha256-/);
@@ -153,7 +153,7 @@ describe('the status page', () => {
   });
 });
 
-describe('a status page that takes long', () => {
+describe('a slow status page', () => {
   const nothing: Overview = { pods: [], recent: [], history: [] };
 
   /** Asks for the page. Resolves when it is read. */
@@ -169,7 +169,7 @@ describe('a status page that takes long', () => {
     return { leave: () => sent.destroy(), signal: await asked.promise, finish: () => resolve(nothing) };
   }
 
-  test('is read no further when its client has gone, and again for the next one', async () => {
+  test('KEP-1287: reading the pods for the status page ends with its client, and starts again for the next client', async () => {
     const { leave, signal } = await reading();
     expect(signal.aborted).toBe(false);
     leave();
@@ -179,7 +179,7 @@ describe('a status page that takes long', () => {
     expect(logged).toEqual([]);
   });
 
-  test('is read to its end if another client waits for it', async () => {
+  test('reading for the status page continues if another client waits for it', async () => {
     const { leave, signal, finish } = await reading();
     const other = get('/');
     await expect.poll(() => requests, LONG_WAIT).toBe(2);
@@ -190,7 +190,7 @@ describe('a status page that takes long', () => {
     expect((await other).status).toBe(200);
   });
 
-  test('is read to its end if its connection has lasted too long: its client asks again', async () => {
+  test('reading for the status page continues after its connection has timed out, and serves the next request', async () => {
     server.close();
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     await restart({ connectionMs: 2000, pageMs: 60_000 });
@@ -251,7 +251,7 @@ describe('a request', () => {
     '10.0.0.1',
     'localhost.evil.org',
     '[::2]',
-  ])('with the Host %s is rejected', async (host) => {
+  ])('a request with the Host %s is rejected', async (host) => {
     const { status, body } = await get('/metrics', { host });
     expect(status).toBe(403);
     expect(body).toContain('loopback');
@@ -259,20 +259,20 @@ describe('a request', () => {
   });
 
   test.each(['localhost', 'LOCALHOST:1', '127.0.0.1:9467', '127.8.8.8', '[::1]:9467'])(
-    'with the Host %s is served',
+    'a request with the Host %s is served',
     async (host) => {
       expect((await get('/metrics', { host })).status).toBe(200);
     },
   );
 
-  test('with another method than GET and HEAD is rejected', async () => {
+  test('a request with another method than GET and HEAD is rejected', async () => {
     expect(await get('/metrics', {}, 'POST')).toMatchObject({ status: 405, headers: { allow: 'GET, HEAD' } });
     expect(await get('/metrics', {}, 'HEAD')).toMatchObject({ status: 200, body: '' });
     const { status, body } = await get('/constructor');
     expect([status, body]).toEqual([404, expect.stringContaining('/metrics')]);
   });
 
-  test('is served while idle connections exist; more than 32 connections are closed', async () => {
+  test('closes the connections above the limit of 32, and serves requests afterwards', async () => {
     const silent = Array.from({ length: 40 }, () => createConnection({ port, host: '127.0.0.1' }));
     const ended = await Promise.all(
       silent.map((socket) => Promise.race([once(socket, 'connect'), once(socket, 'close')])),

@@ -48,12 +48,12 @@ describe('a token file', () => {
     [TOKEN, 'denied'],
     [`Bearer ${'x'.repeat(16_000)}`, 'denied'],
     [undefined, 'denied'],
-  ])('and the header %s: %s', async (header, admission) => {
+  ])('a request with the header %s is %s', async (header, admission) => {
     write(`${TOKEN}\n`);
     expect(await open().admits(header)).toBe(admission);
   });
 
-  test('is compared in constant time, for any length of the token in a request', async () => {
+  test('the token is compared in constant time, for any length of the token in a request', async () => {
     write(TOKEN);
     const file = open();
     for (const length of [1, 22, 23, 24, 4000]) await file.admits(`Bearer ${'h'.repeat(length)}`);
@@ -61,7 +61,7 @@ describe('a token file', () => {
     expect(compared.map(([one, other]) => [one.byteLength, other.byteLength])).toEqual(Array(5).fill([32, 32]));
   });
 
-  test('is read again when it changes, also by a renamed link as of a mounted secret', async () => {
+  test('the token file is read again when it changes, also by a renamed link as in a mounted Secret', async () => {
     write(TOKEN);
     const file = open();
     expect(await file.admits(`Bearer ${TOKEN}`)).toBe('admitted');
@@ -73,7 +73,7 @@ describe('a token file', () => {
     expect(await file.admits(`Bearer ${next}`)).toBe('admitted');
   });
 
-  test('is read once for many requests within its time', async () => {
+  test('the token file is read once for many requests within its cache time', async () => {
     write(TOKEN);
     const file = open(60_000);
     expect(await file.admits(`Bearer ${TOKEN}`)).toBe('admitted');
@@ -92,7 +92,7 @@ describe('a token file', () => {
     ['is a pipe', () => void execFileSync('mkfifo', [path]), 'it is not a file'],
     ['is readable by others', () => write(TOKEN, 0o644), 'other users may read or write it'],
     ['is writable by others', () => write(TOKEN, 0o602), 'other users may read or write it'],
-  ])('that %s admits nobody, and is logged once without its content', async (_, make, problem) => {
+  ])('a token file that %s admits nobody, and is logged once without its content', async (_, make, problem) => {
     make();
     const file = open();
     for (const header of [`Bearer ${TOKEN}`, 'Bearer hunter2', undefined])
@@ -102,7 +102,7 @@ describe('a token file', () => {
     expect(log[0]).not.toContain('hunter2');
   });
 
-  test('that can be used again admits its token, and is logged', async () => {
+  test('a token file that can be used again admits its token, and is logged', async () => {
     const file = open();
     expect(await file.admits(`Bearer ${TOKEN}`)).toBe('unusable');
     write(TOKEN, 0o640);

@@ -33,11 +33,11 @@ test('a stage that ends in time has its own exit code, and its output in the log
   });
 });
 
-test('a stage that does not end in its time is ended, and late', async () => {
+test('a stage that exceeds its time limit is ended and reported as late', async () => {
   expect(await run('setInterval(() => {}, 1000)', 100)).toEqual({ exitCode: undefined, isLate: true, log: '' });
 });
 
-test('a stage that ignores its end is killed with its children', async () => {
+test('a stage that ignores its end signal is killed with its children', async () => {
   const ending = new AbortController();
   const running = run(STUBBORN, 100_000_000, ending.signal);
   const pid = (): string | undefined => /^pid (\d+)$/m.exec(readFileSync(join(folder, 'log'), 'utf8'))?.[1];

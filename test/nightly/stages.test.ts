@@ -4,7 +4,7 @@ import { type Suite, isOnRequest, quickStages, stages, stagesOf, suites } from '
 
 const namesOf = (names: readonly string[]): readonly string[] => stagesOf(names).map(({ name }) => name);
 
-test('each stage has a name of its own, and each suite that tests the shim has a stage', () => {
+test('each stage has a unique name, and each suite that tests the shim has a stage', () => {
   const all = [...new Set([...stages, ...quickStages])];
   expect(new Set(all.map(({ name }) => name)).size).toBe(all.length);
   const onRequest = (Object.keys(suites) as Suite[]).filter(isOnRequest);
@@ -26,7 +26,7 @@ test('--only takes names of stages and of suites', () => {
   expect(namesOf(['fuzz'])).toEqual(['fuzz']);
 });
 
-test('--only with an unknown name is an error that lists the stages, in place of a run of nothing', () => {
+test('--only with an unknown name is an error that lists the stages', () => {
   expect(() => stagesOf(['crash', 'crush'])).toThrow(
     /^no stage or suite "crush": expected speed, e2e, .*crash-systemd.*signatures/,
   );

@@ -14,7 +14,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 
 const result = (failed: number) => ({ passed: 3, failed, seconds: 60, date: '2026-11-23' });
 
-test('a continued run knows what has passed at its commit, and runs again what has failed', () => {
+test('a continued run knows which stages have passed at its commit, and runs failed ones again', () => {
   const first = State.read(file, 'abc');
   first.add('crash', result(0));
   first.add('soak', result(1));

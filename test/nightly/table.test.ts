@@ -6,7 +6,7 @@ const crash: Stage = { name: 'crash', suite: 'crash', minutes: 120 };
 const soak: Stage = { name: 'soak', suite: 'soak', minutes: 60 };
 const kubelet: Stage = { name: 'kubelet-1.34', suite: 'kubelet', minutes: 90, needsGo: true };
 
-test('the table has the result, date and versions of each stage, and says what did not run or was ended', () => {
+test('the table shows the result, date and versions of each stage, and stages that did not run or were ended', () => {
   const ended = { passed: 40, failed: 2, seconds: 61, date: '2026-11-23', versions: 'kubelet 1.34.4' };
   const late = { passed: 0, failed: 1, seconds: 3600, date: '2026-11-23', isLate: true } as const;
   expect(

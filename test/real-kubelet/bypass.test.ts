@@ -39,7 +39,7 @@ afterAll(async () => {
 const isActive = async (unit: string): Promise<boolean> => (await property(unit, 'ActiveState')) === 'active';
 
 test.each(faults.map((fault, index) => ({ ...fault, index })))(
-  'the node stays Ready, and a pod starts, through $title',
+  'upgrade: with a real kubelet, the node stays Ready and a pod starts through $title',
   async ({ begin, end, index }) => {
     const before = await readiness(cluster);
     const kubelet = await property('kubelet.service', 'MainPID');

@@ -121,8 +121,8 @@ const cases: readonly Case[] = [
   { title: 'a configuration that is missing', files: {}, flags: CONFIG, endpoint: undefined },
 ];
 
-describe('src/kubelet/endpoint reads what kubelet merges from', () => {
-  test.each(cases)('$title', async ({ files, flags, endpoint }) => {
+describe('endpoint in merged kubelet configurations', () => {
+  test.each(cases)('reads the same endpoint as kubelet from $title', async ({ files, flags, endpoint }) => {
     for (const [file, text] of Object.entries(files)) put(file, text);
     expect(await kubeletsEndpoint(flags)).toBe(endpoint);
     expect(await ourEndpoint(flags)).toBe(endpoint);
@@ -131,7 +131,7 @@ describe('src/kubelet/endpoint reads what kubelet merges from', () => {
   test.each([
     ['a folder that is a link', 'link', DEFAULT],
     ['a folder that is a link, with a slash at its end', 'link/', 'unix:///linked.sock'],
-  ])('%s', async (_, configDir, endpoint) => {
+  ])('reads the same endpoint as kubelet from %s', async (_, configDir, endpoint) => {
     put('elsewhere/1.conf', sets('linked'));
     symlinkSync(join(folder, 'elsewhere'), join(folder, 'link'));
     const flags = ['--config-dir', join(folder, 'link') + configDir.slice('link'.length)];
@@ -139,7 +139,7 @@ describe('src/kubelet/endpoint reads what kubelet merges from', () => {
     expect(await ourEndpoint(flags)).toBe(endpoint);
   });
 
-  test('a drop-in that is a link', async () => {
+  test('reads the same endpoint as kubelet from a drop-in that is a link', async () => {
     put('elsewhere/1.yaml', sets('linked'));
     mkdirSync(join(folder, 'd'));
     symlinkSync(join(folder, 'elsewhere/1.yaml'), join(folder, 'd/1.conf'));

@@ -192,7 +192,7 @@ afterAll(async () => {
   for (const path of [UNIT, dirname(SETTINGS)]) rmSync(path, { recursive: true, force: true });
 });
 
-test('adding the label installs the shim below kubelet, and a pod that already runs is resized with its volume through it', async () => {
+test('install: adding the label installs the shim below kubelet, and a running pod is resized with its volume through the shim', async () => {
   const before = await container();
   await labelled('true');
   await createInstaller();
@@ -248,7 +248,7 @@ describe('kubectl resizectl from outside the node', () => {
   ];
 
   test.each(commands.map((args) => ({ args, line: args.join(' ') })))(
-    '$line is refused without rights',
+    'kubectl resizectl $line is refused without rights',
     async ({ args }) => {
       const { code, out, err } = await plugin(...args);
       expect(err).toMatch(
@@ -258,7 +258,7 @@ describe('kubectl resizectl from outside the node', () => {
     },
   );
 
-  test('needs pods/exec for what it reads on a node', async () => {
+  test('kubectl resizectl needs pods/exec to read from a node', async () => {
     for (const manifest of rights)
       await cluster.apply({
         ...manifest,
@@ -272,7 +272,7 @@ describe('kubectl resizectl from outside the node', () => {
     await cluster.api.merge(path, { rules: rights.find(({ kind }) => kind === 'Role')!['rules'] });
   });
 
-  test('reads pod, node and fleet, and plans, with the rights of deploy/viewer.yaml', async () => {
+  test('kubectl resizectl reads pod, node and fleet, and plans, with the rights of deploy/viewer.yaml', async () => {
     const [status, node, plan, fleet] = [
       await plugin(...commands[0]!),
       await plugin(...commands[1]!),
@@ -284,7 +284,7 @@ describe('kubectl resizectl from outside the node', () => {
     expect(status.out).toMatch(/kubelet \(\d+\)/);
   });
 
-  test('may not change a pod, nor read what it does not need', async () => {
+  test('the account of kubectl resizectl may not change a pod, and may not read other resources', async () => {
     const asked = (verb: string, resource: string, namespace = 'default'): Promise<boolean> =>
       cluster.mayDo(account, { verb, resource, namespace });
     expect(await asked('get', 'pods')).toBe(true);
@@ -301,7 +301,7 @@ describe('kubectl resizectl from outside the node', () => {
   });
 });
 
-test('a ConfigMap with intercept: false switches the shim off, and one without it on again, while kubelet stays connected', async () => {
+test('a ConfigMap with intercept: false switches the shim off, and intercept: true on again, while kubelet stays connected', async () => {
   const [before, kubelet] = [await container(), await property('kubelet.service', 'MainPID')];
   await cluster.apply({
     ...{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'off', namespace: NAMESPACE } },
@@ -322,7 +322,7 @@ test('a ConfigMap with intercept: false switches the shim off, and one without i
   expect(await cluster.isNodeReady()).toBe(true);
 }, 300_000);
 
-test('--repair-drift: a kubelet that was pointed past the shim uses it again, and two events say so', async () => {
+test('--repair-drift makes a kubelet that bypasses the shim use it again, and two events report this', async () => {
   const before = await container();
   await replaceInstaller(({ containers: [one] }) => ({
     containers: [{ ...one, args: [...one.args, '--repair-drift'] }],
@@ -337,7 +337,7 @@ test('--repair-drift: a kubelet that was pointed past the shim uses it again, an
   expect(await container()).toEqual(before);
 }, 300_000);
 
-test('removing the label uninstalls the shim and leaves nothing, though the restarted kubelet ends the pod', async () => {
+test('install: removing the label uninstalls the shim completely, although the restarted kubelet ends the installer pod', async () => {
   const before = await container();
   await labelled(null);
   await cluster.api.delete(`${PODS}/installer`);
@@ -359,7 +359,7 @@ test('removing the label uninstalls the shim and leaves nothing, though the rest
   expect(await container()).toEqual(before);
 }, 300_000);
 
-test('helm uninstall: its Job uninstalls the shim below the kubelet that runs it, and the node stays Ready', async () => {
+test('install: the Job of helm uninstall removes the shim below the kubelet that runs the Job, and the node stays Ready', async () => {
   await labelled('true');
   await createInstaller();
   await until(() => isReady(`${PODS}/installer`), 'the installer to be ready', 180);

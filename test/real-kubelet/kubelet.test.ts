@@ -160,7 +160,7 @@ test('the volume of a pod that kubelet has created is as large as the pod limit'
   expect(await sizes()).toEqual([384, 256, 128, 384]);
 });
 
-test('pod, container and volume are raised and lowered', async () => {
+test('limits of pod and container are raised and lowered by kubelet, and the volume follows', async () => {
   await resize('a', '320Mi', '300m');
   await done('a', '320Mi', '300m');
   await until(() => sizeOf() === 448 * MiB, 'the volume to grow');
@@ -174,7 +174,7 @@ test('pod, container and volume are raised and lowered', async () => {
   expect(kills()).toBe(0);
 });
 
-test('a decrease that files in the volume block changes nothing, and is applied once they are removed', async () => {
+test('a decrease that files in the volume block changes nothing, and is applied after they are removed', async () => {
   await resize('a', '192Mi', '100m');
   await done('a', '192Mi', '100m');
   await until(() => sizeOf() === 320 * MiB, 'the volume to grow');
@@ -196,7 +196,7 @@ describe('a decrease that page cache blocks', () => {
     readFileSync(join(process.env['NODE_OUT'] ?? '', 'kubelet.log'), 'utf8').split('cannot decrease memory limits')
       .length - 1;
 
-  test('hot page cache is held below the new limit until kubelet applies it, and nothing is killed', async () => {
+  test('KEP-1287: hot page cache is held below a new limit until kubelet applies it, then memory.high is restored', async () => {
     await resize('a', '256Mi', '200m');
     await done('a', '256Mi', '200m');
     writeFileSync(big, '');
@@ -226,7 +226,7 @@ describe('a decrease that page cache blocks', () => {
     rmSync(big);
   });
 
-  test('without foresight kubelet waits, and with foresight the decrease is applied and nothing is killed', async () => {
+  test('KEP-1287: a decrease that page cache blocks waits without foresight, and is applied with foresight and no kill', async () => {
     await resize('a', '256Mi', '200m');
     await done('a', '256Mi', '200m');
     await stopShim();
@@ -292,7 +292,7 @@ test('the node stays ready while the shim restarts', async () => {
   expect((await sizes()).slice(0, 3)).toEqual([288, 128, 160]);
 });
 
-test('nothing remains of a deleted pod', async () => {
+test('the cgroup and the records of a deleted pod are removed', async () => {
   await cluster.api.delete(`${PODS}/web`);
   await until(() => !existsSync(folder()), 'the cgroup to be removed', 110);
   await until(() => !readdirSync(STATE).some((name) => name.includes(uid)), 'the records to be removed', 110);

@@ -129,7 +129,7 @@ afterAll(async () => {
 const LONG = 300_000;
 
 test(
-  'install: a dry run says what it would do, then the shim is below kubelet',
+  'a dry run of the installation changes nothing, and the installation puts the shim below kubelet',
   async () => {
     const before = await container();
     expect(await prints(fresh('install', '--dry-run'))).toMatch(/^would: enable and start /m);
@@ -146,7 +146,7 @@ test(
 );
 
 describe('the configuration', () => {
-  test('is checked and shown', async () => {
+  test('config check reports an unknown key, and config show prints where a value comes from', async () => {
     const file = '/root/bad.yaml';
     writeFileSync(file, 'logLevl: debug\n');
     expect(await prints(resizectl('config', 'check', file), 1)).toMatch(
@@ -161,7 +161,7 @@ describe('the configuration', () => {
   });
 
   test(
-    'that is invalid has the shim forward every call and say so, and the journal shows it by priority',
+    'a shim with an invalid configuration forwards every call, and doctor and the journal report the problem',
     async () => {
       const valid = readFileSync(SETTINGS, 'utf8');
       writeFileSync(SETTINGS, `${valid}\nlogLevl: debug\n`);
@@ -190,7 +190,7 @@ describe('the configuration', () => {
 });
 
 test(
-  'off and on: kubelet stays connected, and is what resizes while the shim is off',
+  'kubelet stays connected while the shim is switched off and on, and resizes by itself while the shim is off',
   async () => {
     const kubelet = await property('kubelet.service', 'MainPID');
     expect(await done('off')).toContain('off: the shim forwards every call unchanged');
@@ -205,7 +205,7 @@ test(
 );
 
 test(
-  'one history: a resize of kubelet, one of resizectl and a refused one, in events, watch, get, describe and top',
+  'events, watch, describe, get and top show the history of successful and refused resizes',
   async () => {
     const [events, watch] = [following('events'), following('watch')];
     try {
@@ -251,7 +251,7 @@ test(
 );
 
 test(
-  'an upgrade says from which version, and pods and kubelet continue',
+  'an upgrade reports the previous version, and pods and kubelet continue',
   async () => {
     const before = await container();
     const kubelet = await property('kubelet.service', 'MainPID');
@@ -272,7 +272,7 @@ test(
 );
 
 test(
-  'drift: a kubelet that bypasses the shim is noticed within a minute, and install repairs it',
+  'a kubelet that bypasses the shim is reported within 75 s, and an installation repairs it',
   async () => {
     writeFileSync(CONFIG, readFileSync(CONFIG, 'utf8').replace(OURS, CONTAINERD));
     await execa('systemctl', ['restart', 'kubelet.service']);
@@ -305,7 +305,7 @@ test(
 );
 
 test(
-  'a kubelet that ends again after each start: doctor reads its files, and says what sets its endpoint',
+  'doctor reads the files of a kubelet that ends after each start, and names the one that sets the endpoint',
   async () => {
     const valid = readFileSync(CONFIG, 'utf8');
     writeFileSync(CONFIG, `${valid}podPidsLimit: many\n`);
@@ -331,7 +331,7 @@ test(
 );
 
 test(
-  'bypass: clients reach containerd without the shim, pods start, and the shim takes over again',
+  'clients reach containerd and pods start with the bypass on, and the shim serves clients again with the bypass off',
   async () => {
     expect(await done('bypass', 'on')).toContain('bypass on: clients reach containerd without the shim');
     expect(await property(SERVICE, 'ActiveState')).toBe('inactive');
@@ -345,7 +345,7 @@ test(
 );
 
 test(
-  'the node is back by hand with four lines of README, after the program is gone',
+  'four lines of the README restore the node by hand after the program is gone',
   async () => {
     const before = await container();
     const [, lines = ''] = /by hand[^]*?\n\n((?: {4}.*\n){4})/.exec(readFileSync('README.md', 'utf8')) ?? [];
@@ -365,7 +365,7 @@ test(
 );
 
 test(
-  'uninstall: everything is gone, and pods continue',
+  'resizectl uninstall removes the shim, and pods continue',
   async () => {
     await prints(fresh('install'));
     await usesShim();
@@ -380,7 +380,7 @@ test(
   LONG,
 );
 
-test('the node was Ready at every moment of it', async () => {
+test('the node stays Ready through installation, upgrade, drift, bypass and removal', async () => {
   await ready.stop();
   expect(ready.breaks).toEqual([]);
   // A watch that has seen nothing proves nothing: kubelet renews its Lease every 10 s.

@@ -26,7 +26,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('calls and watches say what they wait for after 5 s', async () => {
+test('calls and watches report after 5 s what they wait for', async () => {
   const said: string[] = [];
   const client = new ResizeClient(join(folder, 'sock'), (line) => void said.push(line));
   const call = client.call('ListPods', {}, 3_600_000).catch(() => undefined);

@@ -31,7 +31,7 @@ async function codeOf(child: ReturnType<typeof resizectl>): Promise<unknown> {
   return code;
 }
 
-test('output that cannot be written is an error, and has exit code 1', async () => {
+test('a failed write of the output is an error with exit code 1', async () => {
   const full = openSync('/dev/full', 'w');
   const child = resizectl([full, 'pipe'], 'man');
   const [code, said] = await Promise.all([codeOf(child), text(child.stderr!)]);
@@ -47,7 +47,7 @@ test('a reader that closes its pipe early ends the command without an error', as
   expect([code, said]).toEqual([0, '']);
 });
 
-test('a command whose errors nobody reads has its own exit code', async () => {
+test('a command keeps its exit code if the reader of its errors has closed the pipe', async () => {
   const pipe = brokenPipe();
   const code = await codeOf(resizectl(['ignore', pipe], 'resize'));
   closeSync(pipe);

@@ -67,7 +67,7 @@ describe('parseCommandLine', () => {
     }
   });
 
-  test('accepts each example', () => {
+  test('accepts each example of --help', () => {
     for (const [line] of commandTexts.flatMap(({ examples }) => examples)) {
       const [words = ''] = line.split(/ [|>] /);
       const read = parseCommandLine(words.split(' ').slice(1));

@@ -4,7 +4,7 @@ import { sayingWaits } from '../../src/resizectl/waiting.ts';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('a command says what it waits for after 5 s, and again every 30 s, until it has it', async () => {
+test('a command reports what it waits for after 5 s, and every 30 s until it has the result', async () => {
   const said: string[] = [];
   const work = Promise.withResolvers<string>();
   const result = sayingWaits('the node', work.promise, (line) => void said.push(line));

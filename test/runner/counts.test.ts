@@ -7,6 +7,6 @@ test.each([
   ['a failing exit code counts as a failure', '3 passed, 0 failed', 70, { passed: 3, failed: 1 }],
   ['no line counts as a failure', 'ended', 0, { passed: 0, failed: 1 }],
   ['no exit code, after a signal, counts as a failure', '3 passed, 0 failed', undefined, { passed: 3, failed: 1 }],
-])('the counts of a command: %s', (_, output, code, counts) => {
+])('reads the counts of a command from its output: %s', (_, output, code, counts) => {
   expect(countsIn(output, code)).toEqual(counts);
 });

@@ -26,7 +26,7 @@ function follow(count: number): { follower: LineFollower; received: Promise<stri
   return { follower, received };
 }
 
-test('reads each appended line once and whole', async () => {
+test('reads each line that is appended to a file once and whole', async () => {
   writeFileSync(file, 'first\nsec');
   const { follower, received } = follow(3);
   expect(lines).toEqual(['first']);

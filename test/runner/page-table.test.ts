@@ -10,7 +10,7 @@ test('the first row is the head of the table', () => {
   ).toBe('| call | time |\n| --- | --- |\n| read | 1 ms |');
 });
 
-test('the text replaces the one between the marks of the command, and nothing else', () => {
+test('replaces only the text between the marks of the command', () => {
   const page = 'before\n<!-- npm run a: begin -->\n\nold\n\n<!-- npm run a: end -->\nafter\n';
   expect(withTable(page, 'npm run a', 'new')).toBe(page.replace('old', 'new'));
   expect(() => withTable(page, 'npm run b', 'new')).toThrow('the page lacks the marks <!-- npm run b: begin -->');

@@ -7,12 +7,12 @@ const files = globSync('test/e2e/**/*.test.ts');
 const running = (excluded: readonly string[]): string[] =>
   files.filter((file) => !excluded.some((pattern) => matchesGlob(file, pattern)));
 
-test("Debian's release takes the place of the one with long-term support without a Go toolchain", () => {
+test('containerd of Debian replaces the long-term support release if no Go toolchain exists', () => {
   expect(usualReleases(true)).toEqual(['1.7', '2.3']);
   expect(usualReleases(false)).toEqual(['1.7', '2.1']);
 });
 
-test('every pattern of a file that does not run excludes a file', () => {
+test('every exclude pattern of a release matches a file', () => {
   for (const release of ['1.6', '1.7', '2.3'] as const)
     for (const pattern of excludedAsIndependent(release))
       expect(
@@ -21,7 +21,7 @@ test('every pattern of a file that does not run excludes a file', () => {
       ).not.toEqual([]);
 });
 
-test('a release runs all files that are possible, the ones that depend on it, or all without the matrix', () => {
+test('a release runs all possible files, only the files that depend on it, or all without the matrix', () => {
   expect(running(excludedOf('2.3'))).toEqual(expect.arrayContaining(running(excludedOfMain('2.3'))));
   expect(running(excludedAsIndependent('1.7'))).toContain('test/e2e/resize/resize.test.ts');
   expect(running(excludedAsIndependent('1.7'))).not.toContain('test/e2e/resize/container-events.test.ts');

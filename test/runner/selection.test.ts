@@ -19,7 +19,7 @@ const root = resolve('.');
 const nothing = { unit: [], speed: [], plain: [], systemd: [], installing: [], needsExecutable: false };
 
 describe('selected test files', () => {
-  test('run in the node that they need, each once', () => {
+  test('selected test files run in the node that they need, each once', () => {
     const words = [
       './test/e2e/resize/resize.test.ts',
       join(root, 'test/e2e/resize/resize.test.ts'),
@@ -37,7 +37,7 @@ describe('selected test files', () => {
     });
   });
 
-  test('need the executable if they install it', () => {
+  test('selected test files need the executable if they install it', () => {
     const file = 'test/e2e/install/executable.test.ts';
     expect(selectFiles([file], root)).toEqual({ ...nothing, installing: [file], needsExecutable: true });
     const unit = 'test/tools/packaging/executable.test.ts';
@@ -47,7 +47,7 @@ describe('selected test files', () => {
   test.each([
     ['systemd', USUAL],
     ['long', LONG],
-  ])('of the suite %s run in a node with systemd', (_, { systemd, installing }) => {
+  ])('selected test files of the suite %s run in a node with systemd', (_, { systemd, installing }) => {
     expect(selectFiles([...systemd, ...installing], root)).toEqual({
       ...nothing,
       systemd,
@@ -72,7 +72,7 @@ describe('selected test files', () => {
       'test/real-kubelet/kubelet.test.ts',
       'test/real-kubelet/kubelet.test.ts is not run by npm test: use npm run nightly -- --only kubelet -- --containerd 2.1',
     ],
-  ])('%s is rejected', (file, message) => {
+  ])('rejects %s as a selected test file', (file, message) => {
     expect(() => selectFiles(['test/e2e/resize/resize.test.ts', file], root)).toThrow(message);
   });
 });
@@ -104,7 +104,7 @@ interface Project {
 }
 
 describe('releases after --containerd', () => {
-  test('can be followed by files', () => {
+  test('releases after --containerd can be followed by files', () => {
     expect(parseArguments([], ['2.1', '1.7', 'test/e2e/resize/resize.test.ts'])).toEqual({
       files: ['test/e2e/resize/resize.test.ts'],
       containerd: ['2.1', '1.7'],
@@ -112,13 +112,13 @@ describe('releases after --containerd', () => {
     expect(parseArguments(['a.test.ts'], undefined)).toEqual({ files: ['a.test.ts'], containerd: undefined });
   });
 
-  test('are rejected if they are unknown', () => {
+  test('unknown releases after --containerd are rejected', () => {
     expect(() => parseArguments([], ['2.1', '9.9'])).toThrow('invalid --containerd "9.9": expected one of ');
     expect(() => parseArguments([], ['a.test.ts'])).toThrow('invalid --containerd "a.test.ts": expected one of ');
   });
 });
 
-test('the pattern of a title matches it literally, also with the suites as in the name of a failure', () => {
+test('the pattern of a title matches it literally, also with its suites as in the name of a failure', () => {
   const pattern = new RegExp(titlePattern('resize > deferred (4): "a.b"'));
   expect(pattern.test('resizectl resize deferred (4): "a.b" is seen')).toBe(true);
   expect(pattern.test('resize > deferred (4): "a.b"')).toBe(true);

@@ -8,7 +8,7 @@ afterEach(() => {
     for (const listener of process.listeners(signal)) if (!listeners.includes(listener)) process.off(signal, listener);
 });
 
-test('a command handles each signal until it has ended, so that execa does not end the process first', () => {
+test('a command keeps its signal listeners after a signal, so that execa does not end the process first', () => {
   const counts = signals.map((signal) => process.listenerCount(signal) + 1);
   const ending = endingSignal();
   expect(ending.aborted).toBe(false);
@@ -17,7 +17,7 @@ test('a command handles each signal until it has ended, so that execa does not e
   expect(signals.map((signal) => process.listenerCount(signal))).toEqual(counts);
 });
 
-test('a failure names the command that repeats its file alone in the same node, if npm test runs it', () => {
+test('a failure reports the npm test command that runs its file again on the same node', () => {
   const name = 'test/e2e/resize/resize.test.ts: a pod > is resized';
   expect(repeating(name, '--containerd 2.3 --runtime crun')).toBe(
     'npm test -- test/e2e/resize/resize.test.ts --containerd 2.3 --runtime crun',

@@ -29,7 +29,7 @@ const failed = (request: Buffer, options?: CallOptions): Promise<unknown> =>
 const expectUnsent = (error: unknown): void =>
   expect([isNeverSent(error), isUnanswered(error), isNotServing(error)]).toEqual([true, false, true]);
 
-test('a call that the shim refuses for its own limits was never sent', async () => {
+test('a call that the shim rejects because of its own limits counts as unsent', async () => {
   const abort = new AbortController();
   const { signal } = abort;
   const waiting = Array.from({ length: MAX_CALLS }, () => backend.call(UPDATE, Buffer.alloc(0), { signal }));
@@ -42,13 +42,13 @@ test('a call that the shim refuses for its own limits was never sent', async () 
   await ended;
 });
 
-test('a request that is too large was never sent', async () => {
+test('a request that is too large counts as unsent', async () => {
   const refused = await failed(Buffer.alloc(MAX_MESSAGE_BYTES + 1));
   expect(refused).toMatchObject({ code: status.RESOURCE_EXHAUSTED });
   expectUnsent(refused);
 });
 
-test('a call whose deadline has passed, or that comes after the end, was never sent', async () => {
+test('a call after its deadline, or after the backend is closed, counts as unsent', async () => {
   const late = await failed(Buffer.alloc(0), { deadline: performance.now() - 1 });
   expect(late).toMatchObject({ code: status.DEADLINE_EXCEEDED });
   expectUnsent(late);
@@ -56,7 +56,7 @@ test('a call whose deadline has passed, or that comes after the end, was never s
   expectUnsent(await failed(Buffer.alloc(0)));
 });
 
-test('a call that has waited for a connection in vain was never sent', async () => {
+test('a call that gets no connection counts as unsent', async () => {
   const away = new Backend(`unix://${server.path}-none`);
   const unconnected = await away.call(UPDATE, Buffer.alloc(0)).catch((error: unknown) => error);
   away.close();
@@ -64,7 +64,7 @@ test('a call that has waited for a connection in vain was never sent', async () 
   expectUnsent(unconnected);
 });
 
-test('a call that was sent, and whose time has passed, may have an effect', async () => {
+test('a sent call whose deadline passes counts as unanswered, since it may have an effect', async () => {
   const slow = new RawServer();
   await slow.listen((peer) => peer.greet());
   const other = new Backend(`unix://${slow.path}`);

@@ -35,10 +35,13 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-describe('a call whose backend goes away in the middle of it ends with the words of grpc-go’s client', () => {
+describe('a call that loses its backend', () => {
   const lost = { code: 14, details: 'error reading from server: EOF' };
 
-  test.each(['/test/Unanswered', '/test/Begun'])('%s, with one response', async (method) => {
-    await expect(backend.call(method, NOTHING)).rejects.toMatchObject(lost);
-  });
+  test.each(['/test/Unanswered', '/test/Begun'])(
+    'a call of %s that loses its backend fails with the error message of the grpc-go client',
+    async (method) => {
+      await expect(backend.call(method, NOTHING)).rejects.toMatchObject(lost);
+    },
+  );
 });

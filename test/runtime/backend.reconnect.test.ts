@@ -70,7 +70,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('a call just after a backend is back succeeds, as on a new connection of a client', async () => {
+test('a call succeeds shortly after the backend is back, although several attempts to connect have failed', async () => {
   server.forceShutdown();
   const broken = createServer().listen(path);
   await attempts(broken, FAILED_ATTEMPTS);
@@ -81,7 +81,7 @@ test('a call just after a backend is back succeeds, as on a new connection of a 
   await expect(call).resolves.toEqual(NOTHING);
 });
 
-test('a call to a backend that is not there fails after the next attempt, with the reason', async () => {
+test('a call to an absent backend fails after the next attempt to connect, with the reason', async () => {
   server.forceShutdown();
   const broken = createServer().listen(path);
   await attempts(broken, 1);
@@ -94,7 +94,7 @@ test('a call to a backend that is not there fails after the next attempt, with t
   });
 });
 
-test('a call that waits for the next attempt, or begins, when the shim stops ends with an error of gRPC', async () => {
+test('a call that waits for the next attempt when the shim stops, or begins after that, fails with a gRPC error', async () => {
   server.forceShutdown();
   const broken = createServer().listen(path);
   await attempts(broken, 1);

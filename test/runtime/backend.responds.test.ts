@@ -36,7 +36,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('a backend that answers responds, and is asked once by many callers', async () => {
+test('a backend that answers counts as responding, and several callers share one request', async () => {
   expect(await Promise.all([backend.responds(), backend.responds()])).toEqual([true, true]);
   expect(await backend.responds()).toBe(true);
   expect(calls).toBe(1);
@@ -51,7 +51,7 @@ test('M6: a backend that hangs does not respond, though it is connected', async 
   expect([backend.isConnected, await responds]).toEqual([true, false]);
 });
 
-test('an answer counts for a second, also if the system time is set back meanwhile', async () => {
+test('an answer of the backend counts for one second, even if the system time is set back', async () => {
   expect(await backend.responds()).toBe(true);
   vi.advanceTimersByTime(1001);
   vi.setSystemTime(Date.now() - 3_600_000);

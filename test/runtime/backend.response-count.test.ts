@@ -60,13 +60,13 @@ test.each([
       await write(stream, one);
     },
   ],
-])('a second message to a unary call ends it, without a deadline too: %s', async (_, play) => {
+])('a second response message ends a unary call that has no deadline: %s', async (_, play) => {
   answer = play;
   const error = await failure();
   expect(isServiceError(error) && [error.code, error.details]).toEqual([status.INTERNAL, MORE]);
 });
 
-test('a unary call that ends with OK and without a message is an error, but no missing method', async () => {
+test('a unary call that ends with OK but without a message fails with INTERNAL, not UNIMPLEMENTED', async () => {
   answer = () => Promise.resolve();
   const error = await failure();
   expect(isServiceError(error) && [error.code, error.details]).toEqual([
@@ -77,7 +77,7 @@ test('a unary call that ends with OK and without a message is an error, but no m
   expect(isUnimplemented(error)).toBe(false);
 });
 
-test('one message is the response, also an empty one', async () => {
+test('a unary call with one response message returns it, even if it is empty', async () => {
   answer = (stream) => write(stream, one);
   expect((await call()).toString()).toBe('one');
   answer = (stream) => write(stream, message(Buffer.alloc(0)));

@@ -42,7 +42,7 @@ test('a method that a backend lacks is remembered until the next connection', as
   rmSync(folder, { recursive: true });
 });
 
-test('an answer that is no CRI message is an error of the backend, not an internal one', async () => {
+test('a response that is not a valid CRI message fails the call with INTERNAL and the name of the expected message', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backend-'));
   const address = `unix://${join(folder, 'cri.sock')}`;
   const server = new Server();
@@ -65,7 +65,7 @@ test('an answer that is no CRI message is an error of the backend, not an intern
   rmSync(folder, { recursive: true });
 });
 
-test('an invalid status of the backend is the status UNKNOWN', async () => {
+test('an invalid gRPC status from the backend becomes UNKNOWN', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'backend-'));
   const path = join(folder, 'cri.sock');
   const server = createServer();

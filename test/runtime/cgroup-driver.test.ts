@@ -31,7 +31,7 @@ test.each([
   [0, 'SYSTEMD'],
   [1, 'CGROUPFS'],
   [7, undefined],
-])('the driver %s in RuntimeConfig is %s', async (driver, name) => {
+])('cgroup driver %s in RuntimeConfig is read as %s', async (driver, name) => {
   answers = { RuntimeConfig: config(driver) };
   expect(await queryCgroupDriver(backend)).toBe(name);
 });
@@ -39,18 +39,21 @@ test.each([
 test.each([
   [true, 'SYSTEMD'],
   [false, 'CGROUPFS'],
-])('without RuntimeConfig, SystemdCgroup %s in the configuration of the backend is %s', async (systemd, name) => {
-  answers = { RuntimeConfig: failure(status.UNIMPLEMENTED), Status: statusWith(systemd) };
-  expect(await queryCgroupDriver(backend)).toBe(name);
-});
+])(
+  'systemd: without RuntimeConfig, SystemdCgroup=%s in the configuration of the backend selects the driver %s',
+  async (systemd, name) => {
+    answers = { RuntimeConfig: failure(status.UNIMPLEMENTED), Status: statusWith(systemd) };
+    expect(await queryCgroupDriver(backend)).toBe(name);
+  },
+);
 
-test('an error other than UNIMPLEMENTED is thrown', async () => {
+test('queryCgroupDriver throws errors of RuntimeConfig other than UNIMPLEMENTED', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   await expect(queryCgroupDriver(backend)).rejects.toMatchObject({ code: status.UNAVAILABLE });
   expect(calls).toEqual(['RuntimeConfig']);
 });
 
-test('the driver is requested once for each connection, and remembered while the backend is away', async () => {
+test('the cgroup driver is requested once per connection and remembered while the backend is unavailable', async () => {
   const driver = new BackendCgroupDriver(backend);
   expect(await Promise.all([driver.name(), driver.name()])).toEqual(['SYSTEMD', 'SYSTEMD']);
   expect(calls).toHaveLength(1);
@@ -62,7 +65,7 @@ test('the driver is requested once for each connection, and remembered while the
   expect(calls).toHaveLength(3);
 });
 
-test('the driver is unknown until the backend has answered', async () => {
+test('the cgroup driver is unknown until the backend has answered', async () => {
   answers = { RuntimeConfig: failure(status.UNAVAILABLE) };
   expect(await new BackendCgroupDriver(backend).name()).toBeUndefined();
 });

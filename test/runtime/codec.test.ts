@@ -23,7 +23,7 @@ async function turnsOf(list: Buffer): Promise<number> {
   return turns;
 }
 
-test('a list is decoded as any message is; a long one in several turns of the event loop', async () => {
+test('a list is decoded like any message, and a long one takes several turns of the event loop', async () => {
   expect(await turnsOf(listOf(0))).toBeLessThan(3);
   expect(await turnsOf(listOf(100))).toBeLessThan(3);
   const long = listOf(2000);
@@ -36,7 +36,7 @@ test('a list is decoded as any message is; a long one in several turns of the ev
 test.each([
   ['is truncated', listOf(2000).subarray(0, 100_000 + 1)],
   ['has an item that is none', Buffer.concat([listOf(2000), Buffer.from([0x0a, 0x02, 0x0a, 0x05])])],
-])('a long list that %s is none', async (_, bytes) => {
+])('a long list that %s is rejected', async (_, bytes) => {
   expect(() => decode('ListContainersResponse', bytes)).toThrow(RangeError);
   await expect(decodeList('ListContainersResponse', bytes)).rejects.toThrow(RangeError);
 });

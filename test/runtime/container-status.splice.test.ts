@@ -15,7 +15,7 @@ describe('spliceInto', () => {
     info: { info: '{}' },
   });
 
-  test('appends bytes to an existing sub-message, which stays a single occurrence', () => {
+  test('spliceInto appends bytes to an existing sub-message, which stays a single occurrence', () => {
     const changed = spliceInto(original, LINUX, linux({ cpu_quota: -1n, memory_limit_in_bytes: 1024n }));
     expect(decode('ContainerStatusResponse', changed)).toMatchObject({
       status: {
@@ -36,13 +36,13 @@ describe('spliceInto', () => {
     expect(fields).toEqual([1, 2]);
   });
 
-  test('creates a missing sub-message', () => {
+  test('spliceInto creates a missing sub-message', () => {
     const bare = encode('ContainerStatusResponse', { status: { id: 'abc' } });
     const changed = decode('ContainerStatusResponse', spliceInto(bare, LINUX, linux({ cpu_shares: 2n })));
     expect(changed.status).toMatchObject({ id: 'abc', resources: { linux: { cpu_shares: 2n } } });
   });
 
-  test('leaves unknown fields of every wire type unchanged', () => {
+  test('spliceInto leaves unknown fields of every wire type unchanged', () => {
     const unknown = Buffer.from([
       ...[0xa0, 0x06, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], // field 100, varint -1
       ...[0xa9, 0x06, 1, 2, 3, 4, 5, 6, 7, 8], // field 101, 64 bits
@@ -54,12 +54,12 @@ describe('spliceInto', () => {
     expect(changed.subarray(changed.length - unknown.length)).toEqual(unknown);
   });
 
-  test('changes nothing for an empty addition', () => {
+  test('spliceInto changes nothing for an empty addition', () => {
     expect(spliceInto(original, LINUX, Buffer.alloc(0))).toEqual(original);
   });
 });
 
-test('spliceInto overrides fields of any message with the added ones, and leaves the others', () => {
+test('spliceInto overrides existing fields with the added ones and keeps the other fields', () => {
   const int64 = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }).filter((value) => value !== 0n);
   fc.assert(
     fc.property(fc.string({ maxLength: 300 }), int64, int64, int64, (id, quota, shares, memory) => {
@@ -75,7 +75,7 @@ test('spliceInto overrides fields of any message with the added ones, and leaves
   );
 });
 
-test('spliceInto rejects invalid bytes, and never reads past their end', () => {
+test('spliceInto reads arbitrary bytes or throws RangeError, and rejects a truncated field', () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
       try {

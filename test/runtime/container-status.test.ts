@@ -24,7 +24,7 @@ const wire = (values: Partial<Record<(typeof fields)[number], number>>) =>
   Object.fromEntries(Object.entries(values).map(([name, value]) => [name, BigInt(value)]));
 
 describe('a ContainerStatusResponse read in place', () => {
-  test('has the values of the decoded message', () => {
+  test('readContainerStatus returns the values of the decoded message', () => {
     fc.assert(
       fc.property(fc.string(), fc.integer({ min: 0, max: 3 }), resources, (id, state, values) => {
         const bytes = encode('ContainerStatusResponse', {
@@ -41,13 +41,13 @@ describe('a ContainerStatusResponse read in place', () => {
     );
   });
 
-  test('may have no resources, and may be empty', () => {
+  test('readContainerStatus accepts a response without resources and an empty response', () => {
     const bare = encode('ContainerStatusResponse', { status: { id: 'a', state: 1 } });
     expect(readContainerStatus(bare)).toEqual({ id: 'a', state: 1, resources: undefined });
     expect(readContainerStatus(Buffer.alloc(0))).toEqual({ id: '', state: 0, resources: undefined });
   });
 
-  test('has replaced values, and all other fields unchanged', () => {
+  test('withResources replaces values and keeps all other fields', () => {
     fc.assert(
       fc.property(resources, fc.subarray([...fields]), resources, (before, names, values) => {
         const message = {
@@ -68,7 +68,7 @@ describe('a ContainerStatusResponse read in place', () => {
     );
   });
 
-  test('throws for invalid bytes, and never reads past their end', () => {
+  test('readContainerStatus throws for a truncated message, and for a field that is longer than its message', () => {
     const whole = encode('ContainerStatusResponse', {
       status: { id: 'abc', state: 1, resources: { linux: { cpu_period: 100_000n } } },
     });
@@ -113,7 +113,7 @@ describe.each([
   const messageBytes = (statuses: readonly Buffer[]): Buffer =>
     Buffer.concat([...statuses.flatMap((bytes) => [unknown, wrap(field, bytes)]), unknown]);
 
-  test('statuses are read in order, with the values that decoding the whole message returns', () => {
+  test('container statuses are read in order, with the values of the decoded message', () => {
     fc.assert(
       fc.property(fc.array(status, { maxLength: 5 }), (statuses) => {
         const read = readContainerStatuses(messageBytes(statuses.map(statusBytes)), field);
@@ -124,7 +124,7 @@ describe.each([
     );
   });
 
-  test('changed values go into each status, and every other byte stays, unknown fields included', () => {
+  test('changed values are written into each container status, and all other bytes stay, including unknown fields', () => {
     fc.assert(
       fc.property(
         fc.array(fc.record({ status, names: fc.subarray([...fields]), values: resources, isChanged: fc.boolean() }), {
@@ -159,7 +159,7 @@ describe.each([
     );
   });
 
-  test('bytes that are no message throw RangeError', () => {
+  test('truncated container statuses are rejected with RangeError', () => {
     const whole = wrap(field, statusBytes({ id: 'abc', state: 1, values: null }));
     for (let length = 1; length < whole.length; length += 1)
       expect(() => readContainerStatuses(whole.subarray(0, length), field), `${length} bytes`).toThrow(RangeError);

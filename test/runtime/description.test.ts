@@ -9,20 +9,20 @@ const response = (config: object): Messages['PodSandboxStatusResponse'] =>
   }) as unknown as Messages['PodSandboxStatusResponse'];
 const metadata = { uid: 'uid-1', name: 'web', namespace: 'default' };
 
-describe('a pod as its verbose status describes it', () => {
-  test('has the number of sandboxes before its own, which shows whether it was replaced', () => {
+describe('a pod described by its verbose status', () => {
+  test('describePod returns the attempt of the sandbox, which shows whether it was replaced', () => {
     expect(describePod(response({ metadata: { ...metadata, attempt: 2 } }))?.metadata).toEqual({
       ...metadata,
       attempt: 2,
     });
   });
 
-  test('had no sandbox before, if the status does not say so', () => {
+  test('describePod returns no attempt if the status has none or an invalid one', () => {
     expect(describePod(response({ metadata }))?.metadata).toEqual(metadata);
     expect(describePod(response({ metadata: { ...metadata, attempt: 'two' } }))?.metadata).toEqual(metadata);
   });
 
-  test('is undefined without its configuration', () => {
+  test('describePod returns undefined for a status without a configuration', () => {
     expect(describePod(response({}))).toBeUndefined();
   });
 });

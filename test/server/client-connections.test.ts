@@ -80,7 +80,7 @@ function open(
 }
 
 describe('L2: connections above the limit', () => {
-  test('end the one that was used least recently and has no running call', () => {
+  test('a connection above the limit ends the least recently used one without running calls', () => {
     const used = Array.from({ length: CONNECTION_LIMIT }, (_, at) => (at % 2 === 0 ? 1 : 0));
     const { door, connections, refused } = open(used);
     door.accept(new Socket());
@@ -88,14 +88,14 @@ describe('L2: connections above the limit', () => {
     expect([door.connections, refused.length]).toEqual([CONNECTION_LIMIT, 0]);
   });
 
-  test('are refused if all have running calls', () => {
+  test('a connection above the limit is refused if all other connections have running calls', () => {
     const { door, connections, refused } = open(Array.from({ length: CONNECTION_LIMIT }, () => 1));
     door.accept(new Socket());
     expect([door.connections, connections.length, refused.length]).toEqual([CONNECTION_LIMIT, CONNECTION_LIMIT, 1]);
   });
 });
 
-test('the processes of open connections are listed, as far as they are known', async () => {
+test('peers returns the known processes of open connections', async () => {
   const { door, connections } = open([1, 1, 1, 1], undefined, undefined, [7, 8, 8]);
   expect(door.peers()).toEqual(new Set([7, 8]));
   for (const at of [0, 1]) connections[at]?.endStreams();
@@ -104,7 +104,7 @@ test('the processes of open connections are listed, as far as they are known', a
 });
 
 describe('shutdown', () => {
-  test('waits for running streams', async () => {
+  test('shutdown waits for running streams', async () => {
     const { door, connections } = open([0, 2]);
     let isDone = false;
     const done = door.shutdown(60_000).finally(() => (isDone = true));
@@ -116,7 +116,7 @@ describe('shutdown', () => {
     expect(door.connections).toBe(0);
   });
 
-  test('destroys the remaining connections after the timeout, and returns the number of their streams', async () => {
+  test('shutdown destroys the remaining connections after the timeout, and returns the number of their streams', async () => {
     const { door, connections } = open([0, 2, 3]);
     expect(await door.shutdown(10)).toBe(5);
     expect(connections.map(({ events }) => events.join())).toEqual([
@@ -126,17 +126,17 @@ describe('shutdown', () => {
     ]);
   });
 
-  test('counts the answers that a client has not read as one call', async () => {
+  test('shutdown counts the answers that a client has not read as one call', async () => {
     const { door, connections } = open([0, 2]);
     for (const connection of connections) connection.unsent = 70_000;
     expect(await door.shutdown(10)).toBe(3);
   });
 
-  test('ends at once if there are no connections', async () => {
+  test('shutdown ends at once if there are no connections', async () => {
     expect(await open([]).door.shutdown(60_000)).toBe(0);
   });
 
-  test('shuts down connections that are accepted after it has begun', async () => {
+  test('shutdown also applies to connections that are accepted after its start', async () => {
     const { door, connections } = open([1]);
     const done = door.shutdown(60_000);
     door.accept(new Socket());
@@ -188,7 +188,7 @@ describe('interceptors', () => {
     { log, counters: noCounters, debug: true },
   );
 
-  test('route by path; all other paths are forwarded', () => {
+  test('interceptors route calls by path, and all other paths are forwarded', () => {
     expect(
       ['/a/Handled', '/a/Amended', '/a/Stream', '/a/handled', '/a/Handled/', '', 'constructor'].map((path) =>
         interception.route(path),
@@ -199,7 +199,7 @@ describe('interceptors', () => {
     );
   });
 
-  test('delay by path, and only what the handler delays', async () => {
+  test('interceptors delay calls by path, and only if the handler delays them', async () => {
     const call = { request: new Uint8Array(), timeoutMs: 10, onEnd: () => undefined };
     expect(['/a/Stats', '/a/Amended'].map((path) => interception.isDelayed?.(path))).toEqual([true, false]);
     await expect(interception.delay?.({ path: '/a/Stats', ...call })).resolves.toBeUndefined();
@@ -208,13 +208,13 @@ describe('interceptors', () => {
     expect(lines).toEqual([]);
   });
 
-  test('amends each message of a stream by path, and reports no call', () => {
+  test('interceptors amend each message of a stream by path, and log no call', () => {
     expect(interception.amendMessage('/a/Stream', Uint8Array.of(1, 2))).toEqual(Uint8Array.of(2, 1));
     expect(interception.amendMessage('/a/Other', Uint8Array.of(1, 2))).toBeUndefined();
     expect(lines).toEqual([]);
   });
 
-  test('amend by path, and log each amended call at its level', async () => {
+  test('interceptors amend calls by path, and log each one at its level', async () => {
     const exchange = { request: new Uint8Array(), response: Uint8Array.of(1, 2), backendMs: 1.5 };
     expect(await interception.amend({ path: '/a/Amended', ...exchange })).toEqual(Uint8Array.of(2, 1));
     expect(await interception.amend({ path: '/a/Other', ...exchange })).toBeUndefined();

@@ -84,7 +84,7 @@ test('counts protocol errors by the name of the error code', () => {
   expect(lines[0]).toMatchObject({ level: 'warn', side: 'client', code: 'PROTOCOL_ERROR', error: 'bad frame' });
 });
 
-test('counts no code that does not start at 0, so that an alert sees the first error of each', () => {
+test('starts the count of each protocol error code at 0, so that an alert sees the first error of each', () => {
   const series = (): number => {
     const family = counters.families.find(({ description: { name } }) => name.endsWith('_protocol_errors_total'));
     return [...(family?.series() ?? [])].length;

@@ -51,7 +51,7 @@ function writeFigures(resizes: number, seconds: number): void {
 }
 
 test(
-  `${resizes} resizes by all ways succeed, while ${replaced} pods are replaced`,
+  `${resizes} resizes through every interface succeed, while ${replaced} pods are replaced`,
   async () => {
     const start = performance.now();
     for (let from = 0; from + length <= resizes; from += length) {
@@ -73,7 +73,7 @@ test('resident memory grows by less than 5 MiB', () => {
   expect((last - first) / MiB).toBeLessThan(5);
 });
 
-test('no descriptor is left open', () => {
+test('the number of open descriptors grows by at most 4', () => {
   const { first, last } = changeOf(windows, ({ descriptors }) => descriptors);
   expect(last - first).toBeLessThanOrEqual(MOST_DESCRIPTORS);
 });
@@ -82,11 +82,11 @@ test('no file of a removed pod is left', () => {
   expect(stage.leftovers).toEqual([]);
 });
 
-test('the 99th percentile of the last resizes is within 1.1 of the first ones', () => {
+test('the 99th percentile of resize durations grows by at most 10 %', () => {
   const { first, last } = changeOf(windows, p99);
   expect(last / first).toBeLessThanOrEqual(1.1);
 });
 
-test('no process is killed for memory', () => {
+test('no process is OOM-killed', () => {
   expect(stage.oomKills).toBe(0);
 });

@@ -39,7 +39,7 @@ async function allowed(): Promise<string | undefined> {
 }
 
 describe('UpdateContainerResources with a cpuset', () => {
-  test('moves the process to its CPUs', async () => {
+  test('KEP-1287: UpdateContainerResources with a cpuset moves the process of the container to its CPUs', async () => {
     await pod();
     expect(cpus('app')).toEqual(['', '0-1']);
     await update({ cpuset_cpus: '1', cpuset_mems: '0' });
@@ -48,7 +48,7 @@ describe('UpdateContainerResources with a cpuset', () => {
     expect([cpus('app'), await allowed()]).toEqual([['0-1', '0-1'], '0-1']);
   });
 
-  test('applies it together with limits', async () => {
+  test('UpdateContainerResources applies a cpuset together with limits', async () => {
     await pod();
     await update({ cpuset_cpus: '0', memory_limit_in_bytes: 96 * MiB, cpu_quota: 75_000, cpu_period: 100_000 });
     expect([cpus('app'), memory('app'), memory()]).toEqual([['0', '0'], 96, 96]);
@@ -59,14 +59,14 @@ describe('UpdateContainerResources with a cpuset', () => {
     ['is back at the cpuset of before', { cpuset_cpus: '0' }, ['0', '0']],
     // CRI cannot unset a cpuset.
     ['is back at the CPUs that were in force without one', {}, ['0-1', '0-1']],
-  ])('that the runtime refuses midway %s', async (_, resources, before) => {
+  ])('KEP-1287: a container %s when the runtime refuses its cpuset update midway', async (_, resources, before) => {
     await pod(resources);
     const refused = update({ cpuset_cpus: '1', memory_limit_in_bytes: 96 * MiB, unified: { 'memory.nonsense': '1' } });
     await expect(refused).rejects.toMatchObject({ details: expect.stringContaining('memory.nonsense') as string });
     expect([cpus('app'), await allowed(), memory('app'), memory()]).toEqual([before, before[1], 64, 64]);
   });
 
-  test('that names a CPU that the node does not have changes nothing', async () => {
+  test('KEP-1287: UpdateContainerResources with a CPU that the node does not have changes nothing', async () => {
     await pod({ cpuset_cpus: '1' });
     await expect(update({ cpuset_cpus: '7', memory_limit_in_bytes: 96 * MiB })).rejects.toMatchObject({
       message: expect.stringContaining('cpuset.cpus') as string,
@@ -74,7 +74,7 @@ describe('UpdateContainerResources with a cpuset', () => {
     expect([cpus('app'), memory('app'), memory()]).toEqual([['1', '1'], 64, 64]);
   });
 
-  test('is kept by the next ResizePod', async () => {
+  test('KEP-1287: the cpuset of a container is kept by the next ResizePod', async () => {
     await pod();
     await update({ cpuset_cpus: '1' });
     await api.call('ResizePod', {
@@ -86,7 +86,7 @@ describe('UpdateContainerResources with a cpuset', () => {
 });
 
 describe('UpdatePodSandboxResources with a cpuset', () => {
-  test('confines the containers of the pod', async () => {
+  test('KEP-1287: UpdatePodSandboxResources with a cpuset confines the containers of the pod to its CPUs', async () => {
     await pod();
     await cri.updatePod(running.sandboxId, { cpuset_cpus: '1', cpuset_mems: '0' });
     expect([cpus(), running.read('cpuset.mems')]).toEqual([['1', '1'], '0']);
@@ -98,7 +98,7 @@ describe('UpdatePodSandboxResources with a cpuset', () => {
   test.each([
     ['cpuset_mems', { cpuset_mems: '5' }],
     ['unified', { unified: { 'cpuset.mems': '5' } }],
-  ])('is rolled back if the kernel refuses %s', async (_, refused) => {
+  ])('KEP-1287: the cpuset of a pod is rolled back if the kernel refuses %s in the same update', async (_, refused) => {
     await pod();
     await cri.updatePod(running.sandboxId, { cpuset_cpus: '0' });
     const call = cri.updatePod(running.sandboxId, { cpuset_cpus: '1', memory_limit_in_bytes: 96 * MiB, ...refused });

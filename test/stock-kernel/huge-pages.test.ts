@@ -47,7 +47,7 @@ async function gets(mebibytes: number): Promise<boolean> {
 }
 
 describe('UpdatePodSandboxResources with limits on huge pages', () => {
-  test('sets what the containers of the pod may use', async () => {
+  test('KEP-1287: UpdatePodSandboxResources limits the huge pages that the containers of a pod can use', async () => {
     await pod();
     expect(limits()).toEqual(['max', 'max']);
     await cri.updatePod(running.sandboxId, huge(4));
@@ -56,7 +56,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
     expect([limits(), running.read('memory.max'), await gets(8)]).toEqual([[8, 8], String(96 * MiB), true]);
   });
 
-  test('is refused by the kernel below what is in use, and changes nothing', async () => {
+  test('KEP-1287: a pod limit on huge pages below their usage is refused by the kernel and changes nothing', async () => {
     await pod();
     expect(await gets(8)).toBe(true);
     const call = cri.updatePod(running.sandboxId, { ...huge(4), ...memory(96) });
@@ -64,13 +64,13 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
     expect([limits(), running.read('memory.max')]).toEqual([['max', 'max'], String(64 * MiB)]);
   });
 
-  test('adds the overhead of the pod', async () => {
+  test('a pod limit on huge pages includes the overhead of the pod', async () => {
     await pod();
     await cri.updatePod(running.sandboxId, huge(4), { overhead: huge(2) });
     expect(limits()).toEqual([6, 6]);
   });
 
-  test('is rolled back if the kernel refuses another field', async () => {
+  test('KEP-1287: a pod limit on huge pages is rolled back if the kernel refuses another field', async () => {
     await pod();
     await cri.updatePod(running.sandboxId, huge(4));
     const call = cri.updatePod(running.sandboxId, { ...huge(8), ...memory(96), unified: { 'cpuset.mems': '5' } });
@@ -78,7 +78,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
     expect([limits(), running.read('memory.max')]).toEqual([[4, 4], String(64 * MiB)]);
   });
 
-  test('is rejected for a size that the kernel does not have', async () => {
+  test('a pod limit on huge pages is rejected for a page size that the kernel does not have', async () => {
     await pod();
     const call = cri.updatePod(running.sandboxId, { hugepage_limits: [{ page_size: '3MB', limit: 6 * MiB }] });
     expect(await refusal(call)).toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
@@ -88,7 +88,7 @@ describe('UpdatePodSandboxResources with limits on huge pages', () => {
 
 describe('UpdateContainerResources with limits on huge pages', () => {
   // containerd does so unless disable_hugetlb_controller is false, and runc in an update.
-  test('succeeds with a warning where containerd ignores them', async () => {
+  test('UpdateContainerResources with limits on huge pages succeeds with a warning if containerd ignores them', async () => {
     await pod(huge(4));
     expect(limits('app')).toEqual(['max', 'max']);
     await cri.updateContainer(running.id('app'), { ...huge(8), ...memory(96) });
@@ -97,7 +97,7 @@ describe('UpdateContainerResources with limits on huge pages', () => {
     expect(warning.level).toBe('warn');
   });
 
-  test('applies a key of unified, which is rolled back if the runtime refuses another one', async () => {
+  test('UpdateContainerResources applies a unified key for huge pages, and rolls it back if the runtime refuses another key', async () => {
     await pod();
     await cri.updateContainer(running.id('app'), { unified: { 'hugetlb.2MB.max': String(6 * MiB) } });
     expect(limits('app')).toEqual([6, 'max']);

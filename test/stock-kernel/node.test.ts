@@ -35,7 +35,7 @@ describe('a node with two processors', () => {
   afterEach(() => running.remove());
   afterAll(() => served.stop());
 
-  test('has room for a request of more than one, and not for more than two', async () => {
+  test('a node with two processors accepts a CPU request of 1500m and rejects one of 2500m', async () => {
     const resources = { memory_limit_in_bytes: 64 * MiB, cpu_quota: 50_000, cpu_period: 100_000, cpu_shares: 512 };
     running = await runPod(cri, {
       name: 'cpus',

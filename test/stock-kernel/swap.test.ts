@@ -45,7 +45,7 @@ const inMiB = (...files: string[]): number[] => files.map((file) => Number(runni
 const found = (): number[] => inMiB('memory.max', 'memory.swap.max');
 
 describe('the field for swap', () => {
-  test('of an update by a caller is in the kernel', async () => {
+  test('KEP-1287: the swap limit of UpdateContainerResources is set in the kernel', async () => {
     await pod(limits(64, 32));
     expect(found()).toEqual([64, 32]);
     await cri.updateContainer(running.id('app'), limits(128, 64));
@@ -54,14 +54,14 @@ describe('the field for swap', () => {
     expect(found()).toEqual([48, 16]);
   });
 
-  test('is rolled back with the update', async () => {
+  test('KEP-1287: the swap limit is rolled back with an update that the runtime refuses', async () => {
     await pod(limits(64, 32));
     const refused = cri.updateContainer(running.id('app'), { ...limits(128, 64), unified: { 'memory.nonsense': '1' } });
     await expect(refused).rejects.toMatchObject({ details: expect.stringContaining('memory.nonsense') as string });
     expect([...found(), Number(running.read('memory.max')) / MiB]).toEqual([64, 32, 64]);
   });
 
-  test('keeps its value with a ResizePod, up and down', async () => {
+  test('KEP-1287: the swap limit is kept by a ResizePod that raises or lowers memory', async () => {
     await pod(limits(64, 32));
     await resize('128Mi');
     expect(found()).toEqual([128, 32]);
@@ -76,7 +76,7 @@ describe('LimitedSwap, which kubelet sets by a key of unified', () => {
     unified: { 'memory.swap.max': String(swap * MiB) },
   });
 
-  test('lets memory go to the disk up to the limit, and no further', async () => {
+  test('a ResizePod can swap out memory up to the limit of LimitedSwap, and is rejected if it needs more', async () => {
     await pod(burstable(256, 64));
     const tenant = await Tenant.in(running.containerCgroup('app'));
     await tenant.run('hold', 120 * MiB);
@@ -90,7 +90,7 @@ describe('LimitedSwap, which kubelet sets by a key of unified', () => {
     await tenant.end();
   });
 
-  test('follows an update with both, as after a change of the request', async () => {
+  test('LimitedSwap follows an update of memory and swap, as after a change of the request', async () => {
     await pod(burstable(128, 32));
     await cri.updateContainer(running.id('app'), burstable(192, 48));
     expect(found()).toEqual([192, 48]);

@@ -44,14 +44,14 @@ async function target(): Promise<string> {
 }
 
 test.each(['/run/containerd/containerd.sock', '/run/a "b"/$c\\d`.sock', '/run/  two  spaces\\'])(
-  'leads to %s, as the shim has written it',
+  'the bypass leads to %s if the shim has written this target',
   async (socket) => {
     await writeBypassTarget(file, socket, noLog);
     expect([await target(), await bypassTarget(file)]).toEqual([socket, socket]);
   },
 );
 
-test('leads to the socket of the installation without the file', async () => {
+test('the bypass leads to the socket of the installation if there is no target file', async () => {
   expect(await target()).toBe(DEFAULT);
 });
 
@@ -67,7 +67,7 @@ test.each([
   `${NAME}"/run/containerd/contai`,
   `${NAME}"/run/containerd/containerd.sock"`,
   `${NAME}"/run/cont\0\0\0\0\0\0\0\0`,
-])('leads to the socket of the installation with a file that has %j', async (text) => {
+])('the bypass leads to the socket of the installation if its target file has the content %j', async (text) => {
   writeFileSync(file, text);
   expect([await target(), await bypassTarget(file)]).toEqual([DEFAULT, undefined]);
 });

@@ -15,14 +15,14 @@ const page = withPoints(empty, analysis)
   .replace('| 0.2 |  |', '| 0.2 | fspick. |');
 
 describe('docs/units.md', () => {
-  test('is accepted if it has the exposure and a reason for each open point', () => {
+  test('docs/units.md is accepted if it has the exposure and a reason for each open point', () => {
     expect(compare(page, analysis)).toEqual([]);
     // Writing the page again keeps all reasons.
     expect(withPoints(page, analysis)).toBe(page);
     expect(page).toContain('\n\nThe end.\n');
   });
 
-  test('is rejected if its exposure is lower or higher than that of the unit', () => {
+  test('docs/units.md is rejected if its exposure is lower or higher than that of the unit', () => {
     expect(compare(page, { ...analysis, exposure: 3.2 })).toEqual(['the exposure is 3.2, and docs/units.md says 3.1']);
     expect(compare(page, { ...analysis, exposure: 3 })).toEqual([
       'the exposure has fallen to 3: docs/units.md still says 3.1',
@@ -30,7 +30,7 @@ describe('docs/units.md', () => {
     expect(compare(empty.replace('**0**', ''), { exposure: 0, open: [] })).toHaveLength(1);
   });
 
-  test('is rejected if an open point has no reason, or a listed point is not open', () => {
+  test('docs/units.md is rejected if an open point has no reason, or a listed point is not open', () => {
     expect(compare(withPoints(empty, analysis), analysis)).toEqual([
       'docs/units.md has no reason why PrivateNetwork= stays open (Service has access)',
       'docs/units.md has no reason why SystemCallFilter=~@mount stays open (mount is included)',
@@ -40,7 +40,7 @@ describe('docs/units.md', () => {
     ]);
   });
 
-  test('is compared with the output of systemd-analyze', () => {
+  test('exposure and open points are read from the output of systemd-analyze', () => {
     const list = JSON.stringify([
       { set: true, name: 'A=', json_field: 'A', description: 'shut', exposure: null },
       { set: false, name: 'B=', json_field: 'B', description: 'open', exposure: '0.2' },

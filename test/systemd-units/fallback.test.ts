@@ -85,7 +85,7 @@ esac`,
 
 const after = (did: readonly string[], what: string): readonly string[] => did.slice(did.indexOf(what) + 1);
 
-test('a shim that never starts is tried after pauses that double up to five minutes, while the bypass serves', async () => {
+test('upgrade: a shim that never starts is started again after pauses that grow to five minutes, while the bypass serves', async () => {
   const { did } = await run({ states: [...Array<string>(13).fill('failed'), 'inactive'] });
   // Four seconds of starts at once.
   expect(did.slice(0, 10)).toEqual([
@@ -107,7 +107,7 @@ test('a shim that fails again and again after short service is bypassed at once,
   expect((await run({ states, served: 5, failures: 50 })).did).toEqual([...BYPASSES, '300', TRIES, '300']);
 });
 
-test('a failure counts although the shim is still about to end at the first look', async () => {
+test('a failure counts even if the shim is still deactivating at the first check', async () => {
   const { did, failures } = await run({
     states: ['deactivating', 'failed', 'failed', 'inactive'],
     served: 5,
@@ -116,7 +116,7 @@ test('a failure counts although the shim is still about to end at the first look
   expect([did, failures]).toEqual([['1', ...BYPASSES, '5', TRIES, '10'], '3']);
 });
 
-test('ten minutes of service make earlier failures count no more', async () => {
+test('earlier failures do not count after ten minutes of service', async () => {
   const { did, failures } = await run({ states: ['failed', 'active'], served: 600, failures: 50 });
   expect([did, failures]).toEqual([['--no-block start cri-resize-shim.service', '1'], '1']);
 });
@@ -130,7 +130,7 @@ test.each([
   [2, ['1', '1']],
   [5, ['1']],
 ])(
-  'on a node that is so busy that a second takes %d, a start that hangs is bypassed after 4 s',
+  'on a node so busy that a sleep of 1 s takes %d s, a start that hangs is bypassed after 4 s',
   async (slowness, waits) => {
     const { did } = await run({ states: [...Array<string>(8).fill('activating'), 'inactive'], failures: 0, slowness });
     expect(did.slice(0, did.indexOf('5'))).toEqual([...waits, ...BYPASSES]);

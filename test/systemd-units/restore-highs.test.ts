@@ -24,12 +24,12 @@ async function run(): Promise<void> {
   await execa('/bin/sh', ['-c', script]);
 }
 
-test('the memory.high that a killed shim has lowered for a time is restored, and no other', async () => {
+test('only a memory.high that a killed shim has lowered temporarily is restored', async () => {
   leaveHighs(folder);
   await run();
   expect(highsIn(folder)).toEqual(restoredHighs);
 });
 
-test('a folder without records is no fault', async () => {
+test('restoring memory.high succeeds without records', async () => {
   await expect(run()).resolves.toBeUndefined();
 });

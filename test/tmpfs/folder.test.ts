@@ -31,7 +31,7 @@ const expectRejection = async (error: object): Promise<void> => {
 };
 
 describe('a volume', () => {
-  test('whose folder does not exist or is not mounted is unknown', async () => {
+  test('a volume is unknown if its folder does not exist or is not mounted', async () => {
     const error = { code: 3, reason: 'UNKNOWN_VOLUME' };
     await expectRejection(error);
     mkdirSync(cachePath);
@@ -39,7 +39,7 @@ describe('a volume', () => {
     expect(volumes.list()).toEqual([]);
   });
 
-  test('whose path contains a symbolic link or a file is rejected, even when the link leads to a tmpfs', async () => {
+  test('a volume is rejected if its path contains a symbolic link or a file, even if the link leads to a tmpfs', async () => {
     const error = {
       code: 9,
       reason: 'VOLUME_NOT_ELIGIBLE',
@@ -60,7 +60,7 @@ describe('a volume', () => {
     }
   });
 
-  test('is searched in the mounts of the configured process', () => {
+  test('volumes are searched in the mounts of the configured process', () => {
     const through = new MemoryVolumes({ kubeletRoot, throughPid: 2 ** 30 });
     expect(() => through.list()).toThrow(
       expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE', context: { errno: 'ENOENT' } }),
@@ -69,7 +69,7 @@ describe('a volume', () => {
 });
 
 describe('the volumes of many pods', () => {
-  test('are found with one reading of the mount table, and with none if no pod has a folder for volumes', () => {
+  test('volumes of many pods are found with one reading of the mount table, and with none if no pod has a volume folder', () => {
     for (const uid of ['u2', 'u3'])
       mkdirSync(dirname(volumeMountPoint(kubeletRoot, { podUid: uid, name: 'cache' })), { recursive: true });
     const survey = vi.spyOn(volumes, 'survey');
@@ -81,7 +81,7 @@ describe('the volumes of many pods', () => {
     expect(() => atOnce.measure(cache)).toThrow(expect.objectContaining({ reason: 'UNKNOWN_VOLUME' }));
   });
 
-  test('are looked for again if they are not mounted as the table says, and the error of the table is that of each pod', () => {
+  test('volumes are searched again if the mount table is out of date, and an error of the table is reported for each pod', () => {
     const survey = vi.spyOn(volumes, 'survey');
     const mount = { ...cache, mountPoint: cachePath, device: '0:1' };
     survey.mockReturnValueOnce({ volumes: [mount], refused: [] });

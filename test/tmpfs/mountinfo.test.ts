@@ -86,19 +86,19 @@ describe('parseMountinfo', () => {
     expect(parseMountinfo('1 2 0:3 / /x  - tmpfs t')[0]).toMatchObject({ mountOptions: [], superOptions: [] });
   });
 
-  test('with a device returns no mount that only has the device in another field', () => {
+  test('parseMountinfo with a device returns no mount that has the device only in another field', () => {
     const text = '4 1 0:33 / /x rw - tmpfs 0:3 rw\n5 1 0:3 / /x rw - tmpfs t rw';
     expect(parseMountinfo(text, '0:3').map(({ id }) => id)).toEqual([5]);
   });
 
-  test('skips invalid lines, and throws for no text', () => {
+  test('skips invalid lines, and does not throw for any text', () => {
     expect(
       parseMountinfo('\n1 2 0:3 / /x rw tmpfs tmpfs rw\nx y 0:3 / /x rw - tmpfs t rw\n1 2 0:3 / /x rw - tmpfs\n'),
     ).toEqual([]);
     fc.assert(fc.property(fc.string(), (text) => void parseMountinfo(text)));
   });
 
-  test('returns all mounts, or those of one device', () => {
+  test('returns all mounts if no device is given, otherwise those of the device', () => {
     const text = [
       '1 0 0:3 / / rw - ext4 /dev/vda rw',
       '2 1 0:33 / /a rw - tmpfs t rw',
@@ -119,7 +119,7 @@ describe('parseMountinfo', () => {
 });
 
 describe('optionOf', () => {
-  test('returns the value of the option with exactly this name', () => {
+  test('optionOf returns the value of the option with exactly this name', () => {
     const options = ['rw', 'size=64k', 'nr_inodes=10', 'mpol=bind:0', 'noswap'];
     expect(optionOf(options, 'size')).toBe('64k');
     expect(optionOf(options, 'inodes')).toBeUndefined();

@@ -26,7 +26,7 @@ describe('a volume annotation', () => {
     ['50%/web', { kind: 'container-share', hundredths: 5000, container: 'web' }],
     ['follow', { kind: 'follow' }],
     ['fixed', { kind: 'fixed' }],
-  ])('is parsed: %s', (value, policy) => {
+  ])('the volume annotation %s is parsed', (value, policy) => {
     expect(parseVolumeAnnotation(key, value)).toEqual({ volume: 'cache', policy });
   });
 
@@ -56,7 +56,7 @@ describe('a volume annotation', () => {
     '256MiB',
     '-256Mi',
     'x'.repeat(10_000),
-  ])('is rejected with key and value: %j', (value) => {
+  ])('the volume annotation %j is rejected with its key and value', (value) => {
     expect(() => parseVolumeAnnotation(key, value)).toThrow(
       expect.objectContaining({
         code: 3,
@@ -76,22 +76,25 @@ describe('a volume annotation', () => {
     ['x%', '"x%": a share is a number with at most two decimals, and %'],
     ['0%', '"0%": a share is more than 0% and at most 1000%'],
     ['5%/A', '"5%/A": not the name of a container: "A"'],
-  ])('is rejected with the reason: %s', (value, why) => {
+  ])('the volume annotation %s is rejected with the reason', (value, why) => {
     expect(() => parseVolumeAnnotation(key, value)).toThrow(`annotation ${key}: ${why}`);
   });
 
-  test('has a key that ends in the name of a volume, which may be one letter', () => {
+  test('the key of a volume annotation ends in the name of a volume, which can be one letter', () => {
     expect(parseVolumeAnnotation(`${VOLUME_ANNOTATION}a`, 'fixed').volume).toBe('a');
     expect(() => parseVolumeAnnotation('cache', 'fixed')).toThrow('the key does not end in the name of a volume');
   });
 
-  test.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])('is rejected for the volume name %j', (name) => {
-    expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
-      expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),
-    );
-  });
+  test.each(['', 'a/b', '..', 'Cache', '-a', 'a'.repeat(64), 'a_b'])(
+    'a volume annotation is rejected for the volume name %j',
+    (name) => {
+      expect(() => parseVolumeAnnotation(`${VOLUME_ANNOTATION}${name}`, 'follow')).toThrow(
+        expect.objectContaining({ reason: 'INVALID_ANNOTATION' }),
+      );
+    },
+  );
 
-  test('is read from all annotations of a pod, with invalid ones as errors and others ignored', () => {
+  test('all volume annotations of a pod are read, with invalid ones as errors, and other annotations are ignored', () => {
     const { policies, errors } = readVolumeAnnotations({
       [`${VOLUME_ANNOTATION}cache`]: '50%',
       [`${VOLUME_ANNOTATION}scratch`]: 'much',
@@ -110,12 +113,12 @@ describe('a volume annotation', () => {
 describe('targetSize', () => {
   const share = (hundredths: number): VolumePolicy => ({ kind: 'share', hundredths });
 
-  test('is the absolute size for any limits', () => {
+  test('the target size of an absolute policy is its size, for any limits', () => {
     const policy: VolumePolicy = { kind: 'absolute', size: bytes(5) };
     for (const limit of [undefined, 'max', bytes(1)] as const) expect(targetSize(policy, limit, none)).toBe(5);
   });
 
-  test('is undefined for a fixed volume, and without a limit', () => {
+  test('the target size is undefined for a fixed volume, and for a share without a limit', () => {
     expect(targetSize({ kind: 'fixed' }, bytes(MiB), none)).toBeUndefined();
     for (const policy of [share(5000), { kind: 'follow' }] as const) {
       expect(targetSize(policy, 'max', none)).toBeUndefined();
@@ -126,7 +129,7 @@ describe('targetSize', () => {
     expect(targetSize(ofWeb, bytes(MiB), new Map([['web', 'max']]))).toBeUndefined();
   });
 
-  test('is a share of the limit of the pod or of a container', () => {
+  test('the target size is a share of the limit of the pod or of a container', () => {
     const limits = new Map([['web', bytes(100 * MiB)]]);
     expect(targetSize(share(5000), bytes(256 * MiB), limits)).toBe(128 * MiB);
     expect(targetSize(share(15_000), bytes(256 * MiB), limits)).toBe(384 * MiB);
@@ -135,7 +138,7 @@ describe('targetSize', () => {
     expect(targetSize({ kind: 'follow' }, bytes(256 * MiB), limits)).toBe(256 * MiB);
   });
 
-  test('of a share is rounded down to whole pages, at least one, and exact for any limit', () => {
+  test('the target size of a share is rounded down to whole pages, at least one, and exact for any limit', () => {
     const anyLimit = fc.oneof(fc.maxSafeNat(), fc.nat({ max: 1e6 }));
     const anyPage = fc.constantFrom(4096, 16_384, 65_536);
     fc.assert(
@@ -155,7 +158,7 @@ describe('targetSize', () => {
 });
 
 describe('the policy of a volume without annotation', () => {
-  test('is `follow` when its size equals the pod limit, within a page', () => {
+  test('a volume without annotation has the policy `follow` when its size equals the pod limit, within a page', () => {
     expect(policyAtFirstSight(bytes(256 * MiB), bytes(256 * MiB))).toEqual({ kind: 'follow' });
     // 100M: the kernel rounds the volume up to a page, and memory.max down.
     expect(policyAtFirstSight(bytes(100_003_840), bytes(99_999_744))).toEqual({ kind: 'follow' });
@@ -166,9 +169,12 @@ describe('the policy of a volume without annotation', () => {
     [256 * MiB + 8192, bytes(256 * MiB)],
     [256 * MiB, 'max'],
     [256 * MiB, undefined],
-  ])('is `fixed` when mounted with %i bytes and the limit is %s', (mounted, limit) => {
-    expect(policyAtFirstSight(bytes(mounted), limit)).toEqual({ kind: 'fixed' });
-  });
+  ])(
+    'a volume without annotation has the policy `fixed` when mounted with %i bytes and the limit is %s',
+    (mounted, limit) => {
+      expect(policyAtFirstSight(bytes(mounted), limit)).toEqual({ kind: 'fixed' });
+    },
+  );
 
   test('isSameSize compares whole pages', () => {
     expect(isSameSize(bytes(1), bytes(4096))).toBe(true);

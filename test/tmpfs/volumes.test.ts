@@ -25,7 +25,7 @@ const names = (mounts: readonly Mount[], root = kubeletRoot): string[] =>
   surveyVolumes(mounts, root).volumes.map(({ name }) => name);
 
 describe('volumeMountPoint', () => {
-  test('is the path where kubelet mounts a volume', () => {
+  test('volumeMountPoint returns the path where kubelet mounts a volume', () => {
     expect(cachePath).toBe(`/var/lib/kubelet/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
     expect(volumeMountPoint('/', cache)).toBe(`/pods/${podUid}/volumes/kubernetes.io~empty-dir/cache`);
   });
@@ -45,13 +45,13 @@ describe('volumeMountPoint', () => {
     [podUid, 'cache\n'],
     [podUid, 'a.b'],
     [podUid, 'a'.repeat(64)],
-  ])('rejects pod %j with volume %j', (uid, name) => {
+  ])('volumeMountPoint rejects pod %j with volume %j', (uid, name) => {
     expect(() => volumeMountPoint(kubeletRoot, { podUid: uid, name })).toThrow(
       expect.objectContaining({ code: 3, reason: 'UNKNOWN_VOLUME' }),
     );
   });
 
-  test('accepts a static pod, whose uid is a hash', () => {
+  test('volumeMountPoint accepts a static pod, whose uid is a hash', () => {
     expect(volumeMountPoint('/k', { podUid: '0123456789abcdef0123456789abcdef', name: 'a' })).toContain('/pods/0123');
   });
 });
@@ -75,7 +75,7 @@ describe('surveyVolumes', () => {
     ['a path in a container', `/run/rootfs${cachePath}`],
     ['an invalid volume name', `${pods}/volumes/kubernetes.io~empty-dir/Cache`],
     ['an invalid pod uid', `${kubeletRoot}/pods/../volumes/kubernetes.io~empty-dir/cache`],
-  ])('ignores %s', (_, mountPoint) => {
+  ])('surveyVolumes ignores %s', (_, mountPoint) => {
     expect(surveyVolumes([mount(mountPoint)], kubeletRoot)).toEqual({ volumes: [], refused: [] });
   });
 
@@ -94,7 +94,7 @@ describe('surveyVolumes', () => {
     expect(names([mount(cachePath, { superOptions: ['rw'] })])).toEqual(['cache']);
   });
 
-  test('regards only the topmost of stacked mounts', () => {
+  test('surveyVolumes returns only the topmost of stacked mounts', () => {
     const under = mount(cachePath);
     expect(surveyVolumes([under, mount(cachePath, { parentId: under.id, device: '0:99' })], kubeletRoot)).toMatchObject(
       {
@@ -113,7 +113,7 @@ describe('surveyVolumes', () => {
     });
   });
 
-  test('regards shared peers of one tmpfs as one volume', () => {
+  test('surveyVolumes returns shared peers of one tmpfs as one volume', () => {
     const peer = mount(cachePath, { device: '0:9', parentId: 50 });
     const copies = [mount(cachePath, { device: '0:9', parentId: 51 }), mount(`/host${cachePath}`, { device: '0:9' })];
     expect(surveyVolumes([peer, ...copies], kubeletRoot)).toMatchObject({ volumes: [cache], refused: [] });

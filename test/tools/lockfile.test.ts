@@ -14,13 +14,13 @@ const { packages } = JSON.parse(readFileSync('package-lock.json', 'utf8')) as {
 /** The first entry is this package. */
 const locked = Object.entries(packages).filter(([path]) => path !== '');
 
-test('npm compares every package that it installs with a digest', () => {
+test('the lockfile has a digest of every package that npm installs', () => {
   expect(locked.length).toBeGreaterThan(100);
   const without = locked.filter(([, { integrity = '' }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity));
   expect(without.map(([path]) => path)).toEqual([]);
 });
 
-test('no package is from another place than a registry', () => {
+test('every package of the lockfile comes from the registry of npm', () => {
   const elsewhere = locked.filter(
     ([, { resolved, link }]) =>
       link === true || (resolved !== undefined && !/^https:\/\/registry\.npmjs\.org\//.test(resolved)),

@@ -21,20 +21,23 @@ async function registry(status: number, body: string | undefined): Promise<strin
 }
 const KEYS = JSON.stringify({ keys: [{ keyid: 'SHA256:a', key: 'b' }] });
 
-describe('without keys of the registry', () => {
+describe('a registry without keys', () => {
   test.each<[string, number, string | undefined, RegExp]>([
     ['it has none', 404, '', /keys serves no keys: HTTP 404$/],
     ['its list is empty', 200, '{"keys":[]}', /keys serves no keys$/],
     ['it answers with a page', 200, '<html>', /keys does not answer: /],
     ['it never answers', 200, undefined, /keys does not answer: .*timeout/],
-  ])('signatures are not checked if %s, and npm is not asked', async (_, status, body, why) => {
-    const npm = (): never => {
-      throw new Error('npm was asked');
-    };
-    const timeoutMs = body === undefined ? 300 : 60_000;
-    const result = await checkSignatures({ registry: await registry(status, body), npm, timeoutMs });
-    expect(result).toEqual({ kind: 'not checked', why: expect.stringMatching(why) as string });
-  });
+  ])(
+    'signatures are not checked, and npm is not asked, if the registry has no usable keys: %s',
+    async (_, status, body, why) => {
+      const npm = (): never => {
+        throw new Error('npm was asked');
+      };
+      const timeoutMs = body === undefined ? 300 : 60_000;
+      const result = await checkSignatures({ registry: await registry(status, body), npm, timeoutMs });
+      expect(result).toEqual({ kind: 'not checked', why: expect.stringMatching(why) as string });
+    },
+  );
 });
 
 test.each<[string, string, boolean, SignatureResult]>([
@@ -54,13 +57,16 @@ test.each<[string, string, boolean, SignatureResult]>([
   ['nothing', '', false, { kind: 'not checked', why: 'npm audit signatures printed no result' }],
   ['something else', '{}', false, { kind: 'not checked', why: 'npm audit signatures printed no result' }],
   ['too late', '', true, { kind: 'not checked', why: 'npm audit signatures has not ended in time' }],
-])('with keys of the registry, the result of npm that is %s counts', async (_, stdout, timedOut, expected) => {
-  const asked: (readonly string[])[] = [];
-  const npm = (args: readonly string[]) => {
-    asked.push(args);
-    return Promise.resolve({ stdout, timedOut });
-  };
-  const address = await registry(200, KEYS);
-  expect(await checkSignatures({ registry: address, npm, timeoutMs: 60_000 })).toEqual(expected);
-  expect(asked).toEqual([['audit', 'signatures', '--json', '--registry', address]]);
-});
+])(
+  'with keys of the registry, the result of npm audit signatures counts: %s',
+  async (_, stdout, timedOut, expected) => {
+    const asked: (readonly string[])[] = [];
+    const npm = (args: readonly string[]) => {
+      asked.push(args);
+      return Promise.resolve({ stdout, timedOut });
+    };
+    const address = await registry(200, KEYS);
+    expect(await checkSignatures({ registry: address, npm, timeoutMs: 60_000 })).toEqual(expected);
+    expect(asked).toEqual([['audit', 'signatures', '--json', '--registry', address]]);
+  },
+);

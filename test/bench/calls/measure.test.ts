@@ -17,6 +17,6 @@ test.each([
   ['as long', lengths(100, 0, 100), 'Call: 0 bytes through shim, 100 directly, and not as long'],
   ['as long', lengths(100, 100, 90), 'Call: 90 bytes through peer, 100 directly, and not as long'],
   ['longer', lengths(100, 100, 100), 'Call: 100 bytes through shim, 100 directly, and not longer'],
-] as const)('an answer that must be %s is refused with lengths %j', (answer, found, message) => {
+] as const)('an answer that must be %s is rejected with lengths %j', (answer, found, message) => {
   expect(() => assertAnswers({ name: 'Call', answer }, found)).toThrow(message);
 });

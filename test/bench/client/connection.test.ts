@@ -43,14 +43,14 @@ test('makes calls in sequence and concurrently', async () => {
   expect(await Promise.all(calls.map((call) => connection.call(call)))).toEqual(calls.map(({ request }) => request));
 });
 
-test('returns windows, so that large answers do not stall', async () => {
+test('sends window updates, so that large answers do not stall', async () => {
   for (let index = 0; index < 8; index += 1) {
     const response = await connection.call({ path: '/large', request: Buffer.alloc(0) });
     expect(response.length).toBe(600_000 - 5);
   }
 });
 
-test('sends more requests than the initial window of the server allows', async () => {
+test('sends more request data than the initial window of the server allows', async () => {
   const call = { path: '/echo', request: Buffer.alloc(16_000) };
   for (let index = 0; index < 40; index += 1) expect((await connection.call(call)).length).toBe(16_000);
 });

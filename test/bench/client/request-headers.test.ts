@@ -27,7 +27,7 @@ test('encodes repeated calls with the dynamic table only, for any order of paths
   }
 });
 
-test('rejects a too long path, and too many paths', () => {
+test('rejects a path that is too long, and too many paths', () => {
   const headers = new RequestHeaders();
   expect(() => headers.next('x'.repeat(200))).toThrow(RangeError);
   const many = (): void => {

@@ -12,7 +12,7 @@ describe('BackendTime', () => {
     expect(time.total).toBe(40);
   });
 
-  test('counts concurrent calls once', () => {
+  test('counts the time of concurrent calls once', () => {
     const time = new BackendTime();
     time.arrived(0);
     time.begin();

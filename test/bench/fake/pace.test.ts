@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { paced } from '../../../bench/fake/pace.ts';
 
-test('a pace lets the given number through at the same time, in order', async () => {
+test('a pace admits the given number of calls at a time, in order', async () => {
   const pace = paced(30, 2);
   const ended: number[] = [];
   const begin = performance.now();

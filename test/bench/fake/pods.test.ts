@@ -66,7 +66,7 @@ describe('the fake runtime of pods', () => {
     });
   });
 
-  test('has files that assertFiles compares with the expected values', () => {
+  test('assertFiles rejects cgroup files of the fake runtime that differ from the expected values', () => {
     const [pod] = pods as [FakePod];
     assertFiles(root, pod, start());
     writeFileSync(join(root, pod.pod.cgroupParent, 'memory.max'), 'max\n');

@@ -12,7 +12,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const report = async (): Promise<LoopReport> => JSON.parse(await text(createConnection(socket))) as LoopReport;
 
-test('a report has the longest turn since the previous one, and its CPU time', async () => {
+test('a report contains the longest event loop turn since the previous report, and the CPU time of that turn', async () => {
   serveLoopReports(socket);
   expect((await report()).heapBytes).toBeGreaterThan(1_000_000);
   const { user } = process.threadCpuUsage();

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { anonymous } from '../../../bench/load/anonymous.ts';
 import { recording } from './recordings.ts';
 
-test('names of the machine are replaced everywhere, and lengths stay', () => {
+test('replaces names of the machine everywhere with text of equal length', () => {
   const content = Buffer.from('{"binary":"/home/someone/.cache/runc","host":"machine-7"}');
   const [call] = recording.calls;
   const found = anonymous(
@@ -22,6 +22,6 @@ test('names of the machine are replaced everywhere, and lengths stay', () => {
   expect(replaced.length).toBe(content.length);
 });
 
-test('a name that may be part of anything is an error', () => {
+test('rejects a name that is too short to be replaced safely', () => {
   expect(() => anonymous(recording, ['/home/someone', 'vm'])).toThrow('"vm" is too short');
 });

@@ -7,7 +7,7 @@ const label = (key: string): Buffer => message(8, bytes(1, key), bytes(2, 'value
 const annotation = (key: string): Buffer => message(9, bytes(1, key), bytes(2, 'value'));
 const container = (id: string, ...rest: readonly Buffer[]): Buffer => message(1, bytes(1, id), integer(6, 1), ...rest);
 
-test('answers with the same containers, labels and annotations in another order are the same, and as long as before', () => {
+test('answers that differ only in the order of containers, labels and annotations become equal and keep their length', () => {
   const one = Buffer.concat([
     container('b', label('x'), label('y'), annotation('p'), annotation('q')),
     container('a', label('x')),
@@ -27,7 +27,7 @@ test('answers with the same containers, labels and annotations in another order 
   );
 });
 
-test('labels inside of the attributes of stats are sorted', () => {
+test('sorts the labels in the attributes of container stats', () => {
   const stats = (...keys: readonly string[]): Buffer => {
     const labels = keys.map((key) => message(3, bytes(1, key)));
     return message(1, message(1, bytes(1, 'id'), ...labels), message(2, integer(1, 7)));
@@ -35,7 +35,7 @@ test('labels inside of the attributes of stats are sorted', () => {
   expect(canonicalResponse(`${RUNTIME}/ListContainerStats`, stats('y', 'x'))).toEqual(stats('x', 'y'));
 });
 
-test('other answers stay as they are', () => {
+test('returns a Version answer unchanged', () => {
   const response = Buffer.concat([bytes(2, 'b'), bytes(1, 'a')]);
   expect(canonicalResponse(`${RUNTIME}/Version`, response)).toBe(response);
 });

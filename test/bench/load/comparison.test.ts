@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { compare, cpuShare } from '../../../bench/load/comparison.ts';
 
-test('each call is compared with itself, by the median of its replays', () => {
+test('compares each call with its direct counterpart by the median of the replays', () => {
   // The second call is slow on both sides, and the third only through the shim.
   const direct = [
     [100, 5000, 100],
@@ -19,23 +19,23 @@ test('each call is compared with itself, by the median of its replays', () => {
   expect(found.shim).toEqual({ p50: 2100, p99: 9000, most: 9000 });
 });
 
-test('one slow call of many exceeds the most that is added, and not the 99th percentile', () => {
+test('one slow call of many raises the maximum of the added times, and not their 99th percentile', () => {
   const direct = [new Float64Array(200).fill(100)];
   const shim = [new Float64Array(200).fill(150)];
   shim[0]![77] = 6100;
   expect(compare(direct, shim)).toMatchObject({ addedP50: 50, addedP99: 50, addedMost: 6000, slowest: 77 });
 });
 
-test('a call that the shim makes faster counts as less than nothing', () => {
+test('a call that the shim makes faster has a negative added time', () => {
   expect(compare([[100]], [[60]])).toMatchObject({ addedP50: -40, addedMost: -40 });
 });
 
-test('sides with a different number of calls, or without replays, are an error', () => {
+test('rejects sides with a different number of calls, or without replays', () => {
   expect(() => compare([[1, 2]], [[1]])).toThrow('no call 1');
   expect(() => compare([], [])).toThrow(RangeError);
 });
 
-test('CPU times are compared in units of the work that each machine did meanwhile', () => {
+test('compares CPU times relative to the yardstick of each machine', () => {
   const containerd = { cpuMs: 1000, yardstickMs: 10 };
   expect(cpuShare({ cpuMs: 250, yardstickMs: 10 }, containerd)).toBeCloseTo(0.25);
   // A machine that is twice as slow.

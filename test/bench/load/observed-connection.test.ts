@@ -52,7 +52,7 @@ const opened = Buffer.concat([PREFACE, settingsFrame([])]);
 const trailers = (id: number, status: string): Buffer =>
   headersFrames(id, literals({ 'grpc-status': status, 'grpc-message': 'text' }), true, LARGEST);
 
-test('a call is noted with its messages, status and times, however its bytes are split', () => {
+test('records a call with its messages, status and times, however its bytes are split', () => {
   const { connection, calls, clock } = observed();
   for (const byte of Buffer.concat([opened, request(1, 'question')])) connection.fromClient(Buffer.of(byte));
   clock.now = 7;
@@ -73,7 +73,7 @@ test('a call is noted with its messages, status and times, however its bytes are
   ]);
 });
 
-test('a call ends with the status of trailers alone, with a reset of the server, and with one of the client', () => {
+test('a call ends with the status of trailers alone, a reset by the server, or a reset by the client', () => {
   const { connection, calls } = observed();
   connection.fromClient(Buffer.concat([opened, request(1, 'a'), request(3, 'b'), request(5, 'c')]));
   connection.fromServer(Buffer.concat([trailers(1, '5'), rstStream(3, 2)]));
@@ -86,7 +86,7 @@ test('a call ends with the status of trailers alone, with a reset of the server,
   ]);
 });
 
-test('a compressed message is an error', () => {
+test('rejects a compressed message', () => {
   const { connection } = observed();
   connection.fromClient(Buffer.concat([opened, request(1, 'a')]));
   const compressed = prefixed('answer');

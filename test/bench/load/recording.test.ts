@@ -34,13 +34,13 @@ function changed(change: (document: Record<string, unknown>) => void): Buffer {
   return brotliCompressSync(Buffer.concat([length, json, bytes.subarray(end)]));
 }
 
-test('a recording that was written is read with the same content', () => {
+test('a recording has the same content after it is written and read', () => {
   const file = join(folder, 'some.recording');
   writeRecording(file, recording);
   expect(readRecording(file)).toEqual(recording);
 });
 
-test('the same content is stored once', () => {
+test('a recording stores identical contents once', () => {
   const [long] = recording.calls.filter(({ responses }) => (responses[0]?.length ?? 0) > 100_000);
   const calls = Array.from({ length: 50 }, (_, index): RecordedCall => ({ ...long!, atMs: index }));
   const size = (of: readonly RecordedCall[]): number =>
@@ -58,13 +58,13 @@ test.each([
   ['a missing field', changed((document) => delete document['calls']), 'calls'],
   ['missing contents', changed((document) => (document['contents'] = [7])), 'expected 7 bytes of contents'],
   ['a wrong number', changed((document) => (document['answers'] = [[0, 0, 99]])), 'content 99 does not exist'],
-])('a file with %s is an error that names the file and the remedy', (_, content, message) => {
+])('rejects a recording with %s, and names the file and the remedy', (_, content, message) => {
   const file = join(folder, 'bad.recording');
   writeFileSync(file, content);
   expect(() => decodeRecording(content)).toThrow(message);
   expect(() => readRecording(file)).toThrow(/bad\.recording: .*npm run nightly -- --only record-load/s);
 });
 
-test('a file that does not exist is an error with its name', () => {
+test('rejects a recording that does not exist, and names the file', () => {
   expect(() => readRecording(join(folder, 'none'))).toThrow(/none: ENOENT/);
 });

@@ -61,7 +61,7 @@ test('a replay makes the recorded calls, gets the recorded answers, and takes th
   expect(answers.unknown).toEqual([]);
 });
 
-test('a second replay gets the same answers', async () => {
+test('a recording can be replayed a second time with the same backend', async () => {
   const player = await openPlayer(backend, recording.calls);
   await player.play(20);
   expect(await player.play(20)).toHaveLength(recording.calls.length);
@@ -85,12 +85,12 @@ test('a replay fails if an answer is shorter than the recorded one, or has anoth
   expect(answers.unknown).toEqual(['/runtime.v1.RuntimeService/Other with 0 bytes']);
 });
 
-test('calls that only the shim makes have an answer', () => {
+test('calls that only the shim makes get their recorded answer', () => {
   const { path, request, response } = recording.answers[0]!;
   expect(answers.answer(path, request)).toEqual({ responses: [response], status: 0, message: '' });
 });
 
-test('the recorder leaves out calls before its begin, and knows how long nothing was called', async () => {
+test('the recorder omits calls before its start, and reports for how long no call was made', async () => {
   const player = await openPlayer(front, recording.calls);
   await player.play(20);
   expect(recorder.quietFor(['ExecSync'])).toBeLessThan(60_000);

@@ -9,6 +9,6 @@ test('the yardstick is the mean CPU time of a piece of work', () => {
   expect(result).toBeLessThan(2000);
 });
 
-test('a yardstick that was never measured is an error', () => {
+test('a yardstick without a measurement is an error', () => {
   expect(() => new Yardstick().result()).toThrow('the yardstick was not measured');
 });

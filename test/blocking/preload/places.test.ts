@@ -10,11 +10,11 @@ test.each([
   ['/var/lib/kubelet/allocated_pods_state', 'a state file of kubelet'],
   ['/var/lib/kubelet/pods', "kubelet's folder"],
   ['/run', 'a socket or its folder'],
-])('%s is %s', (path, what) => {
+])('classifies the path %s as %s', (path, what) => {
   expect(placeOf(path)?.what).toBe(what);
 });
 
-test('a path that the docs do not name is nothing', () => {
+test('returns no place for a path or function that the docs do not name', () => {
   expect(placeOf('/etc/passwd')).toBeUndefined();
   expect(placeOfFunction('fork')).toBeUndefined();
   expect(placeOfFunction('flock')?.when).toBe('the start');

@@ -3,7 +3,7 @@ import { Recorder } from './recorder.ts';
 
 const place = { what: 'a file', when: 'resizes' };
 
-test('the calls about one thing are one row, and begin again when they are taken', () => {
+test('groups calls to one place into a row, and starts again when the rows are taken', () => {
   const recorder = new Recorder();
   recorder.add('open', place, '/a', 1);
   recorder.add('read', place, '/a', 2);
@@ -12,7 +12,7 @@ test('the calls about one thing are one row, and begin again when they are taken
   expect(recorder.take()).toEqual({ rows: [], unknown: [] });
 });
 
-test('at most twenty calls about unknown things are named', () => {
+test('names at most twenty calls to unknown places', () => {
   const recorder = new Recorder();
   for (let number = 0; number < 30; number += 1) recorder.add('stat', undefined, `/${number}`, 1);
   const { rows, unknown } = recorder.take();

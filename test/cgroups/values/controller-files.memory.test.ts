@@ -14,7 +14,7 @@ import { bytes } from '../../../src/core/quantities/numbers.ts';
 const page = bytes(4096);
 
 describe('a memory limit', () => {
-  test('is a size or max, and is the same after formatting and parsing', () => {
+  test('a memory limit is a size or max, and is unchanged after formatting and parsing', () => {
     expect(parseLimit('max', 'memory.max')).toBe('max');
     expect(parseLimit('268435456', 'memory.max')).toBe(268435456);
     fc.assert(
@@ -25,24 +25,24 @@ describe('a memory limit', () => {
   });
 
   test.each(['', 'MAX', '-1', '1.5', '0x10', '1e9', '1e30', '9'.repeat(21), 'max\n', ' 1'])(
-    'is rejected as content: %j',
+    'a memory limit is rejected with the content %j',
     (text) => {
       expect(() => parseLimit(text, 'memory.max')).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
     },
   );
 
-  test('is no limit when no machine has so much memory', () => {
+  test('a memory limit above the memory of any machine is no limit', () => {
     expect(parseLimit('9007199254740991', 'memory.max')).toBe(Number.MAX_SAFE_INTEGER);
     expect(parseLimit('9007199254740992', 'memory.max')).toBe('max');
     expect(parseLimit('9223372036854771712', 'memory.max')).toBe('max');
     expect(() => parseSize('9007199254740992', 'memory.current')).toThrow(/memory\.current/);
   });
 
-  test('cannot be max for a size', () => {
+  test('a size such as memory.current cannot be max', () => {
     expect(() => parseSize('max', 'memory.current')).toThrow(/memory\.current/);
   });
 
-  test('is the same when the kernel has rounded it down to a page', () => {
+  test('a memory limit equals its value that the kernel has rounded down to a page', () => {
     expect(isSameLimit(bytes(100_000_000), bytes(99_999_744), page)).toBe(true);
     expect(isSameLimit(bytes(8192), bytes(8192), page)).toBe(true);
     expect(isSameLimit(bytes(8192), bytes(4096), page)).toBe(false);
@@ -58,7 +58,7 @@ describe('a memory limit', () => {
 });
 
 describe('memory.stat', () => {
-  test('has what zswap takes, and what it has taken from memory', () => {
+  test('memory.stat has the size of zswap, and of the memory that zswap has compressed', () => {
     const held = parseMemoryStat('zswap 10\nzswapped 40\nzswpin 3\nzswpout 5\n');
     expect([held.zswap, held.zswapped]).toEqual([10, 40]);
   });
@@ -68,7 +68,7 @@ describe('memory.stat', () => {
       .map(([key, value]) => `${key} ${value}\n`)
       .join('');
 
-  test('is read by its keys, with other keys ignored', () => {
+  test('memory.stat is read by its keys, and other keys are ignored', () => {
     const held = parseMemoryStat(
       stat({ anon: 10, file: 50, kernel: 9, shmem: 20, unevictable: 3, inactive_file: 7, zswap: 1 }),
     );
@@ -85,7 +85,7 @@ describe('memory.stat', () => {
     expect(unreclaimableOf(held)).toBe(35);
   });
 
-  test('counts pages as unreclaimable that are on no list for a moment', () => {
+  test('counts pages that are temporarily on no list as unreclaimable', () => {
     const held = parseMemoryStat(stat({ anon: 10, shmem: 20, unevictable: 0, active_anon: 1, inactive_anon: 2 }));
     expect(unreclaimableOf(held)).toBe(30);
   });
@@ -117,7 +117,7 @@ describe('memory.stat', () => {
     );
   });
 
-  test('is rejected with an invalid line', () => {
+  test('memory.stat with an invalid line is rejected', () => {
     for (const line of ['anon ten', 'anon', ' anon 1', 'anon 1 2', 'anon 1x', 'a b 1', `x${' '.repeat(100)}`]) {
       expect(() => parseMemoryStat(`file 1\n${line}\n`)).toThrow(
         expect.objectContaining({
@@ -142,11 +142,11 @@ test('memory.stat with a number that no machine has is rejected', () => {
 });
 
 describe('memory.events', () => {
-  test('has the number of OOM kills', () => {
+  test('memory.events has the number of OOM kills', () => {
     expect(parseOomKills('low 0\nhigh 3\nmax 7\noom 2\noom_kill 1\noom_group_kill 0\n', 'memory.events')).toBe(1);
   });
 
-  test('without the number of OOM kills is rejected', () => {
+  test('memory.events without the number of OOM kills is rejected', () => {
     expect(() => parseOomKills('low 0\n', 'memory.events')).toThrow(/memory\.events/);
   });
 });

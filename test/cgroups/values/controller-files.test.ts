@@ -16,12 +16,12 @@ const anyCpuMax: fc.Arbitrary<CpuMax> = fc.record({
 });
 
 describe('cpu.max', () => {
-  test('is parsed as quota and period', () => {
+  test('cpu.max is parsed as quota and period', () => {
     expect(parseCpuMax('max 100000')).toEqual({ quota: 'max', period: 100000 });
     expect(parseCpuMax('50000 100000')).toEqual({ quota: 50000, period: 100000 });
   });
 
-  test('is the same after formatting and parsing, and is accepted in the range of the kernel', () => {
+  test('cpu.max in the range of the kernel is accepted, and is unchanged after formatting and parsing', () => {
     fc.assert(
       fc.property(anyCpuMax, (cpuMax) => {
         expect(isSameCpuMax(parseCpuMax(formatCpuMax(cpuMax)), cpuMax)).toBe(true);
@@ -31,7 +31,7 @@ describe('cpu.max', () => {
   });
 
   test.each(['', 'max', '100000', '-1 100000', '1 2 3', 'max max', '0x10 100000'])(
-    'is rejected as content: %j',
+    'cpu.max is rejected with the content %j',
     (text) => {
       expect(() => parseCpuMax(text)).toThrow(
         expect.objectContaining({
@@ -43,7 +43,7 @@ describe('cpu.max', () => {
     },
   );
 
-  test('is repeated in an error only up to 80 characters', () => {
+  test('an error repeats at most 80 characters of cpu.max', () => {
     const found = 'x'.repeat(80);
     expect(() => parseCpuMax(`${found}y`)).toThrow(
       expect.objectContaining({
@@ -53,12 +53,12 @@ describe('cpu.max', () => {
     );
   });
 
-  test('differs by quota and by period', () => {
+  test('values of cpu.max differ by quota and by period', () => {
     const [a, b, c] = ['1000 100000', '2000 100000', '1000 50000'].map(parseCpuMax);
     expect([isSameCpuMax(a!, a!), isSameCpuMax(a!, b!), isSameCpuMax(a!, c!)]).toEqual([true, false, false]);
   });
 
-  test('may have the minimum and the maximum of quota and period', () => {
+  test('cpu.max may have the minimum and the maximum of quota and period', () => {
     for (const text of ['1000 1000', '1000 1000000', '17592186044415 100000'])
       expect(() => assertCpuMax(parseCpuMax(text))).not.toThrow();
   });
@@ -69,7 +69,7 @@ describe('cpu.max', () => {
     [999, 100_000, '999: the quota must be at least 1000 microseconds'],
     [0, 100_000, '0: the quota must be at least 1000 microseconds'],
     [2 ** 44, 100_000, '17592186044416: the quota must be at most 17592186044415 microseconds'],
-  ] as const)('is rejected outside the range of the kernel: %s %s', (quota, period, why) => {
+  ] as const)('cpu.max is rejected outside the range of the kernel: %s %s', (quota, period, why) => {
     const cpuMax = { quota: quota === 'max' ? quota : microseconds(quota), period: microseconds(period) };
     expect(() => assertCpuMax(cpuMax)).toThrow(
       expect.objectContaining({
@@ -82,12 +82,12 @@ describe('cpu.max', () => {
 });
 
 describe('cpu.weight', () => {
-  test('is parsed as 1 to 10000, or 0 for an idle cgroup', () => {
+  test('cpu.weight is parsed as 1 to 10000, or 0 for an idle cgroup', () => {
     expect(['0', '1', '100', '10000'].map(parseCpuWeight)).toEqual([0, 1, 100, 10000]);
     for (const text of ['', '10001', 'max', '1.5', '-1']) expect(() => parseCpuWeight(text)).toThrow(/cpu\.weight/);
   });
 
-  test('cannot be set to 0 or above 10000', () => {
+  test('cpu.weight cannot be set to 0 or above 10000', () => {
     for (const weight of [1, 10000]) expect(() => assertCpuWeight(cpuWeight(weight))).not.toThrow();
     for (const weight of [0, 10001]) {
       expect(() => assertCpuWeight(cpuWeight(weight))).toThrow(

@@ -32,19 +32,19 @@ describe('weightOfShares', () => {
     [2048, 79, 174],
     [10240, 391, 639],
     [262144, 10000, 10000],
-  ])('of %i shares is %i by the old formula and %i by the new one', (shares, old, recent) => {
+  ])('the weight of %i shares is %i by the old formula and %i by the new one', (shares, old, recent) => {
     expect(weightOfShares(cpuShares(shares), 'old')).toBe(old);
     expect(weightOfShares(cpuShares(shares), 'new')).toBe(recent);
   });
 
-  test('clamps shares as cgroup v1 did', () => {
+  test('weightOfShares clamps shares as cgroup v1 does', () => {
     for (const formula of ['old', 'new'] as const) {
       expect(weightOfShares(cpuShares(1), formula)).toBe(1);
       expect(weightOfShares(cpuShares(1_000_000), formula)).toBe(10_000);
     }
   });
 
-  test('is within the range of the kernel and does not decrease with the shares, by both formulas', () => {
+  test('weightOfShares is in the range of the kernel and does not decrease with the shares, by both formulas', () => {
     fc.assert(
       fc.property(anyShares, anyShares, anyFormula, (a, b, formula) => {
         const [less, more] = a <= b ? [a, b] : [b, a];
@@ -57,7 +57,7 @@ describe('weightOfShares', () => {
 });
 
 describe('the shares to report for a weight of the kernel', () => {
-  test('are the stored shares when they lead to the weight by either formula', () => {
+  test('KEP-1287: the stored CPU shares are reported when they map to the current cpu.weight by either formula', () => {
     fc.assert(
       fc.property(anyShares, anyFormula, anyFormula, (stored, writer, named) => {
         expect(sharesToReport(weightOfShares(stored, writer), stored, named)).toBe(stored);
@@ -65,14 +65,14 @@ describe('the shares to report for a weight of the kernel', () => {
     );
   });
 
-  test('are computed when the stored shares lead to another weight, or no shares are stored', () => {
+  test('shares are computed from the weight when the stored shares map to another weight, or no shares are stored', () => {
     expect(weightMatchesShares(cpuWeight(500), cpuShares(1024))).toBe(false);
     const shares = sharesToReport(cpuWeight(500), cpuShares(1024), 'new');
     expect(weightOfShares(shares, 'new')).toBe(500);
     expect(sharesToReport(cpuWeight(100), undefined, 'new')).toBe(1024);
   });
 
-  test('lead to the weight again when it was computed from shares', () => {
+  test('shares that are computed from a weight map to that weight again', () => {
     fc.assert(
       fc.property(anyShares, anyFormula, (shares, formula) => {
         const weight = weightOfShares(shares, formula);
@@ -81,7 +81,7 @@ describe('the shares to report for a weight of the kernel', () => {
     );
   });
 
-  test('are in the valid range for any weight, including that of an idle cgroup', () => {
+  test('shares that are computed from any weight are in the valid range, also for an idle cgroup', () => {
     fc.assert(
       fc.property(anyWeight, anyFormula, (weight, formula) => {
         const shares = sharesOfWeight(weight, formula);
@@ -98,7 +98,7 @@ describe('the shares to report for a weight of the kernel', () => {
     expect(sharesOfWeight(cpuWeight(10_000), 'new')).toBe(262_144);
   });
 
-  test('show by which formula a weight was written', () => {
+  test('formulasOf returns the formulas that map shares to a weight', () => {
     expect(formulasOf(cpuWeight(39), cpuShares(1024))).toEqual(['old']);
     expect(formulasOf(cpuWeight(100), cpuShares(1024))).toEqual(['new']);
     expect(formulasOf(cpuWeight(1), cpuShares(2))).toEqual(['old', 'new']);
@@ -107,7 +107,7 @@ describe('the shares to report for a weight of the kernel', () => {
 });
 
 describe('a memory limit of CRI', () => {
-  test('is no change for 0, no limit for -1, and otherwise the number, from number or bigint', () => {
+  test('KEP-1287: a memory limit of 0 in a CRI update keeps the value, -1 removes the limit, and other numbers set it', () => {
     expect(memoryMaxOfCri(0)).toBeUndefined();
     expect(memoryMaxOfCri(0n)).toBeUndefined();
     expect(memoryMaxOfCri(-1n)).toBe('max');
@@ -115,7 +115,7 @@ describe('a memory limit of CRI', () => {
     expect(memoryMaxOfCri(2n ** 53n - 1n)).toBe(Number.MAX_SAFE_INTEGER);
   });
 
-  test('is rejected with field, value and reason', () => {
+  test('an invalid CRI limit is rejected with field, value and reason', () => {
     const rejection = (field: string, asked: string, why: string): unknown =>
       expect.objectContaining({ message: `${field}: ${asked}: ${why}`, context: { asked } });
     const negative = 'the only allowed negative number is -1';
@@ -139,17 +139,17 @@ describe('a memory limit of CRI', () => {
       expect(() => cpuSharesOfCri(value)).toThrow(rejection('cpu_shares', String(value), never));
   });
 
-  test('is no limit when the kernel reads it as none', () => {
+  test('a CRI memory limit is no limit when the kernel reads it as none', () => {
     expect(swapMaxOfCri(9223372036854771712n, bytes(100))).toBe('max');
     expect(memoryMaxOfCri(9223372036854771712n)).toBe('max');
     expect(memoryMaxOfCri(9223372036854775807n)).toBe('max');
   });
 
-  test.each([-2, -2n, 2n ** 60n, 1.5, Number.NaN, 2 ** 53])('is rejected when it is %s', (value) => {
+  test.each([-2, -2n, 2n ** 60n, 1.5, Number.NaN, 2 ** 53])('a CRI memory limit of %s is rejected', (value) => {
     expect(() => memoryMaxOfCri(value)).toThrow(invalid);
   });
 
-  test('is the same after conversion to memory.max and back', () => {
+  test('a CRI memory limit is unchanged after conversion to memory.max and back', () => {
     fc.assert(
       fc.property(fc.oneof(fc.constant(-1), fc.integer({ min: 1, max: Number.MAX_SAFE_INTEGER })), (limit) => {
         expect(criOfMemoryMax(memoryMaxOfCri(limit) ?? bytes(0))).toBe(limit);
@@ -157,7 +157,7 @@ describe('a memory limit of CRI', () => {
     );
   });
 
-  test('includes memory in its swap limit, unlike the kernel', () => {
+  test('a CRI swap limit includes memory, unlike memory.swap.max', () => {
     expect(swapMaxOfCri(300, bytes(100))).toBe(200);
     expect(swapMaxOfCri(100, bytes(100))).toBe(0);
     expect(swapMaxOfCri(0, bytes(100))).toBeUndefined();
@@ -174,14 +174,14 @@ describe('a memory limit of CRI', () => {
 describe('a CPU limit of CRI', () => {
   const current = { quota: microseconds(20_000), period: microseconds(50_000) };
 
-  test('does not change a quota or a period that is 0', () => {
+  test('a CRI quota or period of 0 keeps the current value', () => {
     expect(cpuMaxOfCri(0, 0, current)).toBeUndefined();
     expect(cpuMaxOfCri(30_000n, 0n, current)).toEqual({ quota: 30_000, period: 50_000 });
     expect(cpuMaxOfCri(0, 100_000, current)).toEqual({ quota: 20_000, period: 100_000 });
     expect(cpuMaxOfCri(-1, 0, current)).toEqual({ quota: 'max', period: 50_000 });
   });
 
-  test('has the kernel default when the current value is unknown', () => {
+  test('a CRI quota or period of 0 has the kernel default when the current value is unknown', () => {
     expect(cpuMaxOfCri(30_000, 0, undefined)).toEqual({ quota: 30_000, period: 100_000 });
     expect(cpuMaxOfCri(0, 50_000, undefined)).toEqual({ quota: 'max', period: 50_000 });
   });
@@ -192,16 +192,16 @@ describe('a CPU limit of CRI', () => {
     [0, 999],
     [0, 1_000_001],
     [0, -1],
-  ])('is rejected outside the range of the kernel: quota %i, period %i', (quota, period) => {
+  ])('a CRI CPU limit is rejected outside the range of the kernel: quota %i, period %i', (quota, period) => {
     expect(() => cpuMaxOfCri(quota, period, current)).toThrow(invalid);
   });
 
-  test('is converted back with -1 for no limit', () => {
+  test('cpu.max without a limit is converted to a CRI quota of -1', () => {
     expect(criOfCpuMax({ quota: 'max', period: microseconds(100_000) })).toEqual({ quota: -1, period: 100_000 });
     expect(criOfCpuMax(current)).toEqual({ quota: 20_000, period: 50_000 });
   });
 
-  test('has shares that mean no change for 0, and are clamped otherwise', () => {
+  test('CRI shares of 0 mean no change, and other shares are clamped', () => {
     expect(cpuSharesOfCri(0)).toBeUndefined();
     expect(cpuSharesOfCri(1n)).toBe(2);
     expect(cpuSharesOfCri(1024n)).toBe(1024);

@@ -3,7 +3,7 @@ import { type Machine, holdsSetting } from '../../../src/cgroups/values/settings
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 
 test.each(['0-8191,', '0-8191:1/2,'])(
-  'the longest list that is accepted, of %s, is compared within milliseconds',
+  'compares the longest accepted list, of %s, within 300 ms of CPU time',
   (part) => {
     // Nothing else runs meanwhile. The last CPU may be any of fourteen numbers.
     const asked = `${part.repeat(Math.floor(4095 / part.length))}N`;

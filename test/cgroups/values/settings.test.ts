@@ -6,7 +6,7 @@ import { bytes } from '../../../src/core/quantities/numbers.ts';
 const machine: Machine = { pageSize: bytes(4096), lastPossible: (kind) => (kind === 'cpu' ? 3 : 0) };
 const holds = (key: string, asked: string, found: string) => holdsSetting(key, asked, found, machine);
 
-describe('whether a file has a setting', () => {
+describe('comparison of a file with a setting', () => {
   test.each([
     ['memory.high', '1M', '1048576', true],
     ['memory.high', '1000000', '999424', true],
@@ -74,26 +74,26 @@ describe('whether a file has a setting', () => {
     ['io.latency', '8:16 target=1000', '8:16 target=1000', true],
     ['rdma.max', 'mlx4_0 hca_handle=2', 'mlx4_0 hca_handle=2 hca_object=max', true],
     ['cpu.weight.nice', '5', '4', undefined],
-  ])('%s=%j, found %j: %s', (key, asked, found, expected) => {
+  ])('the setting %s=%j is compared with %j in the file: %s', (key, asked, found, expected) => {
     expect(holds(key, asked, found)).toBe(expected);
   });
 });
 
 // settings.speed.test.ts measures how long that takes.
-test.each(['0-8191,', '0-8191:1/2,'])('the longest list that is accepted, of %s, is compared', (part) => {
+test.each(['0-8191,', '0-8191:1/2,'])('compares the longest accepted list, of %s', (part) => {
   // The last CPU may be any of fourteen numbers.
   const asked = `${part.repeat(Math.floor(4095 / part.length))}N`;
   const small: Machine = { ...machine, lastPossible: () => 1 };
   expect(holdsSetting('cpuset.cpus', asked, '0-3', small)).toBe(false);
 });
 
-test('a list up to the last CPU is not compared where that is not known', () => {
+test('a list up to the last CPU is not compared if the last CPU is unknown', () => {
   const unknown: Machine = { ...machine, lastPossible: () => undefined };
   expect(holdsSetting('cpuset.cpus', 'all', '0-3', unknown)).toBeUndefined();
   expect(holdsSetting('cpuset.cpus', '0-3:1/2', '0,2', unknown)).toBe(true);
 });
 
-describe('what restores a file', () => {
+describe('the value that restores a file', () => {
   test.each([
     ['memory.high', '1M', 'max\n', 'max'],
     ['cpuset.cpus', '0-1', '0-3', '0-3'],
@@ -104,7 +104,7 @@ describe('what restores a file', () => {
     ['io.latency', '8:16 target=1000', '', '8:16 target=0'],
     ['misc.max', 'res_a 3', 'res_a 5\nres_b 7', 'res_a 5'],
     ['dmem.low', 'drm/card0 1', '', 'drm/card0 0'],
-  ])('%s: %j over %j is taken back by %j', (key, asked, before, restoring) => {
+  ])('%s: a write of %j over %j is rolled back by %j', (key, asked, before, restoring) => {
     expect(restoringSetting(key, asked, before)).toBe(restoring);
     // It is found again once it is written.
     expect(holds(key, restoring, before)).toBe(true);

@@ -16,7 +16,7 @@ describe('assertUnified', () => {
     ['cpuset.cpus.partition', 'member'],
     ['memory.swap.max', '0'],
     ['dmem.max', 'drm/0000:03:00.0/vram0 1073741824'],
-  ])('accepts %s', (key, value) => {
+  ])('accepts the setting %s', (key, value) => {
     expect(() => assertUnified(key, value)).not.toThrow();
   });
 
@@ -49,7 +49,7 @@ describe('assertUnified', () => {
     ['memory.high', '1\n2'],
     ['memory.high', '1\0'],
     ['memory.high', '9'.repeat(1025)],
-  ])('rejects %j=%j', (key, value) => {
+  ])('rejects the setting %j=%j', (key, value) => {
     expect(() => assertUnified(key, value)).toThrow(expect.objectContaining({ code: 3, reason: 'INVALID_VALUE' }));
   });
 
@@ -59,7 +59,7 @@ describe('assertUnified', () => {
     );
   });
 
-  test('rejects with key, value and reason, and with a long value cut', () => {
+  test('rejects a setting with its key, its value and a reason, and truncates a long value', () => {
     expect(() => assertUnified('cgroup.procs', '1')).toThrow(
       expect.objectContaining({
         message: 'unified "cgroup.procs"="1": not a setting of a cgroup controller',

@@ -13,7 +13,7 @@ function specs(outcomes: Readonly<Record<string, Outcome>>): Specs {
 }
 
 describe('comparing the direct run with the run through the shim', () => {
-  test('finds nothing if both sides have the same results, even if specs fail on both', () => {
+  test('finds no difference if both runs have the same results, even if specs fail in both', () => {
     const side = specs({ a: 'passed', b: 'failed', c: 'skipped' });
     expect(compare(side, side)).toMatchObject({
       specs: 3,
@@ -25,7 +25,7 @@ describe('comparing the direct run with the run through the shim', () => {
     });
   });
 
-  test('lists specs that pass directly and fail, are skipped or are missing through the shim', () => {
+  test('lists specs that pass in the direct run and fail, are skipped or are missing through the shim', () => {
     const direct = specs({ a: 'passed', b: 'passed', c: 'passed', d: 'passed' });
     const through = specs({ a: 'passed', b: 'failed', c: 'skipped' });
     expect(compare(direct, through).differences).toEqual([
@@ -35,7 +35,7 @@ describe('comparing the direct run with the run through the shim', () => {
     ]);
   });
 
-  test('does not list specs that fail directly only', () => {
+  test('does not list specs that fail only in the direct run', () => {
     const result = compare(specs({ a: 'failed' }), specs({ a: 'passed' }));
     expect(result).toMatchObject({ onlyThrough: ['a'], differences: [] });
   });
@@ -44,7 +44,7 @@ describe('comparing the direct run with the run through the shim', () => {
 describe('judging differing specs after a second run', () => {
   const first = ['real', 'flaky', 'unsteady'].map((name) => ({ name, through: 'failed' as const, reason: 'first' }));
 
-  test('separates faults of the shim from chance', () => {
+  test('a second run separates faults of the shim from chance', () => {
     const direct = specs({ real: 'passed', flaky: 'passed', unsteady: 'failed' });
     const through = specs({ real: 'failed', flaky: 'passed', unsteady: 'failed' });
     expect(judge(first, direct, through)).toEqual({
@@ -54,13 +54,13 @@ describe('judging differing specs after a second run', () => {
     });
   });
 
-  test('counts a spec that the second run through the shim did not reach as failed', () => {
+  test('counts a spec as failed that the second run through the shim did not reach', () => {
     expect(judge(first.slice(0, 1), specs({ real: 'passed' }), specs({})).real).toHaveLength(1);
   });
 });
 
 describe('the focus of a second run', () => {
-  test('matches exactly the given specs', () => {
+  test('the focus of a second run matches exactly the given specs', () => {
     const names = ['[k8s.io] A (Default) says "x|y" [Conformance]', 'B'];
     const focus = new RegExp(focusOn(names));
     for (const name of names) expect(focus.test(`CRI validation ${name}`)).toBe(true);

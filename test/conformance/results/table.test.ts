@@ -20,32 +20,32 @@ const good: CampaignResult = {
 };
 
 describe('the result of a conformance run', () => {
-  test('is good if nothing differs, even if specs fail on both sides', () => {
+  test('a conformance run succeeds if nothing differs, even if specs fail on both sides', () => {
     expect(succeeded([good])).toBe(true);
     expect(render([good])).toContain('needs iptables\n    refused');
   });
 
-  test('is bad, with the reason, if a spec passes only directly', () => {
+  test('a conformance run fails, with the reason, if a spec passes only directly', () => {
     const difference = { name: 'exec works', through: 'failed' as const, reason: 'Unavailable' };
     const bad = { ...good, verdict: { ...good.verdict, real: [difference] } };
     expect(succeeded([good, bad])).toBe(false);
     expect(render([bad])).toContain('exec works\n    Unavailable');
   });
 
-  test('is bad, with the reason, if a client gets an unexpected result', () => {
+  test('a conformance run fails, with the reason, if a client gets an unexpected result', () => {
     const bad = { ...good, checks: [{ name: 'ctr events', ms: 1, failure: 'printed nothing' }] };
     expect(succeeded([bad])).toBe(false);
     expect(render([bad])).toContain('ctr events\n    printed nothing');
   });
 
-  test('is good, and reports it, if a spec differed by chance', () => {
+  test('a conformance run succeeds if a spec differed by chance, and reports the spec', () => {
     const difference = { name: 'stats', through: 'failed' as const, reason: 'too early' };
     const lucky = { ...good, verdict: { ...good.verdict, flaky: [difference] } };
     expect(succeeded([lucky])).toBe(true);
     expect(render([lucky])).toContain('passed through the shim when run alone\n  stats');
   });
 
-  test('is a table in columns', () => {
+  test('the result of a conformance run is a table in columns', () => {
     expect(table(['a', 'bb'], [['long', 1]])).toBe('a     bb\nlong  1');
   });
 });

@@ -9,7 +9,7 @@ const rows = configKeys.map((key) => {
 });
 const table = ['| key in the file | flag | default | allowed | meaning |', '|---|---|---|---|---|', ...rows].join('\n');
 
-test('docs/configuration.md has the current settings, and a file with their defaults', () => {
+test('docs/configuration.md has the current settings, and a file with their default values', () => {
   const file = 'docs/configuration.md';
   const page = readFileSync(file, 'utf8');
   expect(page).toContain('| key in the file |');

@@ -19,7 +19,7 @@ describe('a duration', () => {
     ['999999999ms', 999_999_999],
     ['596h', 2_145_600_000],
     ['2147483s647ms', 2_147_483_647],
-  ])('%s is %d milliseconds', (text, milliseconds) => {
+  ])('the duration %s is %d milliseconds', (text, milliseconds) => {
     expect(parseDuration(text)).toBe(milliseconds);
   });
 
@@ -41,16 +41,16 @@ describe('a duration', () => {
     '1.5.5s',
     '1S',
     'x1s',
-  ])('%j is invalid', (text) => {
+  ])('the duration %j is invalid', (text) => {
     expect(parseDuration(text)).toBeUndefined();
   });
 
-  test('is invalid if it is longer than the maximum of a timer, which would fire at once', () => {
+  test('a duration above the maximum of a timer is invalid, because the timer would fire at once', () => {
     expect(parseDuration('2147483s648ms')).toBeUndefined();
     expect(parseDuration('597h')).toBeUndefined();
   });
 
-  test('is the sum of its parts', () => {
+  test('a duration is the sum of its parts', () => {
     const part = fc.record({ amount: fc.nat(500), unit: fc.constantFrom('ms', 's', 'm') });
     const factor = { ms: 1, s: 1000, m: 60_000 } as const;
     fc.assert(
@@ -62,7 +62,7 @@ describe('a duration', () => {
     );
   });
 
-  test('in a setting is parsed, or rejected with the expected format', () => {
+  test('a duration in a setting is parsed, or rejected with the expected format', () => {
     expect(duration.parse('2m')).toBe(120_000);
     expect(duration.safeParse('soon').error?.issues).toMatchObject([{ message: `must be ${durationForm}` }]);
     expect(durationForm).toBe('a duration such as 500ms, 30s or 1m30s (units: ms, s, m, h), at most 596h');

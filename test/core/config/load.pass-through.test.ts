@@ -27,7 +27,7 @@ async function passThrough(text: string, flags: readonly string[] = [], last?: s
   return passThroughConfig(argv, await errorOf(argv), last);
 }
 
-test('an invalid file: its valid settings and the flags apply, and no call is intercepted', async () => {
+test('with an invalid file, its valid settings and the flags apply, and no call is intercepted', async () => {
   const text = 'logLevl: warn\nlisten: /run/a.sock\ncontainerRuntimeEndpoint: /run/k3s.sock\nintercept: true\n';
   expect(await passThrough(text, ['--log-level=debug', '--intercept'], '/run/last.sock')).toMatchObject({
     intercept: false,
@@ -43,14 +43,14 @@ test.each([
   'a: [\n',
   '- a list\n',
   'listen: /run/b.sock\ncontainerRuntimeEndpoint: /run/b.sock\nlogLevl: warn\n',
-])('without a usable socket of containerd, the last one applies: %j', async (text) => {
+])('the last socket of containerd applies if the file has no usable one: %j', async (text) => {
   expect((await passThrough(text, [], '/run/last.sock')).containerRuntimeEndpoint).toBe('/run/last.sock');
   expect((await passThrough(text)).containerRuntimeEndpoint).toBe('/run/containerd/containerd.sock');
   const flag = '--container-runtime-endpoint=/run/flag.sock';
   expect((await passThrough(text, [flag], '/run/last.sock')).containerRuntimeEndpoint).toBe('/run/flag.sock');
 });
 
-test('metrics are not served without the token that the file may ask for', async () => {
+test('metrics are not served without the token that an invalid file may require', async () => {
   const bind = 'metricsBind: 127.0.0.1:9467\n';
   const served = { kind: 'tcp', host: '127.0.0.1', port: 9467 };
   for (const text of ['metricsTokenFil: /etc/token\n', 'metricsTokenFile: token\n'])
@@ -60,7 +60,7 @@ test('metrics are not served without the token that the file may ask for', async
   expect(withToken).toMatchObject({ metricsBind: served, metricsTokenFile: '/etc/token' });
 });
 
-test('metrics of a flag are not served without the token of a file that cannot be read either', async () => {
+test('metrics that a flag enables are not served without the token of an invalid file', async () => {
   const flag = '--metrics-bind=127.0.0.1:9467';
   for (const text of ['a: [\n', 'metricsTokenFile: token\n', 'listen: /run/b.sock\nresizeListen: /run/b.sock\n']) {
     const argv = ['--config', fileWith(text), flag];
@@ -71,14 +71,14 @@ test('metrics of a flag are not served without the token of a file that cannot b
   }
 });
 
-test('an invalid command line is an error as before', async () => {
+test('an invalid command line is an error, also with an invalid file', async () => {
   const argv = ['--config', fileWith('logLevl: warn\n'), '--log-level=loud'];
   const error = await errorOf(argv);
   expect(error.source).toBe('usage');
   expect(() => passThroughConfig(argv, error)).toThrow(error);
 });
 
-test('effective settings name the default, the line of the file or the flag', async () => {
+test('effective settings name their source: the default, the line of the file or the flag', async () => {
   const path = fileWith('# comment\n\nlogLevel: warn\nintercept: false\n');
   const { configFile, settings } = await effectiveSettings(['--config', path, '--intercept', '--metrics-bind=']);
   expect(configFile).toBe(path);

@@ -92,7 +92,7 @@ const settings: [keyof Config, string, string, unknown][] = [
 ];
 
 describe('settings', () => {
-  test('have defaults', async () => {
+  test('settings have defaults', async () => {
     expect(await load()).toEqual(defaults);
     expect(await loadFile('')).toEqual(defaults);
     expect(await loadFile('apiVersion: cri-resize-shim.io/v1alpha1\nkind: ShimConfiguration\n')).toEqual(defaults);
@@ -130,7 +130,7 @@ describe('settings', () => {
     ['0660', 0o660],
     ['600', 0o600],
     ['0777', 0o777],
-  ])('the mode %s of the resize socket is octal', async (text, mode) => {
+  ])('the mode %s of the resize socket is read as octal', async (text, mode) => {
     expect((await load(`--resize-socket-mode=${text}`)).resizeSocketMode).toBe(mode);
     expect((await loadFile(`resizeSocketMode: "${text}"`)).resizeSocketMode).toBe(mode);
   });
@@ -147,11 +147,11 @@ describe('settings', () => {
     expect((await load('--log-passed-calls')).logPassedCalls).toBe(true);
   });
 
-  test('are the defaults if the file consists of comments, as the installed one does', async () => {
+  test('the defaults apply if the file consists of comments, as the installed one does', async () => {
     expect(await loadFile(configurationExample({ isCommentedOut: true }))).toEqual(defaults);
   });
 
-  test('a file may be JSON, and may have comments and anchors', async () => {
+  test('a configuration file may be JSON, and may have comments and anchors', async () => {
     expect((await loadFile('{"intercept": false, "logLevel": "warn"}')).logLevel).toBe('warn');
     expect((await loadFile('# out\ncgroupRoot: &dir /x # here\nkubeletRoot: *dir\n')).kubeletRoot).toBe('/x');
   });
@@ -211,13 +211,13 @@ describe('an invalid command line', () => {
       ['--listen=/run/containerd/containerd.sock'],
       /^--listen and --container-runtime-endpoint are both .*, so the shim would call itself; use different paths$/,
     ],
-  ])('is rejected: %j', async (argv, text) => {
+  ])('rejects the command line %j', async (argv, text) => {
     const { source, lines } = await problems(load(...argv));
     expect(source).toBe('usage');
     expect(lines).toEqual([typeof text === 'string' ? text : expect.stringMatching(text)]);
   });
 
-  test('is rejected with every problem', async () => {
+  test('rejects a command line with every problem', async () => {
     expect((await problems(load('--log-level=x', '--intercept=y'))).lines).toHaveLength(2);
   });
 });
@@ -255,36 +255,36 @@ describe('an invalid configuration file', () => {
     ['intercept: true\nintercept: false', '/config.yaml:2:1: not valid YAML: Map keys must be unique'],
     ['intercept: !wild true', /^\/config.yaml:1:12: not valid YAML: Unresolved tag/],
     ['a: 1\n---\nb: 2', /^\/config.yaml:\d+:1: not valid YAML: /],
-  ])('is rejected: %j', async (text, expected) => {
+  ])('rejects the configuration file %j', async (text, expected) => {
     const { source, lines } = await problems(loadFile(text));
     expect(source).toBe('file');
     expect(lines).toEqual([typeof expected === 'string' ? expected : expect.stringMatching(expected)]);
   });
 
-  test('is rejected with every problem, in the order of the file', async () => {
+  test('rejects a configuration file with every problem, in the order of the file', async () => {
     const { lines } = await problems(loadFile('zzz: 1\nlogLevel: x\nintercept: 3\n'));
     expect(lines.map((line) => line.split(': ')[0])).toEqual([1, 2, 3].map((line) => `/config.yaml:${line}:1`));
   });
 
-  test('is reported with the right line after comments of any form', async () => {
+  test('reports the right line of a configuration file after comments of any form', async () => {
     const text = '# one\n#two: 2\n\nlisten: unix:///run/a.sock # three\n  # four\n#five\nlisten2: 6\n';
     expect(await problems(loadFile(text))).toMatchObject({
       lines: [expect.stringMatching(/^\/config.yaml:7:1: listen2/)],
     });
   });
 
-  test('is rejected if a string continues in the first column like a comment', async () => {
+  test('rejects a configuration file if a string continues in the first column like a comment', async () => {
     for (const text of ['listen: "unix:///run/a\n#b"\n', 'listen: |-\n#b\n  unix:///run/a\n']) {
       const { lines } = await problems(loadFile(text));
       expect(lines[0]).toMatch(/^\/config.yaml:/);
     }
   });
 
-  test('is rejected even if a flag overrides the invalid value', async () => {
+  test('rejects an invalid value in the file even if a flag overrides it', async () => {
     expect((await problems(loadFile('logLevel: loud', '--log-level=info'))).source).toBe('file');
   });
 
-  test('is reported if it does not exist, is a folder, or is a FIFO that would not open', async () => {
+  test('reports a configuration file that does not exist, is a folder, or is a FIFO that would not open', async () => {
     expect((await problems(load('--config=/none/x.yaml'))).lines).toEqual([
       '/none/x.yaml: no such file; --config expects an existing YAML file',
     ]);
@@ -296,7 +296,7 @@ describe('an invalid configuration file', () => {
     ]);
   });
 
-  test('is rejected if its aliases expand without bound', async () => {
+  test('rejects a configuration file with aliases that expand without bound', async () => {
     const levels = Array.from(
       { length: 12 },
       (_, level) => `l${level + 1}: &l${level + 1} [*l${level}, *l${level}, *l${level}]`,
@@ -307,7 +307,7 @@ describe('an invalid configuration file', () => {
 });
 
 describe('--help and --version', () => {
-  test('print version and flags', async () => {
+  test('--version prints the version, and --help prints the flags', async () => {
     expect(await loadConfig(['--version'])).toEqual({ ask: 'print', text: `${version}\n` });
     expect(version).toMatch(/^\d+\.\d+\.\d+/);
     const help = await loadConfig(['--help']);

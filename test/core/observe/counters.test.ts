@@ -4,7 +4,7 @@ import { parse } from 'yaml';
 import { countersFields, createCounters } from '../../../src/core/observe/counters.ts';
 
 describe('counters', () => {
-  test('count events by label', () => {
+  test('KEP-6030: remounts of volumes are counted by direction and result, and other events by their labels', () => {
     const counters = createCounters();
     counters.failOpen('unknown_pod');
     counters.failOpen('unknown_pod');
@@ -55,7 +55,7 @@ describe('counters', () => {
     });
   });
 
-  test('start at 0 for series that alerts use, so that the first event is an increase', () => {
+  test('counters of series that alerts use start at 0, so that the first event is an increase', () => {
     const initial = createCounters().families.flatMap((family) =>
       [...family.series()].map(({ labels }) =>
         [family.description.name.replace('cri_resize_shim_', ''), ...labels].join(' '),
@@ -102,7 +102,7 @@ describe('counters', () => {
     expect([failOpen, journalFaults, foresight]).toEqual([{}, {}, {}]);
   });
 
-  test('start at 0 for each series whose increase an alert of deploy/alerts.yaml compares', () => {
+  test('each series whose increase an alert of deploy/alerts.yaml compares starts at 0', () => {
     const { groups } = parse(readFileSync('deploy/alerts.yaml', 'utf8')) as { groups: { rules: { expr: string }[] }[] };
     const rules = groups.flatMap((group) => group.rules.map(({ expr }) => expr)).join('\n');
     const compared = [...rules.matchAll(/increase\((\w+?)(?:_count)?(?:\{(\w+)="(\w+)"\})?\[/g)];
@@ -116,7 +116,7 @@ describe('counters', () => {
     }
   });
 
-  test('have a bounded number of labels', () => {
+  test('counters have a bounded number of labels', () => {
     const counters = createCounters();
     for (let index = 0; index < 10_000; index += 1) {
       counters.protocolError(`E${index}`);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { FailureLog } from '../../../src/core/observe/failure-log.ts';
 import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 
-test('a failure is logged once for each cause, and the next line says how often it has happened', () => {
+test('a failure is logged once for each cause, and the next line reports the number of failures', () => {
   const lines: [string, LogFields][] = [];
   const write = (fields: LogFields, text: string): void => void lines.push([text, fields]);
   const failures = new FailureLog({ ...noLog, error: write, info: write }, { failed: 'not loaded', over: 'loaded' });

@@ -11,7 +11,7 @@ test('each line of the log gets the priority of its level, and is JSON without i
   expect(lines.map((line) => (JSON.parse(line.slice(3)) as { msg: string }).msg)).toEqual(lines.map(() => 'text'));
 });
 
-test('a line that is not of the log is an information', () => {
+test('a line that does not come from the log gets the priority of level info', () => {
   expect(withPriority('plain\n')).toBe('<6>plain\n');
 });
 
@@ -26,7 +26,7 @@ test('only the file that systemd names is the journal', () => {
   expect(leadsToJournal(descriptor, { JOURNAL_STREAM: `${dev}:${ino}` })).toBe(false);
 });
 
-test('each line of an error gets its priority in the journal, and nothing elsewhere', () => {
+test('each line of an error gets its priority in the journal, and no priority elsewhere', () => {
   const descriptor = openSync('/dev/null', 'r');
   const { dev, ino } = fstatSync(descriptor, { bigint: true });
   expect(errorLines('a\nb\n', descriptor)).toBe('a\nb\n');

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { BoundedWriter, LOG_LIMITS, createLog } from '../../../src/core/observe/log.ts';
 
 describe('the lines of a log whose reader stalls', () => {
-  test('wait up to the limit, are dropped and counted beyond it, and continue when the reader does', () => {
+  test('log lines wait for a stalled reader up to the limit, are dropped and counted beyond it, and continue with the reader', () => {
     const pending: (() => void)[] = [];
     const read: string[] = [];
     const reader = new Writable({
@@ -23,7 +23,7 @@ describe('the lines of a log whose reader stalls', () => {
     expect(dropped).toBe(900);
   });
 
-  test('are dropped when the reader is gone', () => {
+  test('log lines are dropped when the reader is gone', () => {
     const reader = new Writable({ write: (_chunk, _encoding, done) => done() });
     let dropped = 0;
     const writer = new BoundedWriter(reader, 10_000, () => (dropped += 1));
@@ -48,7 +48,7 @@ describe('the lines of one message', () => {
     return { lines, drops, log, after: (ms: number) => (now += ms) };
   };
 
-  test('L3: are limited, and the suppressed ones are counted and reported', () => {
+  test('L3: lines of one message are limited, and the suppressed lines are counted and reported', () => {
     const { lines, drops, log, after } = logged(5000, 'warn');
     expect(lines).toHaveLength(10 * LOG_LIMITS.warningsPerSecond);
     expect(drops).toHaveLength(5000 - lines.length);
@@ -65,7 +65,7 @@ describe('the lines of one message', () => {
     expect(lines.at(-1)?.msg).toBe('a connection is bad');
   });
 
-  test('have room for the lines of a busy node', () => {
+  test('the limit for one message has room for the lines of a busy node', () => {
     expect(logged(2 * LOG_LIMITS.linesPerSecond, 'info').drops).toEqual([]);
   });
 });

@@ -13,7 +13,7 @@ describe('a log', () => {
     return lines.map((line) => JSON.parse(line) as Record<string, unknown>);
   };
 
-  test('is one JSON object per line, with the name of the level and the time in ISO 8601', () => {
+  test('a log has one JSON object per line, with the name of the level and the time in ISO 8601', () => {
     const [first, second] = write('debug');
     expect(first).toEqual({ level: 'debug', time: first?.['time'], a: 1, msg: 'one' });
     expect(second).toEqual({ level: 'info', time: second?.['time'], b: 'x', list: ['p', 'q'], msg: 'two' });
@@ -21,7 +21,7 @@ describe('a log', () => {
     expect(lines.every((line) => line.endsWith('\n') && line.indexOf('\n') === line.length - 1)).toBe(true);
   });
 
-  test('has no lines below its level', () => {
+  test('a log has no lines below its level', () => {
     expect(write('warn').map(({ msg }) => msg)).toEqual(['three', 'four']);
   });
 });

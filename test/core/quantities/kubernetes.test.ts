@@ -32,7 +32,7 @@ describe('a Kubernetes quantity', () => {
     ['0.001Ei', 1152921504606847],
     ['9007199254740991', 9007199254740991],
     [`${'0'.repeat(63)}1`, 1],
-  ])('%s is %i bytes', (text, size) => {
+  ])('the quantity %s is %i bytes', (text, size) => {
     expect(parseQuantity(text)).toBe(size);
   });
 
@@ -47,7 +47,7 @@ describe('a Kubernetes quantity', () => {
     ['1.0000001Gi', 1073741932],
     ['0m', 0],
     ['0e64', 0],
-  ])('%s is rounded up to %i whole bytes', (text, size) => {
+  ])('the quantity %s is rounded up to %i whole bytes', (text, size) => {
     expect(parseQuantity(text)).toBe(size);
   });
 
@@ -78,18 +78,18 @@ describe('a Kubernetes quantity', () => {
     '1e65',
     '1e-65',
     '0'.repeat(65),
-  ])('%j is invalid', (text) => {
+  ])('the quantity %j is invalid', (text) => {
     expect(parseQuantity(text)).toBeUndefined();
   });
 
   test.each(['8Pi', '1E', '1Ei', '9007199254740992', '1e64'])(
-    '%s is invalid because it is above the safe integers',
+    'the quantity %s is invalid because it is above the safe integers',
     (text) => {
       expect(parseQuantity(text)).toBeUndefined();
     },
   );
 
-  test('is exactly the number times the unit', () => {
+  test('a quantity is exactly its number times its unit', () => {
     const units = { Ki: 1024, Mi: MiB, Gi: 1024 ** 3, k: 1000, M: 1e6, G: 1e9, '': 1, e3: 1000, E6: 1e6 };
     fc.assert(
       fc.property(
@@ -102,7 +102,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  test('with a fraction is rounded up to the next byte', () => {
+  test('a quantity with a fraction is rounded up to the next byte', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 0, max: 999 }), (whole, thousandths) => {
         const text = `${whole}.${String(thousandths).padStart(3, '0')}`;
@@ -112,7 +112,7 @@ describe('a Kubernetes quantity', () => {
     );
   });
 
-  test('is a safe integer or invalid, for any text', () => {
+  test('a quantity is a safe integer or invalid, for any text', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string(), fc.stringMatching(/^[0-9.]{0,8}[a-zA-Z]{0,2}[0-9+-]{0,4}$/)), (text) => {
         const size = parseQuantity(text);
@@ -131,15 +131,15 @@ describe('a quantity of CPUs', () => {
     ['100u', 1],
     ['1k', 1_000_000],
     ['0', 0],
-  ])('%s is %i milli-CPUs', (text, milli) => {
+  ])('the CPU quantity %s is %i milli-CPUs', (text, milli) => {
     expect(parseMilli(text)).toBe(milli);
   });
 
-  test.each(['', '-1', '1c', '500mm', '1e64'])('%j is invalid', (text) => {
+  test.each(['', '-1', '1c', '500mm', '1e64'])('the CPU quantity %j is invalid', (text) => {
     expect(parseMilli(text)).toBeUndefined();
   });
 
-  test('in milli-CPUs equals its number, for any number', () => {
+  test('a CPU quantity in milli-CPUs equals its number, for any number', () => {
     fc.assert(
       fc.property(fc.nat(), (milli) => {
         expect(parseMilli(`${milli}m`)).toBe(milli);

@@ -15,7 +15,7 @@ test('the page size is that of the kernel', () => {
   expect(PAGE_SIZE).toBe(Number(execFileSync('getconf', ['PAGESIZE'], { encoding: 'utf8' })));
 });
 
-test('the page size is read among other entries', () => {
+test('the page size is found among other entries of the auxiliary vector', () => {
   expect(pageSizeIn(auxv([33, 6], [16, 4096], [6, 64 * 1024], [17, 100], [0, 0]))).toBe(64 * 1024);
 });
 
@@ -24,6 +24,6 @@ test('an auxiliary vector without a page size is an error', () => {
   expect(() => pageSizeIn(Buffer.alloc(8))).toThrow('/proc/self/auxv has no AT_PAGESZ');
 });
 
-test('the page size is that of most machines where the kernel does not report', () => {
+test('the page size is 4096 if the kernel does not report it', () => {
   expect(readPageSize('/proc/self/no-such-file')).toBe(4096);
 });

@@ -23,6 +23,6 @@ test('a size is rounded to one decimal in the largest unit that it reaches', () 
   expect([0, 1536, 2 ** 30].map(roundedSizeWithUnit)).toEqual(['0 B', '1.5 KiB', '1 GiB']);
 });
 
-test('a duration has milliseconds below a second, and seconds from there on', () => {
+test('a duration is shown in milliseconds below a second, and in seconds otherwise', () => {
   expect([0.12, 45.6, 3400].map(roundedDuration)).toEqual(['0.1 ms', '46 ms', '3.4 s']);
 });

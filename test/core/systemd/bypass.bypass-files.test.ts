@@ -9,7 +9,7 @@ let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'bypass-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('each start writes the socket that the shim uses, and nothing else stays', async () => {
+test('each start writes the socket of containerd for the bypass, and leaves no temporary file', async () => {
   const file = join(folder, 'target');
   await writeBypassTarget(file, '/run/containerd/containerd.sock', noLog);
   expect(readFileSync(file, 'utf8')).toBe('CRI_RESIZE_SHIM_BYPASS_TO="/run/containerd/containerd.sock"\n');
@@ -21,7 +21,7 @@ test('each start writes the socket that the shim uses, and nothing else stays', 
   expect(statSync(file).ino).toBe(ino);
 });
 
-test('the socket of the last start is read as it was written', async () => {
+test('the socket of the last start is read as it was written for the bypass', async () => {
   const file = join(folder, 'target');
   const env = { CRI_RESIZE_SHIM_BYPASS_FILE: file };
   expect(await lastBypassTarget(env)).toBeUndefined();
@@ -37,7 +37,7 @@ test('the socket of the last start is read as it was written', async () => {
   expect(env).toEqual({ CRI_RESIZE_SHIM_BYPASS_FILE: file });
 });
 
-test('a file that cannot be written is logged, and the shim continues', async () => {
+test('a bypass file that cannot be written is logged, and the shim continues', async () => {
   const logged: string[] = [];
   const log = { ...noLog, warn: (_fields: object, message: string) => void logged.push(message) };
   await writeBypassTarget(join(folder, 'none/target'), '/run/containerd/containerd.sock', log);
@@ -45,7 +45,7 @@ test('a file that cannot be written is logged, and the shim continues', async ()
   expect(logged).toEqual(['socket of containerd not written for the bypass']);
 });
 
-test('the variables are not passed on to child processes', () => {
+test('the variables for the bypass are not passed on to child processes', () => {
   const env = { CRI_RESIZE_SHIM_BYPASS_FILE: '/a', CRI_RESIZE_SHIM_BYPASS_STATE: '/b', PATH: '/bin' };
   expect(takeBypassFiles(env)).toEqual({ target: '/a', state: '/b' });
   expect(env).toEqual({ PATH: '/bin' });

@@ -26,7 +26,7 @@ function watch(answers: readonly string[], uptime = 0) {
 const shown = (state: string, start: number, end: number): string =>
   `ActiveState=${state}\nActiveEnterTimestampMonotonic=${start}\nInactiveEnterTimestampMonotonic=${end}\n`;
 
-test('a bypass that serves at the start is followed to its end, and reported with both times', async () => {
+test('upgrade: a bypass that serves when the shim starts is reported with the times of its start and end', async () => {
   const now = monotonic();
   const [start, end] = [now - 60_000_000, now - 1_000_000];
   const { bypass, ended, logged } = watch([shown('active', start, 0), shown('inactive', start, end)]);
@@ -38,13 +38,13 @@ test('a bypass that serves at the start is followed to its end, and reported wit
   expect(bypass.times.end).toBe(ended[0]!.end);
 });
 
-test('without a bypass since the boot there is nothing to report', async () => {
+test('nothing is reported without a bypass since the boot', async () => {
   const { bypass, ended, logged } = watch([shown('inactive', 0, 0)]);
   await bypass.run();
   expect([ended, logged, bypass.times]).toEqual([[], [], { start: undefined, end: undefined }]);
 });
 
-test('an earlier bypass is known, and not reported again', async () => {
+test('a bypass that ended before the shim started is known, and not reported again', async () => {
   const { bypass, ended } = watch([shown('inactive', monotonic() - 9_000_000, monotonic() - 8_000_000)]);
   await bypass.run();
   expect(ended).toEqual([]);
@@ -58,7 +58,7 @@ test('a bypass that has ended between the start of the shim and the first look i
   expect([ended.length, logged]).toEqual([1, ['the bypass has ended']]);
 });
 
-test('in a container, the state is read from the file of the entry point', async () => {
+test('in a container, the state of the bypass is read from the file of the entry point', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'bypass-'));
   const state = join(folder, 'state');
   const write = (active: string, end: string): void =>
@@ -75,7 +75,7 @@ test('in a container, the state is read from the file of the entry point', async
   rmSync(folder, { recursive: true });
 });
 
-test('without systemd, the state is unknown, and the shim continues', async () => {
+test('without systemd, the state of the bypass is unknown, and the shim continues', async () => {
   const { bypass, logged } = watch([]);
   await bypass.run();
   expect(logged).toEqual(['state of the bypass unknown']);

@@ -58,7 +58,7 @@ describe('notifications of systemd', () => {
   test.each([
     ['at a path', () => join(folder, 'notify.sock')],
     ['at an abstract name', () => `@cri-resize-shim-test/${process.pid}`],
-  ])('report start and stop with its duration, to a socket %s', async (_, name) => {
+  ])('reports its start, and its stop with the duration, to a socket %s', async (_, name) => {
     const systemd = listenAt(name());
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name() });
     await supervisor.ready('serving\nall');
@@ -71,7 +71,7 @@ describe('notifications of systemd', () => {
     expect(warnings).toEqual([]);
   });
 
-  test('report that the process is alive at half the interval of the watchdog, from the start of service', async () => {
+  test('notifies the watchdog at half of its interval once the service has started', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '200000', WATCHDOG_PID: '42' });
     const start = performance.now();
@@ -83,7 +83,7 @@ describe('notifications of systemd', () => {
     expect(systemd.messages[0]).toBe('READY=1\nSTATUS=serving');
   });
 
-  test('do not report that the process is alive while the event loop is blocked', async () => {
+  test('upgrade: the watchdog gets no notification while the event loop is blocked', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'));
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     await supervisor.ready('serving');
@@ -96,7 +96,7 @@ describe('notifications of systemd', () => {
     expect(systemd.messages.length - past).toBeLessThan(5);
   });
 
-  test('do not report that the process is alive while the threads for file I/O are blocked', async () => {
+  test('upgrade: the watchdog gets no notification while the threads for file I/O are blocked', async () => {
     const systemd = listenAt(join(folder, 'notify.sock'), 'on drain');
     const { supervisor } = supervised({ NOTIFY_SOCKET: systemd.name, WATCHDOG_USEC: '40000' });
     vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
@@ -117,7 +117,7 @@ describe('notifications of systemd', () => {
     await expect.poll(() => systemd.drain(), LONG_WAIT).toContain('WATCHDOG=1');
   });
 
-  test('are logged and counted once if the socket cannot be reached, without an error', async () => {
+  test('logs and counts notifications that cannot reach the socket once, without an error', async () => {
     const { supervisor, warnings, faults } = supervised({
       NOTIFY_SOCKET: join(folder, 'nobody.sock'),
       WATCHDOG_USEC: '2000',
@@ -136,7 +136,7 @@ describe('notifications of systemd', () => {
   test.each([
     ['vsock:2:1234', 'vsock:2:1234 is neither an absolute path nor an abstract name'],
     [`/${'x'.repeat(200)}`, `/${'x'.repeat(200)} is too long for a socket name`],
-  ])('are logged if %s is not a valid socket name', async (name, error) => {
+  ])('logs a failed notification if %s is not a valid socket name', async (name, error) => {
     const { supervisor, warnings } = supervised({ NOTIFY_SOCKET: name });
     await supervisor.ready('serving');
     expect(warnings).toEqual([{ error, message: 'notification of systemd failed' }]);
@@ -144,7 +144,7 @@ describe('notifications of systemd', () => {
 });
 
 describe('the environment variables of systemd', () => {
-  test('are removed when they are read, so that child processes do not inherit them', () => {
+  test('removes the variables of systemd from the environment, so that child processes do not inherit them', () => {
     const env = { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '30000000', WATCHDOG_PID: '42', PATH: '/bin' };
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: 30_000 });
     expect(env).toEqual({ PATH: '/bin' });
@@ -158,12 +158,12 @@ describe('the environment variables of systemd', () => {
     { what: 'WATCHDOG_USEC is no number', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: 'soon' } },
     { what: 'WATCHDOG_USEC is 0', env: { NOTIFY_SOCKET: '/n', WATCHDOG_USEC: '0' } },
     { what: 'WATCHDOG_USEC is missing', env: { NOTIFY_SOCKET: '/n' } },
-  ])('enable no watchdog: $what', ({ env }) => {
+  ])('enables no watchdog if $what', ({ env }) => {
     expect(takeSupervisorVariables(env, 42)).toEqual({ socket: '/n', watchdogMs: undefined });
   });
 
   test.each([[{}], [{ NOTIFY_SOCKET: '' }], [{ WATCHDOG_USEC: '1' }]])(
-    '%j enable no notifications',
+    'enables no notifications with the environment %j',
     (env: NodeJS.ProcessEnv) => {
       expect(takeSupervisorVariables(env, 42)).toBeUndefined();
     },

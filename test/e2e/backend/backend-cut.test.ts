@@ -52,7 +52,7 @@ test.each([
   ['up', { a: to('128Mi', '200m'), b: to('192Mi', '300m') }, '96Mi'],
   ['down', { a: to('32Mi', '50m'), b: to('96Mi', '100m') }, '32Mi'],
 ])(
-  'a resize %s is applied fully or rolled back when containerd returns, and no sum exceeds the pod limit',
+  'KEP-1287: a resize %s is applied fully or rolled back when containerd returns, and no sum exceeds the pod limit',
   async (_, containers, cache) => {
     const running = await pod();
     const before = [limitsOf(running), processesOf(running), running.volume('cache').size];

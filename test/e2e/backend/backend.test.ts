@@ -39,14 +39,14 @@ const makePod = (): Promise<RunningPod> =>
     containers: [{ name: 'a', command: ['sleep', '1000000'], resources: { memory_limit_in_bytes: 64 * MiB } }],
   });
 
-test("the socket and its folder have the mode and owner of the backend's", () => {
+test('the CRI socket has the mode and owner of the containerd socket, and its folder grants no more access', () => {
   const [ours, theirs] = [LISTEN.slice('unix://'.length), BACKEND].map((path) => statSync(path));
   expect([ours!.mode, ours!.uid, ours!.gid]).toEqual([theirs!.mode, theirs!.uid, theirs!.gid]);
   const folder = statSync(dirname(LISTEN.slice('unix://'.length))).mode & 0o777;
   expect(folder & ~statSync(dirname(BACKEND)).mode).toBe(0);
 });
 
-test('calls and streams end UNAVAILABLE when containerd is killed, and work again when it is back', async () => {
+test('KEP-1287: calls and streams end UNAVAILABLE when containerd is killed, and work again when it is back', async () => {
   const pod = await makePod();
   const pid = await cri.pidOf(pod.id('a'));
   const compared = (times: number): Promise<unknown> =>
@@ -70,7 +70,7 @@ test('calls and streams end UNAVAILABLE when containerd is killed, and work agai
   await pod.remove();
 });
 
-test('calls end UNAVAILABLE until a containerd that starts after the shim is up, without a restart of the shim', async () => {
+test('calls end UNAVAILABLE until containerd starts after the shim, and then work without a restart of the shim', async () => {
   await execa('node-containerd', ['stop']);
   const client = new CriClient('unix:///run/early-test/cri.sock');
   const early = await ShimProcess.start({ listen: client.address, wait: 'serving' });
@@ -86,7 +86,7 @@ test('calls end UNAVAILABLE until a containerd that starts after the shim is up,
   }
 });
 
-test('a stopping shim lets a running call end', async () => {
+test('a shim that is stopped completes a running call before it exits', async () => {
   const pod = await makePod();
   // On a busy machine, the end of the call may take longer than the default of 30 s.
   const args = ['--shutdown-timeout', '120s'];

@@ -74,7 +74,7 @@ const isReadOnly = (line: string): boolean => /^resizectl (get|describe) /.test(
 const prints = (line: string, words: string) =>
   expect.poll(async () => (await run(line)).text, { timeout: 30_000 }).toContain(words);
 
-test('the page commands print what the pages show without a shim', () => expectPrinted('without a shim'));
+test('commands of the docs print the documented output without a shim', () => expectPrinted('without a shim'));
 
 describe('with a shim', () => {
   beforeAll(async () => {
@@ -99,14 +99,14 @@ describe('with a shim', () => {
     expect(await shim.stop()).toBe(0);
   });
 
-  test('the page commands print what the pages show for a running pod', async () => {
+  test('commands of the docs print the documented output for a running pod', async () => {
     await expectPrinted('a running pod');
     expect(web.read('memory.max', 'app')).toBe(String(1024 * MiB));
     expect(web.read('memory.max', 'web')).toBe(String(512 * MiB));
     expect(web.volume('cache').size).toBe(768 * MiB);
   });
 
-  test('the page commands print what the pages show if more is in use than requested', async () => {
+  test('commands of the docs print the documented output if more is in use than requested', async () => {
     const size = 256 * MiB;
     await run('resizectl resize web app.memory=256Mi volume.cache=256Mi');
     expect([web.read('memory.max', 'app'), web.volume('cache').size]).toEqual([String(size), size]);
@@ -118,7 +118,7 @@ describe('with a shim', () => {
     expect((await run(`resizectl cancel ${id}`)).text).toContain('Canceled');
   });
 
-  test('the page commands print what the pages show if kubelet lowers a limit below usage', async () => {
+  test('commands of the docs print the documented output if kubelet lowers a limit below usage', async () => {
     const kubelet = new Kubelet(cri);
     kubelet.runs(web, { containers: { app: 256, web: 512 } });
     kubelet.admit(web, { containers: { app: 64, web: 512 } });
@@ -126,7 +126,7 @@ describe('with a shim', () => {
     await expectPrinted('kubelet lowers a limit below usage');
   });
 
-  test('the page commands print what the pages show for a read-only state folder', async () => {
+  test('commands of the docs print the documented output for a read-only state folder', async () => {
     execFileSync('mount', ['-o', 'remount,ro', state]);
     try {
       // The first failing write makes the journal unavailable.
@@ -138,7 +138,7 @@ describe('with a shim', () => {
   });
 });
 
-test('a shim starts with the command line of a page', async () => {
+test('a shim starts with each command line of the docs', async () => {
   for (const line of linesOf('a shim started by a page')) {
     const child = spawn('/bin/sh', ['-c', `exec ${line}`], {
       env: { ...process.env, ...env() },

@@ -49,7 +49,7 @@ async function lastResize(): Promise<{ state: string; by: string; changes: strin
   return { state: cells[8] ?? '', by: cells.at(-3) ?? '', changes: cells.at(-1) ?? '' };
 }
 
-test('an update by a CRI client, a refused one, and one of the API are in get, describe and events', async () => {
+test('get, describe and events show an update by a CRI client, a rejected update and a resize by the API', async () => {
   await cri.updateContainer(web.id('app'), { memory_limit_in_bytes: 80 * MiB });
   const own = new RegExp(String.raw`\b${process.pid}\b`);
   expect(await lastResize()).toEqual({
@@ -91,7 +91,7 @@ test('an update by a CRI client, a refused one, and one of the API are in get, d
   ]);
 });
 
-test('a deferred resize is canceled by the beginning of its id, and by its pod', async () => {
+test('cancel ends a deferred resize by the beginning of its id or by its pod', async () => {
   for (const target of ['id', 'pod']) {
     const { code, out } = await resizectl('resize', 'web', 'volume.cache=16Mi', '--defer');
     expect(code).toBe(4);
@@ -105,7 +105,7 @@ test('a deferred resize is canceled by the beginning of its id, and by its pod',
   expect((await resizectl('cancel', 'web')).code).toBe(2);
 });
 
-test('a limit below the smallest quota is applied as such, and resizectl says so', async () => {
+test('resizectl reports that a CPU limit below the minimum becomes the minimum', async () => {
   const { out } = await resizectl('resize', 'web', 'app.cpu=1m', 'app.requests.cpu=1m');
   expect(out).toContain('note: container app.cpu: 1m becomes 10m: the smallest CPU limit is 10m');
 });

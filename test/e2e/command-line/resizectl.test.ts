@@ -126,8 +126,8 @@ let unchanged = 0;
 
 const cell = (line: string | undefined): string[] => (line ?? '').split(/ {3,}/);
 
-describe('resizectl shows', () => {
-  test('pods with limits, use and last resize, and as JSON with all fields', async () => {
+describe('resizectl get, describe and version', () => {
+  test('get pods lists pods with limits, usage and last resize as a table, as names and as JSON', async () => {
     const { code, out } = await resizectl('get', 'pods');
     expect(code).toBe(0);
     const [head, first, second] = out.split('\n');
@@ -155,7 +155,7 @@ describe('resizectl shows', () => {
     });
   });
 
-  test('pods by several names, in a namespace, with more columns, and by the alias po', async () => {
+  test('get and describe select pods by several names, by namespace and by the alias po', async () => {
     const { out } = await resizectl('get', 'po', '-n', 'default', 'web', 'db', '-o', 'wide');
     const [head, ...rows] = out.trimEnd().split('\n');
     expect(cell(head).slice(-3)).toEqual(['BY', 'WHEN', 'CHANGES']);
@@ -165,7 +165,7 @@ describe('resizectl shows', () => {
     expect((await resizectl('describe', 'po', 'web', 'db')).out).toMatch(/^default\/web:\n[^]*^default\/db:\n/m);
   });
 
-  test('one pod by namespace and name, uid, or prefix of its sandbox ID', async () => {
+  test('get pod finds a pod by namespace and name, uid, or prefix of its sandbox ID', async () => {
     for (const name of ['default/web', web.uid, web.sandboxId.slice(0, 20)]) {
       const { code, out } = await resizectl('get', 'pod', name, '--output=yaml');
       expect([name, code]).toEqual([name, 0]);
@@ -177,7 +177,7 @@ describe('resizectl shows', () => {
     expect(out).toMatch(/^volume cache {3,}32Mi {3,}0 {3,}fixed$/m);
   });
 
-  test('its version, manual page and completions, with and without a running shim', async () => {
+  test('prints its version with and without a running shim, its manual page and its completions', async () => {
     expect(await resizectl('version')).toMatchObject({
       code: 0,
       out: expect.stringMatching(/^resizectl \d.*\n.*: answers\n$/) as string,
@@ -222,7 +222,7 @@ describe('resizectl resize', () => {
     unchanged += 1;
   });
 
-  test('a rejected resize exits with 3, prints reason, figures and remedy, and changes nothing', async () => {
+  test('KEP-1287: a rejected resize is Canceled, exits with 3, prints reason, figures and remedy, and changes nothing', async () => {
     await cri.exec(db.id('app'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const { code, out, err } = await resizectl('resize', 'db', 'volume.cache=16Mi');
     expect(code).toBe(3);
@@ -383,7 +383,7 @@ test('A6: a later update of a container wins over a deferred resize, whose other
   await pod.remove();
 });
 
-test('top sorts pods by pressure, with the figures of the kernel', async () => {
+test('top sorts pods by pressure, and shows the figures of the kernel', async () => {
   // The volume of db stores 24 of 32 MiB: a larger share than that of any memory limit.
   const { code, out } = await resizectl('top', '--containers', '-o', 'json');
   expect(code).toBe(0);

@@ -11,15 +11,20 @@ describe('without foresight', () => {
   afterAll(() => stage.stop());
   const podOf = stage.sharedPod();
 
-  test.each(CASES)('without foresight kubelet does not lower the limit of a container with $what', async ({ fill }) => {
-    const pod = podOf();
-    await fill(await stage.tenantIn(pod), stage);
-    const before = useOf(pod);
-    await expect(stage.kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(/below current usage/);
-    expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
-    expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
-    expect((await stage.statusOf(pod)).containers['a']?.pending).toBeUndefined();
-  });
+  test.each(CASES)(
+    'KEP-1287: without foresight kubelet does not lower the limit of a container with $what',
+    async ({ fill }) => {
+      const pod = podOf();
+      await fill(await stage.tenantIn(pod), stage);
+      const before = useOf(pod);
+      await expect(stage.kubelet.resize(pod, { containers: { a: 64 } }, ALONE_MS)).rejects.toThrow(
+        /below current usage/,
+      );
+      expect(useOf(pod)).toBeGreaterThan(before - 8 * MiB);
+      expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
+      expect((await stage.statusOf(pod)).containers['a']?.pending).toBeUndefined();
+    },
+  );
 
   test('without foresight kubelet does not lower the limit of a container whose usage grows', async () => {
     const pod = podOf();
@@ -32,7 +37,7 @@ describe('without foresight', () => {
     expect([limitsOf(pod), pod.oomKills()]).toEqual([both(192), 0]);
   });
 
-  test('without foresight kubelet does not lower the limits of ten pods', async () => {
+  test('KEP-1287: without foresight kubelet does not lower the limits of ten pods', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => stage.makePod(96)));
     for (const pod of ten) await (await stage.tenantIn(pod)).run('read', stage.bigFile(60));
     const results = await Promise.allSettled(
@@ -42,7 +47,7 @@ describe('without foresight', () => {
     for (const pod of ten) expect([limitsOf(pod), pod.oomKills()]).toEqual([both(96), 0]);
   });
 
-  test('without foresight kubelet does not lower the limits of a pod itself', async () => {
+  test('without foresight kubelet does not lower the limit of a pod itself', async () => {
     const pod = await stage.makePod(0, 192);
     await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));
     const lowered = stage.kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, ALONE_MS);

@@ -80,7 +80,7 @@ describe('with foresight', () => {
     removeFiles();
   });
 
-  test('a following volume shrinks once, before the first container is lowered', async () => {
+  test('KEP-6030: a volume that follows the limit shrinks once, before the first container is lowered', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     const watcher = await PodWatcher.watch(pod);
     await kubelet.resize(pod, to({ a: 64, b: 48 }), 120_000);
@@ -90,7 +90,7 @@ describe('with foresight', () => {
     expect(limitsOf(pod)).toEqual([112, 64, 48]);
   });
 
-  test("kubelet 1.36: an infeasible shrink rejects the pod call before kubelet writes, and a feasible one precedes the pod's raise", async () => {
+  test("KEP-6030: kubelet 1.36: an infeasible shrink of a volume rejects the pod call, and a feasible one precedes the pod's raise", async () => {
     const pod = await makePod(kubelet, { a: 128, b: 64 }, { cache: 64, policy: '50%/a' });
     await fill(pod, 40);
     await expect(kubelet.resize(pod, to({ a: 64, b: 256 }), 300)).rejects.toMatchObject({ code: 9 });
@@ -116,7 +116,7 @@ describe('with foresight', () => {
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[320, 128, 64], 64]);
   });
 
-  test('a growing volume grows with the last container, not 2 s later', async () => {
+  test('KEP-6030: a volume grows to its final size with the call for the last container', async () => {
     const pod = await makePod(kubelet, { a: 64, b: 64 }, { cache: 32, policy: '50%/a' });
     await kubelet.resize(pod, to({ a: 128, b: 96 }), 120_000);
     // kubelet has just received its last answer.
@@ -127,7 +127,7 @@ describe('with foresight', () => {
     expect(sizeOf(pod)).toBe(96);
   });
 
-  test('an infeasible shrink rejects the first container call, changes nothing, and succeeds once it fits', async () => {
+  test('KEP-6030: an infeasible shrink of a volume rejects the first container call and changes nothing until it fits', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 128, policy: '50%/b' });
     await fill(pod, 40);
     const before = [limitsOf(pod), sizeOf(pod)];
@@ -142,7 +142,7 @@ describe('with foresight', () => {
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 96, 64], 32]);
   });
 
-  test('the pod limit is not lowered when a later step would raise it again', async () => {
+  test('KEP-1287: the pod limit is not lowered if a later step would raise it again', async () => {
     const pod = await makePod(kubelet, { a: 192, b: 64 }, { cache: 32, policy: 'fixed' });
     const watcher = await PodWatcher.watch(pod);
     await kubelet.resize(pod, to({ a: 64, b: 192 }), 120_000);
@@ -153,14 +153,14 @@ describe('with foresight', () => {
     expect(limitsOf(pod)).toEqual([256, 64, 192]);
   });
 
-  test('a call from another client resizes volumes by the current limits, not by the target', async () => {
+  test('KEP-1287: a call from another client resizes volumes by the current limits, not by the target of kubelet', async () => {
     const pod = await makePod(kubelet, { a: 128 }, { cache: 64, policy: '50%' });
     kubelet.admit(pod, to({ a: 64 }));
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 160 * MiB });
     expect([limitsOf(pod), sizeOf(pod)]).toEqual([[160, 160], 80]);
   });
 
-  test('a shim that restarts in the middle of a kubelet resize knows its target', async () => {
+  test('KEP-1287: a shim that restarts in the middle of a resize by kubelet knows the target of the resize', async () => {
     const pod = await makePod(kubelet, { a: 128, b: 128 }, { cache: 256 });
     kubelet.admit(pod, to({ a: 64, b: 48 }));
     await cri.updateContainer(pod.id('a'), { memory_limit_in_bytes: 64 * MiB });

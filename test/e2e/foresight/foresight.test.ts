@@ -29,7 +29,7 @@ describe('with foresight', () => {
     const podOf = stage.sharedPod();
 
     test.each(CASES.filter(({ canShrink }) => canShrink))(
-      'kubelet lowers a limit below usage after reclaim: $what',
+      'KEP-1287: kubelet lowers a limit below usage after reclaim, and nothing is killed: $what',
       async ({ what, fill }) => {
         const pod = podOf();
         const tenant = await stage.tenantIn(pod);
@@ -57,7 +57,7 @@ describe('with foresight', () => {
     );
 
     test.each(CASES.filter(({ canShrink }) => !canShrink))(
-      'a decrease that cannot be reclaimed is Deferred with figures, kills nothing, and is applied once memory is freed: $what',
+      'KEP-1287: a decrease that cannot be reclaimed is Deferred with figures, and applied once memory is freed: $what',
       async ({ fill }) => {
         const pod = podOf();
         const tenant = await stage.tenantIn(pod);
@@ -95,7 +95,7 @@ describe('with foresight', () => {
     );
   });
 
-  test('usage that grows during reclaim is reclaimed with backoff, kills nothing, and fits once it stops growing', async () => {
+  test('usage that grows during reclaim is reclaimed with backoff, and the limit is lowered once the growth stops', async () => {
     const pod = await stage.makePod();
     const tenant = await stage.tenantIn(pod);
     const file = stage.bigFile(120);
@@ -116,7 +116,7 @@ describe('with foresight', () => {
     expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(64), ['max', 'max'], 0]);
   });
 
-  test('limits of ten pods are lowered concurrently', async () => {
+  test('KEP-1287: kubelet lowers the limits of ten pods below usage concurrently, and nothing is killed', async () => {
     const ten = await Promise.all(Array.from({ length: 10 }, () => stage.makePod(96)));
     for (const pod of ten) await (await stage.tenantIn(pod)).run('read', stage.bigFile(60));
     const results = await Promise.all(
@@ -126,7 +126,7 @@ describe('with foresight', () => {
     for (const pod of ten) expect([limitsOf(pod), highsOf(pod), pod.oomKills()]).toEqual([both(48), ['max', 'max'], 0]);
   });
 
-  test('limits of the pod itself are lowered below usage', async () => {
+  test('KEP-1287: kubelet lowers the limit of a pod itself below usage, and nothing is killed', async () => {
     const pod = await stage.makePod(0, 192);
     await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));
     const { ms, tries } = await stage.kubelet.resize(pod, { containers: { a: undefined }, level: 64 }, HELPED_MS);
@@ -151,7 +151,7 @@ describe('with foresight', () => {
     expect(limitsOf(other)).toEqual(both(64));
   });
 
-  test('a decrease is known only while the checkpoint file exists and is complete', async () => {
+  test('the shim knows a decrease by kubelet only while the checkpoint file exists and is complete', async () => {
     const pod = await stage.makePod();
     await (await stage.tenantIn(pod)).run('hold', 100 * MiB);
     stage.kubelet.admit(pod, { containers: { a: 64 } });
@@ -174,7 +174,7 @@ describe('with foresight', () => {
     await expect.poll(async () => (await stage.statusOf(pod)).decrease?.state).toBe('Deferred');
   });
 
-  test('calls are answered and the newest checkpoint counts while 5 MB checkpoints are replaced continuously', async () => {
+  test('KEP-1287: calls are answered and the newest checkpoint counts while 5 MB checkpoints are replaced continuously', async () => {
     const pod = await stage.makePod();
     await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));
     const entries = Array.from({ length: 3000 }, (_, n) => {
@@ -217,7 +217,7 @@ describe('with foresight', () => {
   });
 });
 
-test('a decrease that kubelet admitted before the shim started is helped at its next try', async () => {
+test('KEP-1287: a decrease that kubelet admitted before the shim started is applied after reclaim', async () => {
   await stage.start();
   const pod = await stage.makePod();
   await (await stage.tenantIn(pod)).run('read', stage.bigFile(100));

@@ -117,7 +117,7 @@ async function highestIn(pod: RunningPod, ms: number): Promise<[number, number]>
 }
 
 describe('hot page cache', () => {
-  test('usage of container and pod stays below the limits until kubelet tries, and nothing is killed', async () => {
+  test('KEP-1287: hot page cache is held below the lower limits of container and pod until kubelet applies them', async () => {
     const pod = await makePod({ a: 192 });
     const tenant = await hotCache(pod, 'a', 120);
     expect(useOf(pod, 'a')).toBeGreaterThan(110);
@@ -138,7 +138,7 @@ describe('hot page cache', () => {
     expect([highsOf(pod), records(), tenant.isAlive]).toEqual([['max', 'max'], [], true]);
   });
 
-  test("kubelet's stats call is answered once usage is held and cAdvisor has measured the pod, others at once", async () => {
+  test("KEP-1287: kubelet's stats call for a pod waits until usage is held and cAdvisor has measured it, other calls do not", async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -161,7 +161,7 @@ describe('hot page cache', () => {
     expect([limitOf(pod), limitOf(pod, 'a'), pod.oomKills()]).toEqual([64, 64, 0]);
   });
 
-  test('usage of the pod stays below its limit while a container that is not lowered uses all of its own', async () => {
+  test('KEP-1287: usage of a pod is held below its lower limit while a container with an unchanged limit uses all of it', async () => {
     const pod = await makePod({ a: 192, b: 96 });
     await hotCache(pod, 'a', 120);
     await hotCache(pod, 'b', 120);
@@ -176,7 +176,7 @@ describe('hot page cache', () => {
     expect([highsOf(pod), pod.oomKills()]).toEqual([['max', 'max'], 0]);
   });
 
-  test('a request for the pod that is no decrease finds memory.high as it was, and usage is held again after it', async () => {
+  test('KEP-1287: a CPU update releases a hold of memory usage, and the hold starts again after the update', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -207,7 +207,7 @@ describe('usage that climbs back while it is held', () => {
     await startAgain();
   });
 
-  test('memory that cannot be reclaimed: Deferred and an event with the figures within 5 s, nothing is killed', async () => {
+  test('KEP-1287: held usage that climbs back and cannot be reclaimed is Deferred within 5 s, with an event that has the figures', async () => {
     const pod = await makePod({ a: 192 });
     server.set({ uid: pod.uid, name: 'web', namespace: 'default', nodeName: 'node-1', annotations: {} });
     await hotCache(pod, 'a', 120);
@@ -241,7 +241,7 @@ describe('usage that climbs back while it is held', () => {
   });
 });
 
-test('a decrease of a pod that is evicted while its usage is held is not reported as applied', async () => {
+test('a decrease is not reported as applied if its container ends while usage is held', async () => {
   // Container b has no limit, and so neither has the pod: the only decrease ends with container a.
   const pod = await makePod({ a: 192, b: 0 }, { podMemory: 'max' });
   await hotCache(pod, 'a', 120);
@@ -257,8 +257,8 @@ test('a decrease of a pod that is evicted while its usage is held is not reporte
   expect(served.shim.log.map(({ msg }) => msg)).not.toContain('memory decrease applied by kubelet after reclaim');
 });
 
-describe('the shim ends while it holds', () => {
-  test('stopped: memory.high is as it was', async () => {
+describe('end of the shim during a hold', () => {
+  test('KEP-1287: a shim that is stopped during a hold restores memory.high', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -268,7 +268,7 @@ describe('the shim ends while it holds', () => {
     await startAgain();
   });
 
-  test('stopped: a stats call of kubelet that waits is answered, and does not delay the end', async () => {
+  test('KEP-1287: a shim that is stopped during a hold answers a waiting stats call of kubelet and ends within 5 s', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -285,7 +285,7 @@ describe('the shim ends while it holds', () => {
     await startAgain();
   });
 
-  test('killed: memory.high is as it was once it has started again', async () => {
+  test('KEP-1287: a shim that is killed during a hold restores memory.high when it starts again', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -302,7 +302,7 @@ describe('the shim ends while it holds', () => {
     expect(limitOf(pod, 'a')).toBe(192);
   });
 
-  test('killed: memory.high is as it was once one has started that forwards every call', async () => {
+  test('KEP-1287: a shim that forwards every call restores memory.high after another shim was killed during a hold', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });
@@ -318,7 +318,7 @@ describe('the shim ends while it holds', () => {
     await expect.poll(records).toEqual([]);
   });
 
-  test('killed with the decrease still admitted: held again, applied, and memory.high is as it was', async () => {
+  test('a shim that is killed during a hold helps kubelet to apply the decrease when it starts again', async () => {
     const pod = await makePod({ a: 192 });
     await hotCache(pod, 'a', 120);
     kubelet.admit(pod, { containers: { a: 64 } });

@@ -75,10 +75,10 @@ const files = (folder: string): Readonly<Record<string, string>> =>
       .map((name) => [name, readFileSync(join(folder, name), 'utf8')]),
   );
 
-describe('on a node of kubeadm', () => {
+describe('a node of kubeadm', () => {
   const patch = `containerRuntimeEndpoint: "${CONTAINERD}"\n`;
 
-  test('the shim survives an upgrade of the node, and a removal restores both files exactly', async () => {
+  test('on a node of kubeadm the shim survives an upgrade of the node, and its removal restores all files exactly', async () => {
     writeFileSync(PATCH, patch);
     chmodSync(PATCH, 0o640);
     await startKubelet(`--config=${CONFIG}`);
@@ -101,7 +101,7 @@ describe('on a node of kubeadm', () => {
     await calledThrough(CONTAINERD);
   });
 
-  test('a failed installation restores both files', async () => {
+  test('a failed installation on a node of kubeadm restores the kubelet configuration and the patch', async () => {
     writeFileSync(PATCH, patch);
     await startKubelet(`--config=${CONFIG}`);
     writeFileSync(REFUSES, OURS);
@@ -113,7 +113,7 @@ describe('on a node of kubeadm', () => {
     await calledThrough(CONTAINERD);
   });
 
-  test('doctor reports a patch without the shim, and an installation sets it without a restart of kubelet', async () => {
+  test('doctor reports a kubeadm patch without the shim, and an installation sets it without a restart of kubelet', async () => {
     await startKubelet(`--config=${CONFIG}`);
     await succeeds('install');
     writeFileSync(PATCH, patch);
@@ -131,7 +131,7 @@ describe('on a node of kubeadm', () => {
   });
 });
 
-test('with --config-dir the shim is a drop-in of its own, which doctor shows in the chain, and no other file changes', async () => {
+test('with --config-dir an installation adds one drop-in, which doctor lists, and changes no other file', async () => {
   mkdirSync(DROP_INS);
   writeFileSync('/var/lib/kubelet/other.yaml', `${head}containerRuntimeEndpoint: ${CONTAINERD}\n`);
   symlinkSync('/var/lib/kubelet/other.yaml', join(DROP_INS, '50-other.conf'));
@@ -165,7 +165,7 @@ async function monitored(path: string): Promise<string> {
 const endpointIs = async (state: string): Promise<boolean> =>
   (await monitored('/metrics')).includes(`cri_resize_shim_kubelet_endpoint{state="${state}"} 1\n`);
 
-test('a kubelet that bypasses the shim is reported within a minute, in metrics, health, log and doctor, until it is repaired', async () => {
+test('a kubelet that bypasses the shim is reported within a minute in metrics, health, log and doctor until it is repaired', async () => {
   mkdirSync(dirname(SETTINGS), { recursive: true });
   writeFileSync(SETTINGS, `metricsBind: unix://${METRICS}\n`);
   await startKubelet(`--config=${CONFIG}`);

@@ -76,7 +76,7 @@ async function volumesAre(socket: string, said: RegExp): Promise<void> {
   expect(await says()).toMatch(said);
 }
 
-test('the executable installs itself, serves under the hardened unit, and remounts by system calls', async () => {
+test('upgrade: the executable installs itself, serves under the hardened unit, and remounts by system calls', async () => {
   await startKubelet(`--config=${CONFIG}`);
   const installed = await run(DOWNLOADED, 'resizectl', 'install');
   expect(installed, installed.text).toMatchObject({ code: 0 });
@@ -103,7 +103,7 @@ test('the executable installs itself, serves under the hardened unit, and remoun
   expect(again.code, again.text).toBe(0);
 });
 
-test('the folder installation replaces the executable and vice versa, without a kubelet restart or a failed call', async () => {
+test('upgrade: the folder installation replaces the executable and vice versa, without a kubelet restart or a failed call', async () => {
   const [kubelet, failed] = [await property('kubelet.service', 'MainPID'), failedCalls().length];
   const folder = await run(process.execPath, resolve('dist/resizectl.js'), 'install');
   expect(folder, folder.text).toMatchObject({ code: 0 });
@@ -122,7 +122,7 @@ test('the folder installation replaces the executable and vice versa, without a 
   expect(failedCalls().length).toBe(failed);
 });
 
-test('the executable uninstalls itself', async () => {
+test('install: the executable uninstalls itself, and kubelet uses containerd again', async () => {
   const off = await run(RESIZECTL, 'uninstall');
   expect(off, off.text).toMatchObject({ code: 0 });
   await calledThrough(CONTAINERD);
@@ -152,14 +152,14 @@ async function withNoexec(
   expect(await shim).toMatchObject({ exitCode: 0 });
 }
 
-test('the native part is loaded from the state folder if /run, /dev/shm and /tmp are noexec', async () => {
+test('upgrade: the native part of the executable is loaded from the state folder if /run, /dev/shm and /tmp are noexec', async () => {
   mkdirSync('/var/lib/cri-resize-shim', { recursive: true });
   await withNoexec(['/run', '/dev/shm', '/tmp'], async ({ cri }) => {
     await volumesAre(cri, /^remounted by system calls$/);
   });
 });
 
-test('volumes are remounted by mount(8), with the reason, if every folder is noexec', async () => {
+test('upgrade: the executable remounts volumes by mount(8) and reports the reason if every folder is noexec', async () => {
   mkdirSync('/var/lib/cri-resize-shim', { recursive: true });
   await withNoexec(['/run', '/dev/shm', '/tmp', '/var/lib/cri-resize-shim'], async ({ cri, resize }) => {
     await volumesAre(

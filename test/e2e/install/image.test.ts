@@ -98,7 +98,7 @@ async function stopped({ container }: ReturnType<typeof run>): Promise<void> {
   expect(existsSync(CRI)).toBe(false);
 }
 
-test('the image runs with the node’s folders that the Dockerfile names, and resizes a pod with its volume', async () => {
+test('upgrade: the image runs with the folders of the node that the Dockerfile names, and resizes a pod with its volume', async () => {
   const image = run();
   try {
     await says(image, '"serving"');
@@ -108,7 +108,7 @@ test('the image runs with the node’s folders that the Dockerfile names, and re
   }
 });
 
-test('clients of a container whose shim fails reach containerd within 10 s, and the shim takes over without a lost call', async () => {
+test('upgrade: clients of a container whose shim fails reach containerd within 10 s, and the shim takes over without a lost call', async () => {
   const config = '/run/in-image/config.yaml';
   mkdirSync(dirname(config), { recursive: true });
   writeFileSync(config, 'unknownKey: 1\n');

@@ -103,7 +103,7 @@ const processes = (): readonly string[] => ['a', 'b'].map((name) => pod.read('cg
 const ran = (text: string): readonly string[] => text.split('\n').filter((line) => line.startsWith('done:'));
 
 describe('install and uninstall', () => {
-  test('kubelet uses the shim after install and containerd after uninstall, pods keep running, and at most one call fails', async () => {
+  test('install: kubelet uses the shim until uninstall, pods keep running, and at most one call of kubelet fails each time', async () => {
     const [before, pids] = [files(), processes()];
     expect(pids.every((pid) => /^\d+$/m.test(pid))).toBe(true);
 
@@ -156,7 +156,7 @@ describe('install and uninstall', () => {
     expect(nothing).toMatchObject({ code: 0, text: expect.stringContaining('the shim is not installed') as string });
   });
 
-  test('L4: a linked drop-in stays a link, and the file behind it keeps its mode and owner', async () => {
+  test('L4: install and uninstall keep the link of a drop-in, and the mode and owner of its target', async () => {
     const place = '/usr/local/lib/cri-resize-shim-runtime.conf';
     const dropIn = `${UNIT}.d/10-runtime.conf`;
     const text = `[Service]\nEnvironment=RUNTIME=--container-runtime-endpoint=${CONTAINERD}\n`;
@@ -189,7 +189,7 @@ describe('install and uninstall', () => {
     }
   });
 
-  test('only the drop-in that has the endpoint flag is changed', async () => {
+  test('install changes only the drop-in that has the endpoint flag, and uninstall restores it', async () => {
     const dropIn = `${UNIT}.d/10-runtime.conf`;
     mkdirSync(dirname(dropIn));
     const text = `[Service]\n# Environment=OLD=--container-runtime-endpoint=unix:///old.sock\nEnvironment=RUNTIME=--container-runtime-endpoint=${CONTAINERD}\n`;
@@ -213,7 +213,7 @@ describe('install and uninstall', () => {
   });
 });
 
-test('a failing upgrade is rolled back and a working one installed, without a kubelet restart or a failed call', async () => {
+test('install: a failing upgrade is rolled back and a working one is applied, without a kubelet restart or a failed call', async () => {
   const installed = await resizectl('install');
   expect(installed, installed.text).toMatchObject({ code: 0 });
   await calledThrough(OURS);
@@ -253,7 +253,7 @@ test('a failing upgrade is rolled back and a working one installed, without a ku
   expect(['/usr/local/lib/cri-resize-shim', COMMAND].map((path) => existsSync(path))).toEqual([false, false]);
 });
 
-test('a failing upgrade over a shim that fails leaves the bypass on, and the restarts of the shim', async () => {
+test('a failing upgrade of a failing shim leaves the bypass active, and the fallback restarts the shim', async () => {
   const installed = await resizectl('install');
   expect(installed, installed.text).toMatchObject({ code: 0 });
   await calledThrough(OURS);
@@ -282,7 +282,7 @@ test('a failing upgrade over a shim that fails leaves the bypass on, and the res
 });
 
 describe('a failing installation', () => {
-  test('an unknown configuration key is refused before any change', async () => {
+  test('install: an installation with an unknown configuration key is rejected before any change', async () => {
     mkdirSync(dirname(SETTINGS));
     writeFileSync(SETTINGS, 'unknownKey: 1\n');
     const [before, pid] = [files(), await property('kubelet.service', 'MainPID')];
@@ -297,7 +297,7 @@ describe('a failing installation', () => {
     expect(failedCalls()).toEqual([]);
   });
 
-  test('an endpoint with which kubelet does not start is rolled back', async () => {
+  test('install: an installation is rolled back if kubelet does not start with the endpoint of the shim', async () => {
     writeFileSync(REFUSES, OURS);
     const [before, pids] = [files(), processes()];
     const { text, code } = await resizectl('install', '--timeout', '20s');
@@ -310,7 +310,7 @@ describe('a failing installation', () => {
     expect(processes()).toEqual(pids);
   });
 
-  test('an interruption during the wait for kubelet is rolled back', async () => {
+  test('install: an installation that is interrupted while it waits for kubelet is rolled back', async () => {
     writeFileSync(REFUSES, OURS);
     const before = files();
     const installing = execa('node', ['dist/resizectl.js', 'install'], { reject: false, all: true });
@@ -322,7 +322,7 @@ describe('a failing installation', () => {
     await calledThrough(CONTAINERD);
   });
 
-  test('a second installation at the same time changes nothing, and names the process of the first', async () => {
+  test('a concurrent install or uninstall changes nothing, and names the process of the first installation', async () => {
     writeFileSync(REFUSES, OURS);
     const first = execa('node', ['dist/resizectl.js', 'install', '--timeout', '60s'], { reject: false, all: true });
     await expect.poll(() => readFileSync(CONFIG, 'utf8'), { timeout: 60_000, interval: 100 }).toContain(OURS);
@@ -345,7 +345,7 @@ describe('a failing installation', () => {
       `"--config ${SETTINGS} --log-level=debug"`,
       `${FLAGS} has --log-level, which takes precedence`,
     ],
-  ])('a configuration is refused before any change if the service %s', async (_, flags, why) => {
+  ])('an installation with a configuration is rejected before any change if the service %s', async (_, flags, why) => {
     const [given, other] = ['/run/given.yaml', '/etc/other.yaml'];
     writeFileSync(given, 'logLevel: warn\n');
     writeFileSync(other, '');
@@ -362,7 +362,7 @@ describe('a failing installation', () => {
     }
   });
 
-  test('an endpoint flag in several places is rejected before any change', async () => {
+  test('install: an installation is rejected before any change if the endpoint flag is in several places', async () => {
     const flag = `--container-runtime-endpoint=${CONTAINERD}`;
     await execa('sed', ['-i', `s|^ExecStart=.*|& ${flag} ${flag}|`, UNIT]);
     await execa('systemctl', ['daemon-reload']);

@@ -106,7 +106,7 @@ const holder = (): string | undefined => api.lease?.spec.holderIdentity;
 const isRunning = async (): Promise<boolean> =>
   (await property('cri-resize-shim-installer.service', 'ActiveState')) === 'active';
 
-test('a labelled node waits for its turn, installs the shim, keeps it when the pod ends, and uninstalls it when the label goes', async () => {
+test('install: a labelled node waits for its turn, installs the shim, keeps it when the pod ends, and uninstalls it without label', async () => {
   api.writeLease(({ metadata, spec }) => ({ metadata, spec: { ...spec, holderIdentity: 'node-2' } }));
   const processes = web.read('cgroup.procs', 'a');
   expect(processes).toMatch(/^\d+$/);
@@ -158,7 +158,7 @@ test('a labelled node waits for its turn, installs the shim, keeps it when the p
   expect(web.read('cgroup.procs', 'a')).toBe(processes);
 });
 
-test('the kubeconfig of the shim changes in the turn of its node only, survives a removal that fails, and goes with the shim', async () => {
+test('the kubeconfig of the shim changes only in the turn of its node, survives a failed removal, and is removed if unused', async () => {
   const kubeconfig = `${STAGING}/kubeconfig`;
   const credentials = '--shim-credentials=/var/run/secrets/kubernetes.io/serviceaccount';
   const first = await start({ config: `kubeconfig: ${kubeconfig}\n`, flags: [credentials] });
@@ -201,7 +201,7 @@ test('the kubeconfig of the shim changes in the turn of its node only, survives 
   expect([existsSync(kubeconfig), readFileSync(SETTINGS, 'utf8')]).toEqual([false, 'logLevel: debug\n']);
 });
 
-test('a failing installation is rolled back, halts other nodes, and is retried when an operator resumes the rollout', async () => {
+test('install: a failing installation is rolled back, halts the rollout, and is retried when an operator resumes the rollout', async () => {
   writeFileSync(REFUSES, OURS);
   const pod = await start({ flags: ['--timeout=20s'] });
   await says(pod, 'ShimInstallFailed');
@@ -218,7 +218,7 @@ test('a failing installation is rolled back, halts other nodes, and is retried w
   expect([await states(), api.eventReasons()]).toEqual([on, [`${NODE}: ShimInstallFailed`, `${NODE}: ShimInstalled`]]);
 });
 
-test('a canary node notices a shim that crashes, which the fallback starts again, and halts its release', async () => {
+test('a canary node halts its release if its shim crashes, although the fallback starts the shim again', async () => {
   api.set(NODE, { labels: { [LABEL]: 'true', 'cri-resize-shim.io/canary': 'true' } });
   const pod = await start({ flags: ['--canaries=1'] });
   await ready(pod);
@@ -230,7 +230,7 @@ test('a canary node notices a shim that crashes, which the fallback starts again
   expect(api.lease?.metadata.annotations?.[FAILED]).toContain('node-1: canary: the shim has ended');
 });
 
-test('the host completes an installation whose pod is killed, and the next pod ends the turn', async () => {
+test('install: the host completes an installation whose pod is killed, and the next pod ends the turn', async () => {
   const first = await start();
   await says(first, 'it is the turn of this node');
   await expect.poll(isRunning, { ...LONG, interval: 50 }).toBe(true);
@@ -248,7 +248,7 @@ test('the host completes an installation whose pod is killed, and the next pod e
   );
 });
 
-test('a node that does not meet the requirements is not changed, and an event has the reason', async () => {
+test('a node that does not meet the requirements is not changed, and a warning event is created', async () => {
   await execa('systemctl', ['stop', 'kubelet.service']);
   const pod = await start();
   await says(pod, 'ShimInstallRefused: resizectl: nothing was changed: kubelet.service is inactive');

@@ -130,7 +130,7 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
-  test('an annotation resizes the volume under a writer, and an event reports it', async () => {
+  test('KEP-6030: an annotation resizes the volume without loss of files, and an event reports it', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'sh', '-c', 'echo kept > /cache/file');
     annotate(running, '96Mi');
@@ -155,7 +155,7 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(server.events).toHaveLength(2);
   });
 
-  test('a size below the stored files is Deferred with both figures in one event, and applied once files are removed', async () => {
+  test('a volume size below the stored files is Deferred with figures in one event, and applied once files are removed', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     annotate(running, '16Mi');
@@ -178,7 +178,7 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(16 * MiB);
   });
 
-  test('a size above the memory limit is applied with a warning, and an invalid one is rejected with the reason', async () => {
+  test('KEP-6030: a volume size above the memory limit is applied with a warning, and an invalid size is rejected', async () => {
     const running = await pod();
     annotate(running, '160Mi');
     expect((await server.event('VolumeSizeExceedsMemoryLimit')).note).toMatch(
@@ -192,7 +192,7 @@ describe('an annotation that changes in Kubernetes', () => {
     expect(running.volume('cache').size).toBe(160 * MiB);
   });
 
-  test('a change while the shim is down is applied at its start, and one already applied is not requested again', async () => {
+  test('an annotation that changes while the shim is down is applied at its start, and an applied one is not repeated', async () => {
     const running = await pod({ [CACHE]: '64Mi' });
     annotate(running, '96Mi');
     await server.event('VolumeResized');

@@ -76,7 +76,7 @@ async function inKubernetes(running: RunningPod, name: string, spec: object): Pr
 }
 
 describe('A5: the requests of a pod', () => {
-  test('A5: are compared with the allocatable of the node, and limits may be above it', async () => {
+  test('A5: a request above the allocatable of the node is rejected, and a limit above it is applied', async () => {
     const running = await pod('web', memory(100));
     const tooMuch = { limits: { memory: '2000Mi' }, requests: { memory: '1001Mi' } };
     // The node is read concurrently with the pods.
@@ -89,7 +89,7 @@ describe('A5: the requests of a pod', () => {
     expect(running.read('cpu.max', 'app')).toBe('50000000 100000');
   });
 
-  test('A5: wait for what other pods have requested, and the higher priority gets it first', async () => {
+  test('A5: a request that does not fit next to other pods is deferred, and the pod with the higher priority is resized first', async () => {
     const [other, low, high] = [
       await pod('other', memory(600)),
       await pod('low', memory(100)),
@@ -126,7 +126,7 @@ describe('A5: the requests of a pod', () => {
 });
 
 describe('kubelet’s static managers', () => {
-  test('a container with exclusive CPUs or pinned memory is not resized', async () => {
+  test('KEP-1287: a container with exclusive CPUs or pinned memory is not resized', async () => {
     const running = await pod('web', memory(100));
     const write = (name: string, state: object): void =>
       writeFileSync(join(KUBELET_ROOT, name), JSON.stringify({ ...state, checksum: 1 }), { mode: 0o600 });
@@ -150,7 +150,7 @@ describe('kubelet’s static managers', () => {
 });
 
 describe('the QoS class and the resizePolicy', () => {
-  test('a limit for a BestEffort pod is rejected', async () => {
+  test('KEP-1287: a limit for a BestEffort pod is rejected, because it would change the QoS class', async () => {
     const running = await pod('web', {}, { qos: 'besteffort', podMemory: 'max' });
     const refused = await refusal(resize(running, { limits: { memory: '100Mi' } }));
     expect(refused).toMatchObject({ code: 9, reason: 'QOS_CLASS_CHANGES' });
@@ -158,7 +158,7 @@ describe('the QoS class and the resizePolicy', () => {
     expect(running.read('memory.max', 'app')).toBe('max');
   });
 
-  test("a limit alone for a Guaranteed pod is rejected by kubelet's state, and limit and request together are applied", async () => {
+  test('a limit without request for a Guaranteed pod is rejected, and limit and request together are applied', async () => {
     const resources = { ...memory(100), cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
     const running = await pod('web', resources, { qos: 'guaranteed' });
     kubelet.runs(running, { containers: { app: 100 } });
@@ -168,7 +168,7 @@ describe('the QoS class and the resizePolicy', () => {
     expect(limitOf(running)).toBe(200);
   });
 
-  test('the least CPU request is one: a Guaranteed pod would become Burstable with it', async () => {
+  test('a CPU request of 1m for a Guaranteed pod is rejected, because the pod would become Burstable', async () => {
     const resources = { ...memory(100), cpu_quota: 10_000, cpu_period: 100_000, cpu_shares: 102 };
     const running = await pod('web', resources, { qos: 'guaranteed' });
     const amounts = { cpu: '100m', memory: '100Mi' };
@@ -180,7 +180,7 @@ describe('the QoS class and the resizePolicy', () => {
     expect((await cri.containerStatus(running.id('app'))).resources?.linux?.cpu_shares).toBe(102);
   });
 
-  test('a resource that needs a restart is rejected, and the other one is resized', async () => {
+  test('KEP-1287: a resource with the resizePolicy RestartContainer is rejected, and the other resource is resized', async () => {
     const running = await pod('web', memory(100));
     const resizePolicy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const resources = { limits: { memory: '100Mi' } };

@@ -44,7 +44,7 @@ const resize = (memory: string) =>
   api.call('ResizePod', { pod: { uid: running.uid }, containers: { app: { limits: { memory } } } });
 
 describe('A8: a ResizePod', () => {
-  test('keeps the swap that kubelet has set by a key of unified', async () => {
+  test('KEP-1287: a ResizePod keeps the swap limit that kubelet has set by a key of unified', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(16), 'memory.oom.group': '1' } });
     await resize('128Mi');
     expect(found()).toEqual([text(128), text(16), 'max', '0', '1']);
@@ -52,7 +52,7 @@ describe('A8: a ResizePod', () => {
     expect(found()).toEqual([text(48), text(16), 'max', '0', '1']);
   });
 
-  test('keeps what another program has written to a file for which the runtime has stored something older', async () => {
+  test('KEP-1287: a ResizePod keeps a newer value that another program has written to a file', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.low': text(8) } });
     writeFileSync(join(running.containerCgroup('app'), 'memory.low'), text(12));
     await resize('128Mi');
@@ -77,7 +77,7 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
     });
 
   test.each([undefined, { 'cpu.max.burst': '40000' }])(
-    'ResizePod takes the burst of pod and container down, and no raise brings it back (the runtime stores %j)',
+    'ResizePod lowers the burst of pod and container with the quota, and a raise does not restore it (the runtime stores %j)',
     async (unified) => {
       await bursting(unified);
       await resize('200m');
@@ -93,7 +93,7 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
     },
   );
 
-  test('a burst that another program has raised above the one that the runtime stores goes down too, and a lower one stays', async () => {
+  test('ResizePod lowers a burst that another program has raised, and keeps one that fits into the quota', async () => {
     await bursting({ 'cpu.max.burst': '20000' });
     await resize('300m');
     expect([cpuMax(), burst()]).toEqual([
@@ -105,14 +105,14 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
     expect([running.read('cpu.max', 'app'), burst()]).toEqual(['10000 100000', ['10000', '5000']]);
   });
 
-  test('an update of the pod that sets the burst too leaves it as set', async () => {
+  test('an update of the pod that also sets the burst applies the burst as set', async () => {
     await bursting();
     const unified = { 'cpu.max.burst': '10000' };
     await cri.updatePod(running.sandboxId, { cpu_quota: 20_000, cpu_period: 100_000, unified });
     expect([running.read('cpu.max'), running.read('cpu.max.burst')]).toEqual(['20000 100000', '10000']);
   });
 
-  test('updates of the container and of the pod take their burst down', async () => {
+  test('updates of a container and of a pod lower their burst to the new quota', async () => {
     await bursting();
     await cri.updateContainer(running.id('app'), { cpu_quota: 30_000, cpu_period: 100_000 });
     expect([cpuMax(), burst()]).toEqual([
@@ -123,7 +123,7 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
     expect([running.read('cpu.max'), burst()]).toEqual(['20000 100000', ['20000', '30000']]);
   });
 
-  test('a rollback brings the burst back', async () => {
+  test('the rollback of a failed update restores the burst', async () => {
     await bursting();
     const update = cri.updateContainer(running.id('app'), {
       cpu_quota: 20_000,
@@ -139,7 +139,7 @@ describe('a quota below the burst, which the kernel rejects (koordinator 2778)',
 });
 
 describe('A8: an update by a caller', () => {
-  test('that the runtime refuses midway is rolled back in every field', async () => {
+  test('KEP-1287: an update that the runtime rejects midway is rolled back in every field', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB, unified: { 'memory.swap.max': text(32) } });
     const before = found();
     const update = cri.updateContainer(running.id('app'), {
@@ -151,7 +151,7 @@ describe('A8: an update by a caller', () => {
     expect(running.read('memory.max')).toBe(text(64));
   });
 
-  test('that sets all of them is in the kernel, and kept by the next ResizePod', async () => {
+  test('KEP-1287: an update of memory limit, swap and unified keys is applied, and the next ResizePod keeps the values', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB });
     await cri.updateContainer(running.id('app'), {
       memory_limit_in_bytes: 96 * MiB,
@@ -165,7 +165,7 @@ describe('A8: an update by a caller', () => {
 });
 
 describe('A8: an update of the pod', () => {
-  test('sets its swap, and keeps it with the next one', async () => {
+  test('KEP-1287: an update of the pod sets its swap limit, and the next update keeps it', async () => {
     await pod({ memory_limit_in_bytes: 64 * MiB });
     await cri.updatePod(running.sandboxId, {
       memory_limit_in_bytes: 128 * MiB,
@@ -180,11 +180,14 @@ describe('A8: an update of the pod', () => {
     ['cpuset.cpus', { cpuset_cpus: '0' }],
     ['cpuset.mems', { cpuset_mems: '0' }],
     ['hugetlb.2MB.max', { hugepage_limits: [{ page_size: '2MB', limit: 4 * MiB }] }],
-  ])('that needs %s is rejected on a kernel without the controller, and changes nothing', async (file, fields) => {
-    await pod({ memory_limit_in_bytes: 64 * MiB });
-    const update = cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 128 * MiB, ...fields });
-    const why = `the kernel has no ${file}, or the cgroup above does not enable the controller`;
-    await expect(update).rejects.toMatchObject({ code: 3, details: expect.stringContaining(why) as string });
-    expect(running.read('memory.max')).toBe(text(64));
-  });
+  ])(
+    'KEP-1287: an update of the pod that needs %s is rejected on a kernel without the controller, and changes nothing',
+    async (file, fields) => {
+      await pod({ memory_limit_in_bytes: 64 * MiB });
+      const update = cri.updatePod(running.sandboxId, { memory_limit_in_bytes: 128 * MiB, ...fields });
+      const why = `the kernel has no ${file}, or the cgroup above does not enable the controller`;
+      await expect(update).rejects.toMatchObject({ code: 3, details: expect.stringContaining(why) as string });
+      expect(running.read('memory.max')).toBe(text(64));
+    },
+  );
 });

@@ -128,7 +128,7 @@ describe('limits of a cgroup', () => {
     }
   });
 
-  test('cpu.weight reads back every weight that shares map to', async () => {
+  test('cpu.weight reads back each weight that results from shares', async () => {
     const shares = [2, 3, 10, 102, 512, 1000, 1024, 2048, 4096, 10240, 65536, 262143, 262144].map(cpuShares);
     const weights = shares.flatMap((value) => [weightOfShares(value, 'old'), weightOfShares(value, 'new')]);
     for (const weight of [...weights, ...[1, 2, 99, 101, 9999].map(cpuWeight)]) {
@@ -144,7 +144,7 @@ describe('limits of a cgroup', () => {
     expect(weight).toBeLessThanOrEqual(1);
   });
 
-  test('unified keys read back as the kernel prints them', async () => {
+  test('unified keys read back in the format of the kernel', async () => {
     const group = { file: 'unified', key: 'memory.oom.group', value: '1' } as const;
     expect(await tree.write(pod, group)).toEqual({ outcome: 'written', found: '1' });
     expect(await tree.write(pod, group)).toEqual({ outcome: 'unchanged', found: '1' });
@@ -168,7 +168,7 @@ describe('a value that the kernel rejects', () => {
       { file: 'cpu.max', value: { quota: microseconds(10_000), period: microseconds(100_000) } },
       { code: 3, context: { errno: 'EINVAL', asked: '10000 100000' } },
     ],
-  ])('a rejected write is an error with file, value and errno, and changes nothing: %j', async (step, error) => {
+  ])('a rejected write returns an error with file, value and errno, and changes nothing: %j', async (step, error) => {
     await tree.write(pod, { file: 'cpu.max', value: { quota: microseconds(40_000), period: microseconds(100_000) } });
     await tree.write(pod, { file: 'unified', key: 'cpu.max.burst', value: '40000' });
     const file = step.file === 'unified' ? step.key : step.file;
@@ -178,7 +178,7 @@ describe('a value that the kernel rejects', () => {
     expect(kernelSays(file)).toBe(before);
   });
 
-  test('a file that this kernel lacks is reported as missing, not as a vanished cgroup', async () => {
+  test('a cgroup file that the kernel lacks is reported as missing, not as a vanished cgroup', async () => {
     const step = { file: 'unified', key: 'memory.no.such.thing', value: '1' } as const;
     await expect(tree.write(pod, step)).rejects.toSatisfy(isFileMissing);
   });
@@ -194,7 +194,7 @@ describe('a cgroup that is removed', () => {
     expect(() => tree.children(pod)).toThrow(expect.objectContaining({ reason: 'CGROUP_UNAVAILABLE' }));
   });
 
-  test('a removal during a call ends the call successfully or as vanished', async () => {
+  test('a call during which the cgroup is removed succeeds or reports the cgroup as vanished', async () => {
     const outcomes = new Set<string>();
     for (let round = 0; round < 60; round += 1) {
       if (!tree.exists(pod)) mkdirSync(inRoot(pod));
@@ -225,7 +225,7 @@ describe('memory usage', () => {
     expect(found).toBeLessThan(expected + 3 * MiB);
   };
 
-  test('usage is separated into reclaimable and unreclaimable memory', async () => {
+  test('memory usage is separated into reclaimable and unreclaimable memory', async () => {
     const tenant = tenantIn(pod);
     await tenant.run('warm up');
     const start = await tree.readMemoryUse(pod);
@@ -269,7 +269,7 @@ describe('memory usage', () => {
     expect((await tree.readMemoryUse(pod)).oomKills).toBe(1);
   });
 
-  test('a limit written below usage kills nothing by itself on this kernel, and the write returns immediately', async () => {
+  test('a limit below usage kills nothing by itself on this kernel', async () => {
     const tenant = tenantIn(pod);
     await tenant.run(`hold ${40 * MiB}`);
     const step = { file: 'memory.max', value: bytes(8 * MiB) } as const;
@@ -283,7 +283,7 @@ describe('memory usage', () => {
 });
 
 describe('the cgroup of a process', () => {
-  test('the cgroup of a process is the one that the kernel reports, until the process ends', async () => {
+  test('the cgroup of a process is known until the process ends', async () => {
     const tenant = tenantIn(pod);
     await tenant.run('be there');
     expect(await cgroupOfPid(tenant.pid)).toBe(pod);
@@ -292,7 +292,7 @@ describe('the cgroup of a process', () => {
     expect(await cgroupOfPid(pid)).toBeUndefined();
   });
 
-  test('a cgroup is in a version 2 hierarchy and has its siblings', async () => {
+  test('detects the cgroup version of a folder, and lists the children of a cgroup', async () => {
     expect(await cgroupVersion()).toBe(2);
     expect(await cgroupVersion('/proc')).toBe(1);
     mkdirSync(inRoot(`${parent}/pod2`));

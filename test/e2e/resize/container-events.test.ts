@@ -113,7 +113,7 @@ const memoryOf = ({ containers_statuses }: ContainerEvent, id: string): number |
   containers_statuses.find((one) => one.id === id)?.resources?.linux?.memory_limit_in_bytes;
 
 describe('A13: GetContainerEvents', () => {
-  test('an event has the kernel values of a container that was resized past the runtime, as ContainerStatus has', async () => {
+  test('KEP-1287: an event reports the kernel values of a container that was changed without the runtime, as ContainerStatus does', async () => {
     const running = await pod();
     const [a, b] = [running.id('a'), running.id('b')];
     writeFileSync(join(running.containerCgroup('a'), 'memory.max'), String(48 * MiB));
@@ -133,7 +133,7 @@ describe('A13: GetContainerEvents', () => {
     expect(amended.bytes).toEqual(withResourcesOfStatuses(original.bytes, changes));
   });
 
-  test('events are those of the runtime byte for byte if kernel and runtime agree', async () => {
+  test('KEP-1287: events are those of the runtime byte for byte if kernel and runtime agree', async () => {
     const running = await pod();
     const later = await startAnother(running);
     await cri.call('StopContainer', { container_id: later, timeout: 0 });
@@ -157,7 +157,7 @@ describe('A13: GetContainerEvents', () => {
 });
 
 describe('A13: PodSandboxStatus', () => {
-  test('the response of containerd has no container statuses and is forwarded byte for byte', async () => {
+  test('A13: a PodSandboxStatus response without container statuses is forwarded byte for byte', async () => {
     const running = await pod();
     writeFileSync(join(running.containerCgroup('a'), 'memory.max'), String(48 * MiB));
     const request = encode('PodSandboxStatusRequest', { pod_sandbox_id: running.sandboxId });

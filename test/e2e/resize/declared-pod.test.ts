@@ -114,7 +114,7 @@ describe('a pod whose containers do not all run', () => {
   beforeAll(() => start());
   afterAll(stop);
 
-  test('A4: one in CrashLoopBackOff counts, by inference', async () => {
+  test('A4: a container in CrashLoopBackOff counts in the pod limit, by inference', async () => {
     const running = await pod(300, [sleeping('a', 100), sleeping('b', 200)]);
     await cri.call('StopContainer', { container_id: running.id('b'), timeout: 0 });
     await update(running, 'a', 250);
@@ -130,7 +130,7 @@ describe('a pod whose containers do not all run', () => {
     });
   });
 
-  test("A4: one whose image is being pulled counts, by kubelet's state", async () => {
+  test("A4: a container whose image is being pulled counts in the pod limit, by kubelet's state", async () => {
     const running = await pod(300, [sleeping('a', 100)]);
     kubelet.runs(running, { containers: { a: 100, b: 200 } });
     await update(running, 'a', 250);
@@ -141,7 +141,7 @@ describe('a pod whose containers do not all run', () => {
     });
   });
 
-  test("A4: one whose image is being pulled counts, by the pod's spec", async () => {
+  test("A4: a container whose image is being pulled counts in the pod limit, by the pod's spec", async () => {
     const running = await pod(300, [sleeping('a', 100)]);
     await inKubernetes(running, { containers: [limited('a', 100), limited('b', 200)] });
     await resize(running, { a: 250 });
@@ -165,7 +165,7 @@ describe('a pod with an ephemeral container', () => {
       (running: RunningPod) =>
         inKubernetes(running, { containers: [limited('web', 100)], ephemeralContainers: [{ name: 'debugger' }] }),
     ],
-  ])('A2: the pod limit follows the other containers, by %s', async (_, tell) => {
+  ])('A2: the pod limit follows the other containers and ignores an ephemeral container, by %s', async (_, tell) => {
     const running = await pod(100, [sleeping('web', 100), sleeping('debugger', 0)]);
     await tell(running);
     await update(running, 'web', 200);
@@ -179,7 +179,7 @@ describe('a pod with an ephemeral container', () => {
     expect((await refusal(resize(running, { debugger: 60 }))).reason).toBe('EPHEMERAL_CONTAINER_NOT_RESIZABLE');
   });
 
-  test('A2: the pod limit is raised with the other containers, by inference', async () => {
+  test('A2: the pod limit is raised although an ephemeral container has no limit, by inference', async () => {
     const running = await pod(100, [sleeping('web', 100), sleeping('debugger', 0)]);
     await resize(running, { web: 400 });
     expect(limitOf(running)).toBe(400);
@@ -200,20 +200,23 @@ describe('a pod with an init container', () => {
           containers: [limited('web', 190), limited('log', 100)],
         }),
     ],
-  ])('A3: lowering it while it runs leaves the app containers their sum, by %s', async (_, tell) => {
-    const running = await pod(300, [sleeping('init', 300)]);
-    await tell(running);
-    await update(running, 'init', 30);
-    expect(running.read('memory.max', 'init')).toBe(String(30 * MiB));
-    expect(limitOf(running)).toBe(290);
-  });
+  ])(
+    'A3: lowering a running init container leaves the sum of the app containers in the pod limit, by %s',
+    async (_, tell) => {
+      const running = await pod(300, [sleeping('init', 300)]);
+      await tell(running);
+      await update(running, 'init', 30);
+      expect(running.read('memory.max', 'init')).toBe(String(30 * MiB));
+      expect(limitOf(running)).toBe(290);
+    },
+  );
 
   const starting = {
     initContainers: [limited('init', 300)],
     containers: [limited('web', 190), limited('log', 100)],
   };
 
-  test('a resize of it while it runs raises the pod limit above the sum of the app containers, and leaves them that sum', async () => {
+  test('KEP-1287: a resize of a running init container raises the pod limit, and leaves the app containers their sum', async () => {
     const running = await pod(300, [sleeping('init', 300)]);
     // kubelet 1.36 lists init containers.
     kubelet.runs(running, { containers: { init: 300, web: 190, log: 100 } });
@@ -224,7 +227,7 @@ describe('a pod with an init container', () => {
     expect([limitOf(running), running.read('memory.max', 'init')]).toEqual([290, String(60 * MiB)]);
   });
 
-  test('a resize of it is rejected with a kubelet up to 1.35, and with a resizePolicy that restarts it', async () => {
+  test('KEP-1287: a resize of an init container is rejected for a kubelet up to 1.35 and for a resizePolicy that restarts it', async () => {
     const running = await pod(300, [sleeping('init', 300)]);
     kubelet.runs(running, { containers: { web: 190, log: 100 } });
     await inKubernetes(running, starting);
@@ -241,7 +244,7 @@ describe('a pod with an init container', () => {
     expect([running, another].map((one) => one.read('memory.max', 'init'))).toEqual(Array(2).fill(String(300 * MiB)));
   });
 
-  test('A3: a sidecar counts with the init container after it', async () => {
+  test('A3: a sidecar counts in the pod limit together with a later init container', async () => {
     const running = await pod(310, [sleeping('proxy', 10), sleeping('init', 300)]);
     kubelet.runs(running, { containers: { proxy: 10, web: 200 } });
     expect((await declared(running)).containers['proxy']?.kind).toBe('sidecar');
@@ -249,7 +252,7 @@ describe('a pod with an init container', () => {
     expect(limitOf(running)).toBe(210);
   });
 
-  test('A9: an ordinary container that ended with 0 is resized, and its pod too', async () => {
+  test('A9: a container that ended with 0 does not block a resize, unless it is known to be an init container', async () => {
     const ended = { name: 'done', command: ['true'], resources: memory(50), init: true as const };
     const running = await pod(150, [ended, sleeping('web', 100)]);
     await resize(running, { done: 60, web: 120 });
@@ -283,7 +286,7 @@ describe('a pod with a pod-level limit', () => {
 
   // kubelet sets the limit of the pod for such containers (pkg/kubelet/kuberuntime, getMemoryLimit), and resizes them
   // with it.
-  test('containers without limits of their own go with it, and others stay', async () => {
+  test('KEP-2837: containers without limits of their own follow the pod-level limit, and other containers keep theirs', async () => {
     const own = { ...sleeping('own', 64), resources: { ...memory(64), ...cpu(5000) } };
     const containers = [inheriting('a'), inheriting('b'), own];
     const running = await pod(128, containers, { podCpu: '10000 100000' });
@@ -304,7 +307,7 @@ describe('a pod with a pod-level limit', () => {
     expect(values(running, 'a', 'b', 'own')).toEqual([lowest, lowest, lowest, stays]);
   });
 
-  test("containers without limits of their own go with it by kubelet's state, unless somebody has lowered them", async () => {
+  test("KEP-2837: containers without limits follow the pod-level limit by kubelet's state, unless an update has lowered them", async () => {
     const running = await pod(128, [sleeping('a', 128), sleeping('b', 128)]);
     kubelet.runs(running, { containers: { a: undefined, b: undefined }, level: 128 });
     await update(running, 'b', 50);
@@ -329,7 +332,7 @@ describe('a volume with a size limit', () => {
   const size = (running: RunningPod): number => running.volume('cache').size / MiB;
   afterEach(stop);
 
-  test('A10: equal to the pod limit does not grow with the pod, and shrinks with it', async () => {
+  test('A10: a volume with a size limit equal to the pod limit does not grow with the pod, and shrinks with it', async () => {
     await start();
     const running = await withVolume(128);
     await inKubernetes(running, spec('128Mi'));
@@ -341,7 +344,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(128);
   });
 
-  test('A10: above the pod limit grows as far as that', async () => {
+  test('A10: a volume with a size limit above the pod limit grows with the pod up to the size limit', async () => {
     await start();
     const running = await withVolume(128);
     await inKubernetes(running, spec('200Mi'));
@@ -349,7 +352,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(200);
   });
 
-  test('A10: that the spec does not have leaves the volume to the pod limit', async () => {
+  test('A10: a volume without a size limit in the spec follows the pod limit', async () => {
     await start();
     const running = await withVolume(128);
     await inKubernetes(running, spec());
@@ -357,7 +360,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(256);
   });
 
-  test('unknown: grows no larger than it was mounted, since kubelet evicts a pod that stores more', async () => {
+  test('KEP-6030: a volume with an unknown size limit grows no larger than it was mounted, unless follow is requested', async () => {
     await start();
     const running = await withVolume(128);
     await update(running, 'web', 384);
@@ -371,7 +374,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(384);
   });
 
-  test('below a size or a share that is requested: rejected, since kubelet evicts a pod that stores more', async () => {
+  test('KEP-6030: a requested size or share above the size limit of a volume is rejected', async () => {
     await start();
     const running = await withVolume(64);
     await inKubernetes(running, spec('64Mi'));
@@ -385,7 +388,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(32);
   });
 
-  test('below the size in an annotation: an event says so, and the volume stays', async () => {
+  test('an annotation above the size limit of a volume is rejected with an event, and the volume stays', async () => {
     await start();
     const running = await withVolume(64);
     await inKubernetes(running, spec('64Mi'));
@@ -402,7 +405,7 @@ describe('a volume with a size limit', () => {
     expect(size(running)).toBe(64);
   });
 
-  test('A10: unknown, with --volumes-follow=never: the volume stays', async () => {
+  test('A10: a volume with an unknown size limit does not grow with --volumes-follow=never', async () => {
     await start('--volumes-follow=never');
     const running = await withVolume(128);
     await update(running, 'web', 256);

@@ -68,7 +68,7 @@ const found = (): string[] => ['memory.max', 'memory.high', 'memory.low'].map((f
 const NONE = { 'memory.min': '0', 'memory.low': '0' };
 
 describe('A8: memory QoS', () => {
-  test('memory.high follows the limit up, and down below the memory in use', async () => {
+  test('KEP-2570: memory.high follows the limit up, and down below the memory in use', async () => {
     await pod({ 'memory.high': high(64, 128), ...NONE });
     await resize(256);
     expect(found()).toEqual([text(256), high(64, 256), '0']);
@@ -84,7 +84,7 @@ describe('A8: memory QoS', () => {
     expect(found()).toEqual([text(80), high(64, 80), '0']);
   });
 
-  test('memory.low follows the request, of the container and of the pod', async () => {
+  test('KEP-2570: memory.low of container and pod follows the memory request', async () => {
     await pod({ 'memory.high': high(64, 128), 'memory.low': text(64) });
     writeFileSync(join(running.cgroup, 'memory.low'), text(64));
     await resize(256, 96);
@@ -93,7 +93,7 @@ describe('A8: memory QoS', () => {
     expect([...found(), running.read('memory.low')]).toEqual([text(128), high(48, 128), text(48), text(48)]);
   });
 
-  test('a memory.high that somebody has set stays', async () => {
+  test('KEP-2570: a resize keeps values of memory.high and memory.low that memory QoS does not derive', async () => {
     await pod({ 'memory.high': text(100), 'memory.low': text(10) });
     await resize(256, 96);
     expect(found()).toEqual([text(256), text(100), text(10)]);

@@ -43,7 +43,7 @@ const keepMemory = (mebibytes: number): void =>
   void plugin.chooses.set(pod.id('a'), { memory: { limit: { value: mebibytes * MiB } } });
 
 describe('a plugin that keeps the value a container has (koordinator 3129, kubernetes 130598)', () => {
-  test('memory: an update and a resize succeed, and the pod goes with what the container has', async () => {
+  test('an NRI plugin keeps the memory of a container: update and resize succeed, and the pod follows the container', async () => {
     await makePod();
     keepMemory(100);
     await update({ memory_limit_in_bytes: 120 * MiB });
@@ -60,7 +60,7 @@ describe('a plugin that keeps the value a container has (koordinator 3129, kuber
     );
   });
 
-  test('CPU: an update and a resize succeed, and the pod goes with what the container has', async () => {
+  test('an NRI plugin keeps the CPU of a container: update and resize succeed, and the pod follows the container', async () => {
     await makePod();
     plugin.chooses.set(pod.id('a'), { cpu: { quota: { value: 10_000 }, period: { value: 100_000 } } });
     await update({ cpu_quota: 30_000, cpu_period: 100_000 });
@@ -68,7 +68,7 @@ describe('a plugin that keeps the value a container has (koordinator 3129, kuber
     expect([pod.read('cpu.max'), pod.read('cpu.max', 'a')]).toEqual(['20000 100000', '10000 100000']);
   });
 
-  test('a setting in unified: an update succeeds', async () => {
+  test('an NRI plugin keeps a unified setting of a container: an update succeeds', async () => {
     await makePod();
     await update({ unified: { 'memory.high': String(80 * MiB) } });
     plugin.chooses.set(pod.id('a'), { unified: { 'memory.high': String(80 * MiB) } });
@@ -77,7 +77,7 @@ describe('a plugin that keeps the value a container has (koordinator 3129, kuber
   });
 });
 
-test('a plugin that chooses a third value: a resize succeeds, and the pod goes with what the container has', async () => {
+test('an NRI plugin chooses a third memory value: a resize succeeds, and the pod follows the container', async () => {
   await makePod();
   keepMemory(110);
   await resize({ a: { limits: { memory: '120Mi' } } });

@@ -89,7 +89,7 @@ const lowered = (mebibytes: number): Record<string, string> => ({
 
 const useOf = (pod: RunningPod): number => Number(pod.read('memory.current', 'a'));
 
-test('a decrease from 256 to 64 MiB reclaims 200 MiB of page cache, and one below the anonymous memory is rejected', async () => {
+test('KEP-1287: a decrease reclaims 200 MiB of page cache first, and one below the anonymous memory is rejected', async () => {
   const pod = await makePod(256);
   const pid = await cri.pidOf(pod.id('a'));
   const tenant = await tenantIn(pod);
@@ -119,7 +119,7 @@ test('a decrease from 256 to 64 MiB reclaims 200 MiB of page cache, and one belo
 });
 
 describe('a decrease while a process allocates quickly', () => {
-  test('a decrease succeeds in every round if the process allocates page cache and memory that it frees', async () => {
+  test('a decrease succeeds while the process allocates page cache and memory that it frees', async () => {
     const pod = await makePod(256);
     const tenant = await tenantIn(pod);
     await tenant.run('churn', big, 24 * MiB);
@@ -132,7 +132,7 @@ describe('a decrease while a process allocates quickly', () => {
     await tenant.run('nothing');
   });
 
-  test('a decrease ends with the new or the old limit, and never kills, if the process allocates up to its limit', async () => {
+  test('KEP-1287: a decrease ends with the new or the old limit and kills nothing if the process allocates up to its limit', async () => {
     const outcomes = new Set<string>();
     // In rounds with the file, it occupies 200 of the 256 MiB if the previous pods have released its pages. In rounds
     // without it, the limit can be lowered.
@@ -178,7 +178,7 @@ test('a decrease reclaims dirty page cache without losing data', async () => {
   expect(content.equals(Buffer.alloc(150 * MiB, 'd'))).toBe(true);
 });
 
-test('a decrease that times out ends with DEADLINE_EXCEEDED and the old limit, and other calls and pods are served meanwhile', async () => {
+test('KEP-1287: a decrease that times out ends with DEADLINE_EXCEEDED and the old limit, and does not block other calls', async () => {
   const [busy, other] = [await makePod(256), await makePod(128)];
   const tenant = await tenantIn(busy);
   await tenant.run('read', big);

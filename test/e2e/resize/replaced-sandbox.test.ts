@@ -102,7 +102,7 @@ const limits = (running: RunningPod): number[] =>
 const stateOf = async (id: unknown): Promise<unknown> => (await served.api.call('GetResize', { id })).resize?.['state'];
 
 describe('a deferred resize of a pod whose sandbox has ended', () => {
-  test('waits for the next sandbox, and is applied to its containers', async () => {
+  test('KEP-1287: a deferred resize waits for the next sandbox of its pod, and is applied to its containers', async () => {
     const first = await sandbox(served.cri, 0);
     const id = await deferred(first);
     await end(first);
@@ -116,7 +116,7 @@ describe('a deferred resize of a pod whose sandbox has ended', () => {
     expect(limits(second)).toEqual([48, 48]);
   });
 
-  test('is applied to the containers of a sandbox that was created while the shim was away', async () => {
+  test('KEP-1287: a deferred resize is applied to a sandbox that was created while the shim did not run', async () => {
     const first = await sandbox(served.cri, 0);
     const id = await deferred(first);
     await served.stop();
@@ -129,7 +129,7 @@ describe('a deferred resize of a pod whose sandbox has ended', () => {
   });
 });
 
-test('a deferred resize survives a restart of the shim after the ended sandbox was removed', async () => {
+test('KEP-1287: a deferred resize survives a restart of the shim after the ended sandbox was removed', async () => {
   const first = await sandbox(served.cri, 0);
   const id = await deferred(first);
   await end(first);
@@ -144,7 +144,7 @@ test('a deferred resize survives a restart of the shim after the ended sandbox w
   expect(limits(running)).toEqual([48, 48]);
 });
 
-describe('a container of the next sandbox starts with its limits from before a ResizePod', () => {
+describe('a container of the next sandbox with limits from before a ResizePod', () => {
   /** The pod limit that the ResizePod has set, which kubelet does not write again. */
   const lowered = { podMemory: 48 * MiB };
 
@@ -157,12 +157,12 @@ describe('a container of the next sandbox starts with its limits from before a R
     return first;
   }
 
-  test('and raises the pod limit', async () => {
+  test('KEP-1287: a container that starts in the next sandbox with larger limits raises the pod limit', async () => {
     const { uid } = await ended();
     expect(limits(await sandbox(served.cri, 1, uid, lowered))).toEqual([128, 128]);
   });
 
-  test('and raises the pod limit, after a shim has started that did not see the sandboxes', async () => {
+  test('KEP-1287: a container with larger limits raises the pod limit of a sandbox that was created without the shim', async () => {
     const { uid } = await ended();
     await served.stop();
     const second = await sandbox(direct, 1, uid, { ...lowered, ...withoutContainers });
@@ -172,7 +172,7 @@ describe('a container of the next sandbox starts with its limits from before a R
 });
 
 describe('a deferred resize of a pod whose containers have all ended', () => {
-  test('waits for the next container of the same sandbox', async () => {
+  test('a deferred resize of a pod without running containers waits for the next container of its sandbox', async () => {
     const running = await sandbox(served.cri, 0);
     const id = await deferred(running);
     await direct.call('StopContainer', { container_id: running.id('app') });
@@ -187,7 +187,7 @@ describe('a deferred resize of a pod whose containers have all ended', () => {
     await expect.poll(() => limits(replaced)).toEqual([48, 48]);
   });
 
-  test('waits for the next sandbox, if its own one ends too', async () => {
+  test('a deferred resize of a pod without running containers waits for the next sandbox if its own one ends', async () => {
     const first = await sandbox(served.cri, 0);
     const id = await deferred(first);
     await direct.call('StopContainer', { container_id: first.id('app') });
@@ -200,7 +200,7 @@ describe('a deferred resize of a pod whose containers have all ended', () => {
   });
 });
 
-test('a resize of a sandbox that has ended is rejected', async () => {
+test('KEP-1287: a resize of a sandbox that has ended is rejected', async () => {
   const first = await sandbox(served.cri, 0);
   await end(first);
   expect(await refusal(lower(first))).toMatchObject({ code: 9, reason: 'SANDBOX_ENDED' });

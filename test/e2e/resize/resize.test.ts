@@ -77,7 +77,7 @@ const refusal = (promise: Promise<unknown>): Promise<{ code: number; details: st
   );
 
 describe('UpdateContainerResources', () => {
-  test('a tight pod limit is raised first and lowered last, without a sum above it at any instant', async () => {
+  test('KEP-1287: a tight pod limit is raised first and lowered last, without a sum above it at any instant', async () => {
     const running = await pod();
     const pids = await Promise.all(['a', 'b'].map((name) => cri.pidOf(running.id(name))));
     const watcher = await PodWatcher.watch(running);
@@ -111,7 +111,7 @@ describe('UpdateContainerResources', () => {
     expect(violations).not.toEqual([]);
   });
 
-  test('one update lowers CPU and raises memory', async () => {
+  test('one update can lower CPU and raise memory', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': 'follow' } });
     await cri.updateContainer(running.id('a'), limits(96, 5000));
     expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
@@ -124,7 +124,7 @@ describe('UpdateContainerResources', () => {
     ]);
   });
 
-  test('a looser pod limit is raised only if the sum passes it, and max stays max', async () => {
+  test('KEP-1287: a looser pod limit is raised only if the sum exceeds it, and max stays max', async () => {
     const running = await pod({ podMemory: 512 * MiB, podCpu: 'max 100000' });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
     expect(running.read('memory.max')).toBe(String(512 * MiB));
@@ -133,7 +133,7 @@ describe('UpdateContainerResources', () => {
     expect(running.read('cpu.max')).toBe('max 100000');
   });
 
-  test('pod limits that kubelet raises before or lowers after the update are not reversed', async () => {
+  test('KEP-1287: a pod limit that kubelet raises before an update, or lowers after it, is not reversed', async () => {
     const running = await pod();
     writeFileSync(join(running.cgroup, 'memory.max'), String(256 * MiB));
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
@@ -143,21 +143,21 @@ describe('UpdateContainerResources', () => {
     expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
-  test('a prefix of a container ID is accepted', async () => {
+  test('UpdateContainerResources accepts a prefix of a container ID', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a').slice(0, 13), limits(96, 10_000));
     expect(running.read('memory.max', 'a')).toBe(String(96 * MiB));
     expect(running.read('memory.max')).toBe(String((96 + 128) * MiB));
   });
 
-  test("an unknown container ID gets the backend's answer", async () => {
+  test('an update of an unknown container ID gets the answer of the backend', async () => {
     const [ours, expected] = await Promise.all(
       [cri, direct].map((client) => refusal(client.updateContainer('feedfacefeedface', limits(64, 10_000)))),
     );
     expect(ours).toMatchObject({ code: 5, details: expected!.details });
   });
 
-  test('a container limit below unreclaimable memory is rejected with figures and changes nothing', async () => {
+  test('KEP-1287: a container limit below unreclaimable memory is rejected with figures and changes nothing', async () => {
     const running = await pod();
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'b')]);
@@ -169,7 +169,7 @@ describe('UpdateContainerResources', () => {
     expect(running.oomKills()).toBe(0);
   });
 
-  test('an update that fails in the runtime half-way is rolled back on its container and the pod', async () => {
+  test('KEP-1287: an update that fails in the runtime half-way is rolled back on its container and the pod', async () => {
     const running = await pod();
     const before = ['memory.max', 'cpu.max'].map((file) => [running.read(file), running.read(file, 'a')]);
     // The kernel rejects this key, so runc fails after the shim has raised the pod.
@@ -181,14 +181,14 @@ describe('UpdateContainerResources', () => {
     expect(ours.code).toBe(expected.code);
   });
 
-  test('an update of an exited container is stored by the runtime and changes no cgroup', async () => {
+  test('KEP-1287: an update of an exited container succeeds and does not change the pod limit', async () => {
     const running = await pod();
     await cri.call('StopContainer', { container_id: running.id('a'), timeout: 0 });
     await cri.updateContainer(running.id('a'), limits(256, 30_000));
     expect(running.read('memory.max')).toBe(String(192 * MiB));
   });
 
-  test('a request without a container is forwarded unchanged', async () => {
+  test('an update without a container ID is forwarded unchanged', async () => {
     const error = await refusal(cri.call('UpdateContainerResources', { container_id: '' }));
     const without = await refusal(direct.call('UpdateContainerResources', { container_id: '' }));
     expect({ code: error.code, details: error.details }).toEqual({ code: without.code, details: without.details });
@@ -203,7 +203,7 @@ describe('UpdatePodSandboxResources', () => {
     cpu_shares: 1024,
   };
 
-  test('an update is applied to the pod cgroup and answered, and changes nothing the second time', async () => {
+  test('KEP-1287: UpdatePodSandboxResources is applied to the pod cgroup and answered, and changes nothing the second time', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits);
     expect(running.read('memory.max')).toBe(String(512 * MiB));
@@ -218,7 +218,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(running.read('cpu.max')).toBe('80000 100000');
   });
 
-  test('overhead is added to the resources', async () => {
+  test('KEP-1287: UpdatePodSandboxResources adds overhead to the resources', async () => {
     const running = await pod();
     await cri.updatePod(running.sandboxId, podLimits, {
       overhead: { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 },
@@ -238,7 +238,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(running.read('cpu.max')).toBe('105000 100000');
   });
 
-  test('an update is forwarded to a runtime that supports the call, if it was admitted', async () => {
+  test('an admitted update of a pod is forwarded to a runtime that supports the call, and a rejected one is not', async () => {
     const running = await pod();
     const overhead = { memory_limit_in_bytes: 16 * MiB, cpu_quota: 5000, cpu_period: 100_000 };
     await cri.updatePod(running.sandboxId, podLimits, { overhead });
@@ -254,7 +254,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(await storedBy(direct, running.sandboxId)).toEqual(stored);
   });
 
-  test('a pod limit below unreclaimable memory is rejected and changes nothing', async () => {
+  test('KEP-1287: a pod limit below unreclaimable memory is rejected and changes nothing', async () => {
     const running = await pod();
     await cri.exec(running.id('b'), 'dd', 'if=/dev/zero', 'of=/dev/shm/held', 'bs=1M', 'count=48');
     const error = await refusal(
@@ -267,7 +267,7 @@ describe('UpdatePodSandboxResources', () => {
 });
 
 describe('ContainerStatus', () => {
-  test('the reported values are those of the kernel', async () => {
+  test('KEP-1287: ContainerStatus reports the values of the kernel', async () => {
     const running = await pod();
     const reported = async (client: CriClient) => (await client.containerStatus(running.id('a'))).resources!.linux!;
     const untouched = await reported(cri);
@@ -281,7 +281,7 @@ describe('ContainerStatus', () => {
     expect(await reported(direct)).toEqual(untouched);
   });
 
-  test('the reported values are those of the last update', async () => {
+  test('KEP-1287: ContainerStatus reports the values of the last update', async () => {
     const running = await pod();
     await cri.updateContainer(running.id('a'), limits(96, 15_000, 512));
     expect((await cri.containerStatus(running.id('a'))).resources!.linux).toMatchObject(limits(96, 15_000, 512));
@@ -289,7 +289,7 @@ describe('ContainerStatus', () => {
 });
 
 describe('volumes', () => {
-  test('a volume that follows the pod limit shrinks before it and grows after it', async () => {
+  test('KEP-6030: a volume that follows the pod limit shrinks before it and grows after it', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': 'follow' } });
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
     expect(running.volume('cache').size).toBe(256 * MiB);
@@ -306,18 +306,18 @@ describe('volumes', () => {
     ['50%/a', 64 * MiB],
     ['follow', 256 * MiB],
     ['fixed', 192 * MiB],
-  ])('a volume has the size of its annotation %s', async (value, size) => {
+  ])('KEP-6030: a volume has the size of its annotation %s after an update', async (value, size) => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': value } });
     await cri.updateContainer(running.id('a'), limits(128, 10_000));
     expect(running.volume('cache').size).toBe(size);
   });
 
-  test('a volume has the size of its annotation from the start of the pod', async () => {
+  test('KEP-6030: a volume has the size of its annotation from the start of the pod', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%' } });
     expect(running.volume('cache').size).toBe(96 * MiB);
   });
 
-  test('a volume with a share of a container has it from the creation of the container, and not from its next update', async () => {
+  test('a volume with a share of a container has its size from the creation of the container', async () => {
     const running = await pod({ annotations: { 'volume.cri-resize-shim.io/cache': '50%/a' } });
     expect(running.volume('cache').size).toBe(32 * MiB);
   });
@@ -334,7 +334,7 @@ describe('volumes', () => {
 });
 
 describe('a second shim', () => {
-  test('pods that the shim has not created are found by asking the backend', async () => {
+  test('a shim finds pods that it has not created by asking the backend', async () => {
     const running = await pod();
     const second = await ShimProcess.start({ listen: 'unix:///run/second-shim/cri.sock' });
     const client = new CriClient(second.address);
@@ -348,7 +348,7 @@ describe('a second shim', () => {
     }
   });
 
-  test('--intercept=false forwards everything', async () => {
+  test('a shim with --intercept=false forwards an update without a change of the pod limit', async () => {
     const running = await pod();
     const plain = await ShimProcess.start({ listen: 'unix:///run/plain-shim/cri.sock', args: ['--intercept=false'] });
     const client = new CriClient(plain.address);
@@ -363,6 +363,6 @@ describe('a second shim', () => {
   });
 });
 
-test('RuntimeConfig is answered on every containerd', async () => {
+test('KEP-1287: RuntimeConfig is answered with the cgroup driver, also if containerd lacks the call', async () => {
   expect(await cri.call('RuntimeConfig', {})).toMatchObject({ linux: { cgroup_driver: 1 } });
 });

@@ -71,7 +71,7 @@ const four = (mebibytes: number) => ({
 });
 
 describe('a verbose PodSandboxStatus', () => {
-  test('the status has desired, allocated, actuated and actual values, and all info of the runtime', async () => {
+  test('KEP-6030: a verbose PodSandboxStatus has desired, allocated, actuated and actual values, and all info of the runtime', async () => {
     const running = await pod();
     const { [KEY]: own, ...others } = await infoOf(cri, running);
     expect(own).toBeDefined();
@@ -98,7 +98,7 @@ describe('a verbose PodSandboxStatus', () => {
     });
   });
 
-  test('the status has the reason why the last request was rejected, until a request is applied', async () => {
+  test('a verbose PodSandboxStatus has the reason of the last rejection until a request is applied', async () => {
     const running = await pod();
     await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
     const refused = { pod: { uid: running.uid }, volumes: { cache: '16Mi' } };
@@ -125,7 +125,7 @@ test('a verbose Status reports the number of connected clients', async () => {
 });
 
 describe('a journal that cannot be written', () => {
-  test('an unwritable journal rejects resizes, is reported as not ready, and recovers, while other calls pass', async () => {
+  test('KEP-1287: an unwritable journal rejects resizes and is reported as not ready until it recovers, while other calls pass', async () => {
     const running = await pod();
     expect(await statusInfo()).toMatchObject({
       ready: true,

@@ -47,7 +47,7 @@ const resize = (memory: string) =>
 const read = (file: string): number => Number(running.read(file, 'app')) / MiB;
 
 describe('A8: a limit below anonymous memory', () => {
-  test('is applied where the container may swap: the memory is in swap, and nothing is killed', async () => {
+  test('KEP-1287: a limit below anonymous memory is applied if the container may swap, and nothing is killed', async () => {
     await pod('max', 120);
     await resize('64Mi');
     expect([read('memory.max'), Number(running.read('memory.max')) / MiB]).toEqual([64, 64]);
@@ -63,7 +63,7 @@ describe('A8: a limit below anonymous memory', () => {
     expect(running.oomKills()).toBe(0);
   });
 
-  test('is rejected where it takes the swap that the memory is in, and nothing is killed', async () => {
+  test('KEP-1287: a limit below anonymous memory is rejected if the update takes away the swap in use, and nothing is killed', async () => {
     await pod('max', 120);
     await resize('64Mi');
     const [inSwap, inUse] = [read('memory.swap.current'), read('memory.current')];
@@ -77,14 +77,14 @@ describe('A8: a limit below anonymous memory', () => {
     expect(running.oomKills()).toBe(0);
   });
 
-  test('is rejected where the container may not swap', async () => {
+  test('KEP-1287: a limit below anonymous memory is rejected if the container may not swap', async () => {
     await pod('0', 120);
     expect(await refusal(resize('64Mi'))).toMatchObject({ code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' });
     expect(read('memory.max')).toBe(512);
     await tenant.run('nothing');
   });
 
-  test('is rejected where the swap of the node is too small', async () => {
+  test('KEP-1287: a limit below anonymous memory is rejected if the swap of the node is too small', async () => {
     await pod('max', 400);
     const { reason, message } = await refusal(resize('64Mi'));
     expect(reason).toBe('MEMORY_NOT_RECLAIMABLE');

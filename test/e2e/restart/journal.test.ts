@@ -38,7 +38,7 @@ afterEach(async () => {
 });
 
 describe('a journal on a full disk', () => {
-  test('a full disk rejects a record and keeps the previous one, and the journal continues when space is available', async () => {
+  test('a full disk rejects a record and keeps the previous one, and the journal continues once space is available', async () => {
     writeFileSync(path('files-of-others'), Buffer.alloc(8192));
     const before = readFileSync(path(`${podUid}.json`));
     for (let attempt = 0; attempt < 3; attempt += 1)
@@ -63,7 +63,7 @@ describe('a journal on a full disk', () => {
     expect(await journal.load()).toEqual([now(5)]);
   });
 
-  test('a full disk has no partial record if only a part fits', async () => {
+  test('a full disk keeps no partial record if only a part of the record fits', async () => {
     writeFileSync(path('files-of-others'), Buffer.alloc(4096));
     const large = { ...numbered(2), resizes: ['x'.repeat(6000)] };
     await expect(journal.write(large)).rejects.toMatchObject(unavailable('ENOSPC'));
@@ -75,7 +75,7 @@ describe('a journal on a full disk', () => {
 });
 
 describe('a journal on a read-only disk', () => {
-  test('a read-only disk rejects writes and removals, can be read, and gets pending removals once it is writable', async () => {
+  test('a read-only disk rejects writes and removals, is readable, and removes pending records once it is writable', async () => {
     remount('ro');
     await expect(journal.write(numbered(2))).rejects.toMatchObject(unavailable('EROFS'));
     await expect(journal.remove(podUid)).rejects.toMatchObject(unavailable('EROFS'));
@@ -90,7 +90,7 @@ describe('a journal on a read-only disk', () => {
     expect(await journal.load()).toEqual([now(3)]);
   });
 
-  test('a read-only disk is read past an invalid record, which stays in place', async () => {
+  test('a read-only disk returns valid records, and keeps an invalid record in place', async () => {
     writeFileSync(path(`${other}.json`), '{');
     remount('ro');
     expect(await journal.load()).toEqual([now(1)]);

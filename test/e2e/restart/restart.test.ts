@@ -55,7 +55,7 @@ const recordOf = (running: RunningPod): string => join(state, `${running.uid}.js
 const toSize = (running: RunningPod, cache: string) =>
   api.call('ResizePod', { pod: { uid: running.uid }, volumes: { cache } });
 
-test('the allocated size of a volume survives a restart, and a reboot in which the volume is mounted again', async () => {
+test('KEP-6030: the allocated size of a volume survives a restart, and a reboot in which the volume is mounted again', async () => {
   const running = await runPod(cri, spec);
   await toSize(running, '48Mi');
   expect(running.volume('cache').size).toBe(48 * MiB);

@@ -105,7 +105,7 @@ function load<Result>(aSecond: number, mostAtOnce: number, call: (number: number
 const failuresOf = (outcomes: readonly PromiseSettledResult<unknown>[]): string[] =>
   outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [(outcome.reason as Error).message] : []));
 
-test('ten upgrades under load fail no call, and each resize completes or is cleanly rejected', async () => {
+test('upgrade: ten upgrades under load fail no call, and each resize completes or is cleanly rejected', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
   const api = new ResizeClient(sockets.resize.path);
   const app = running.id('app');
@@ -153,7 +153,7 @@ test('ten upgrades under load fail no call, and each resize completes or is clea
   api.close();
 }, 600_000);
 
-test('a long call is answered during an upgrade, and new calls wait and are answered after it', async () => {
+test('upgrade: a long call is answered during an upgrade, and new calls wait for the new process', async () => {
   const cri = new CriClient(`unix://${sockets.cri.path}`);
   const processes = (): number => running.read('cgroup.procs', 'app').trim().split('\n').length;
   await expect.poll(processes).toBe(1);

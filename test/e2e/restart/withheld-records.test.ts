@@ -70,7 +70,7 @@ async function doctor(): Promise<string> {
 const metrics = async (): Promise<string> =>
   (await execa('curl', ['-s', '--unix-socket', METRICS, 'http://shim/metrics'])).stdout;
 
-test('a record of a newer shim is ignored and reported, and works again after the upgrade', async () => {
+test('KEP-1287: a record of a newer shim is ignored and reported, and works again after the upgrade', async () => {
   const pod = await deferredPod();
   const other = await deferredPod();
   await stop();
@@ -102,7 +102,7 @@ test('a record of a newer shim is ignored and reported, and works again after th
   await grow(pod, '80Mi');
 });
 
-test('a record that the disk does not return is ignored, and its requests continue once it does', async () => {
+test('KEP-1287: a record that the disk does not return is ignored, and its requests continue once it is readable', async () => {
   const pod = await deferredPod();
   await stop();
   const before = readFileSync(fileOf(pod), 'utf8');

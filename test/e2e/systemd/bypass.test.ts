@@ -95,7 +95,7 @@ const takenOver = async (): Promise<void> => {
   await expect.poll(() => allActive(SERVICE, BYPASS, FALLBACK), LONG).toEqual(['active', 'inactive', 'inactive']);
 };
 
-test('installing brings a bypass that waits', async () => {
+test('install adds a bypass that is inactive while the shim serves', async () => {
   await startKubelet(`--config=${CONFIG}`);
   // The advice of doctor on a node without the shim is followed as it is.
   expect((await resizectl('doctor')).all).toContain(
@@ -108,7 +108,7 @@ test('installing brings a bypass that waits', async () => {
   expect((await resizectl('doctor')).all).toMatch(/^bypass +ok +ready to serve if the shim fails/m);
 });
 
-test('what a killed shim has lowered for a time is restored while the bypass serves', async () => {
+test('KEP-1287: a memory.high that a killed shim has lowered is restored while the bypass serves', async () => {
   const folders = [pod.cgroup, pod.containerCgroup('a')];
   const highs = (): string[] => [pod.read('memory.high'), pod.read('memory.high', 'a')];
   const lowered = markedHigh(bytes(40 * MiB));
@@ -127,7 +127,7 @@ test('what a killed shim has lowered for a time is restored while the bypass ser
 });
 
 describe.each(faults)('$title', ({ begin, end }) => {
-  test('clients reach containerd within 10 s, and the shim takes over again without a lost call', async () => {
+  test('upgrade: clients of a failing shim reach containerd within 10 s, and the shim takes over again without a lost call', async () => {
     rmSync(FAILURES, { force: true });
     const kubelet = await property('kubelet.service', 'MainPID');
     begin();
@@ -160,7 +160,7 @@ describe.each(faults)('$title', ({ begin, end }) => {
   });
 });
 
-test('a shim that crashes again and again after it was ready is bypassed, and tried with growing pauses', async () => {
+test('upgrade: a shim that crashes repeatedly after it was ready is bypassed, and takes over once it is repaired', async () => {
   rmSync(FAILURES, { force: true });
   const failures = (): number => (existsSync(FAILURES) ? Number(readFileSync(FAILURES, 'utf8')) : 0);
   const whole = readFileSync(PROGRAM, 'utf8');
@@ -185,7 +185,7 @@ test('a shim that crashes again and again after it was ready is bypassed, and tr
   await takenOver();
 });
 
-test('a shim that fails again during its takeover leaves a bypass that has cut off no call', async () => {
+test('upgrade: a shim that fails again during its takeover leaves the bypass active, which cuts off no call', async () => {
   expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
   const bypass = await property(BYPASS, 'MainPID');
   const one = new CriClient(OURS);
@@ -217,7 +217,7 @@ test('a shim that fails again during its takeover leaves a bypass that has cut o
   await takenOver();
 });
 
-test('a shim with a thread that hangs ends when it is stopped, and leaves a bypass that serves', async () => {
+test('a shim with a hanging thread ends when it is stopped, and the bypass serves', async () => {
   const whole = readFileSync(PROGRAM, 'utf8');
   const pipe = '/run/hangs';
   await execa('mkfifo', [pipe]);
@@ -239,7 +239,7 @@ test('a shim with a thread that hangs ends when it is stopped, and leaves a bypa
   await takenOver();
 });
 
-test('M3: a shim that does not start is tried after 5 s, 10 s and 20 s, while the bypass serves', async () => {
+test('M3: a shim that does not start is started again after 5 s, 10 s and 20 s while the bypass serves', async () => {
   await whileFailing(async () => {
     const starts = [Number(await property(BYPASS, 'ActiveEnterTimestampMonotonic')) / 1e6];
     const next = async (): Promise<void> => {
@@ -259,7 +259,7 @@ test('M3: a shim that does not start is tried after 5 s, 10 s and 20 s, while th
   await takenOver();
 });
 
-test('the bypass leads to the socket of containerd that the shim has used last', async () => {
+test('upgrade: the bypass connects to the containerd socket that the shim has used last', async () => {
   const link = '/run/containerd/other.sock';
   symlinkSync('containerd.sock', link);
   const before = readFileSync(SETTINGS, 'utf8');
@@ -319,7 +319,7 @@ test('a takeover that is killed together with its last command starts again, and
   expect(await isShim()).toBe(true);
 });
 
-test('a shim that is killed once starts again at once, without the bypass', async () => {
+test('a shim that is killed once starts again and answers calls', async () => {
   rmSync(FAILURES, { force: true });
   const pid = Number(await property(SERVICE, 'MainPID'));
   process.kill(pid, 'SIGKILL');
@@ -331,7 +331,7 @@ test('a shim that is killed once starts again at once, without the bypass', asyn
 });
 
 describe('resizectl bypass', () => {
-  test('on and off: no call is lost, also one that takes seconds', async () => {
+  test('upgrade: resizectl bypass on and off lose no call, including one that takes seconds', async () => {
     const results = await callingThroughout(async () => {
       const one = new CriClient(OURS);
       const begun = slowCall(one, 4);
@@ -352,7 +352,7 @@ describe('resizectl bypass', () => {
     expect((await resizectl('doctor')).all).toMatch(/^bypass +ok +ready to serve if the shim fails/m);
   });
 
-  test('on holds after a reboot, and no installation ends it', async () => {
+  test('upgrade: a bypass that was switched on by hand stays on after a reboot, and an installation does not end it', async () => {
     expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
     const sockets = ['cri-resize-shim.socket', 'cri-resize-shim-resize.socket'];
     await systemctl('stop', SERVICE, ...sockets);
@@ -371,7 +371,7 @@ describe('resizectl bypass', () => {
     expect(await property('cri-resize-shim.socket', 'UnitFileState')).toBe('enabled');
   });
 
-  test('on does not change the shim if the socket proxy cannot be executed', async () => {
+  test('resizectl bypass on does not change the shim if the socket proxy cannot be executed', async () => {
     const pid = await property(SERVICE, 'MainPID');
     await execa('mount', ['--bind', '/dev/null', '/usr/lib/systemd/systemd-socket-proxyd']);
     try {
@@ -386,7 +386,7 @@ describe('resizectl bypass', () => {
     expect(existsSync('/etc/systemd/system/cri-resize-shim.socket.wants/cri-resize-shim-bypass.service')).toBe(false);
   });
 
-  test('on goes back to the shim if the bypass reaches no runtime', async () => {
+  test('resizectl bypass on returns to the shim if the bypass reaches no runtime', async () => {
     const target = '/var/lib/cri-resize-shim-bypass/target';
     const before = readFileSync(target, 'utf8');
     writeFileSync(target, 'CRI_RESIZE_SHIM_BYPASS_TO="/run/nowhere.sock"\n');
@@ -412,7 +412,7 @@ describe('resizectl bypass', () => {
     await takenOver();
   });
 
-  test('on holds for a shim that fails, which is not tried any more', async () => {
+  test('upgrade: a bypass that was switched on by hand stays on for a failing shim, which is not started again', async () => {
     await whileFailing(async () => {
       expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
     });
@@ -422,7 +422,7 @@ describe('resizectl bypass', () => {
     await takenOver();
   });
 
-  test('off stays on, with the reason, if the shim does not start', async () => {
+  test('resizectl bypass off keeps the bypass on and reports the reason if the shim does not start', async () => {
     const fault = invalidFlag;
     expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
     fault.begin();
@@ -447,7 +447,7 @@ test('a shim that was stopped is bypassed, and stays stopped', async () => {
   await takenOver();
 });
 
-test('an installation over a failed shim that fails again leaves the bypass that serves', async () => {
+test('a failing installation over a failed shim is rolled back, and the bypass continues to serve', async () => {
   await whileFailing(async () => {
     const before = readFileSync(SETTINGS, 'utf8');
     writeFileSync('/run/given.yaml', `${before}\nlogLevel: warn\n`);
@@ -463,7 +463,7 @@ test('an installation over a failed shim that fails again leaves the bypass that
   await takenOver();
 });
 
-test('uninstalling removes the bypass, also while it serves', async () => {
+test('uninstall removes the bypass while it serves', async () => {
   expect((await resizectl('bypass', 'on')).exitCode).toBe(0);
   const off = await resizectl('uninstall');
   expect(off.exitCode, off.all).toBe(0);

@@ -71,7 +71,7 @@ async function startedWith(): Promise<string | undefined> {
     ?.replace(/^[^=]*=/, '');
 }
 
-describe('a kubelet that does not run is read as systemd starts it', () => {
+describe('a kubelet that does not run', () => {
   const flag = (name: string): string => `--container-runtime-endpoint=unix:///${name}.sock`;
   const A = `ExecStart=${PROGRAM} $A`;
   const env = (name: string, options = ''): string => `EnvironmentFile=${options}${FOLDER}/${name}`;
@@ -126,7 +126,7 @@ describe('a kubelet that does not run is read as systemd starts it', () => {
     ['a colon', [`Environment=A=${flag('a')}`, `ExecStart=:${PROGRAM} $A ${flag('colon')}`], {}, 'colon'],
     ['another name', [`Environment=A=${flag('named')}`, `ExecStart=@${PROGRAM} hyperkube $A`], {}, 'named'],
     ['a wrapper', [`ExecStart=/usr/bin/nice -n 1 ${PROGRAM} ${flag('nice')}`], {}, 'nice'],
-  ])('%s', async (_, lines, files, expected) => {
+  ])('doctor reads the endpoint of a stopped kubelet as systemd does: %s', async (_, lines, files, expected) => {
     await execa('systemctl', ['set-environment', `HANDED_DOWN=${flag('handed')}`]);
     for (const [name, text] of Object.entries(files)) put(`${FOLDER}/${name}`, text);
     await start(lines);
@@ -140,7 +140,7 @@ describe('a kubelet that does not run is read as systemd starts it', () => {
     expect(result).toBe('warning');
   });
 
-  test('a file that doctor may not read is no failure of kubelet', async () => {
+  test('doctor reports a kubelet file that it may not read as a warning', async () => {
     const [config, environment] = [`${FOLDER}/kubelet.yaml`, `${FOLDER}/1`];
     put(config, `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n`);
     put(environment, `A=--config=${config}\n`);
@@ -158,7 +158,7 @@ describe('a kubelet that does not run is read as systemd starts it', () => {
     expect((await doctor()).found).toMatch(/set by the default of kubelet\)$/);
   });
 
-  test('a file that is missing is named', async () => {
+  test('doctor names a missing environment file of kubelet', async () => {
     await start([env('none'), A]);
     const { found, result } = await said(/ends again after each start/);
     expect(found).toMatch(
@@ -174,7 +174,7 @@ describe('a kubelet that runs', () => {
   const uses = `ExecStart=${PROGRAM} --container-runtime-endpoint=${OURS}`;
   const OK = /^uses the shim \(set by --container-runtime-endpoint\)$/;
 
-  test('and ends again after each start: failed, alive or not, until it is repaired and restarted', async () => {
+  test('doctor reports a kubelet that ends again after each start as failed until it is repaired and restarted', async () => {
     await start([uses], 'sleep 2; exit 3');
     const alive = await said(/, and has run for /);
     expect(alive.found).toMatch(
@@ -194,7 +194,7 @@ describe('a kubelet that runs', () => {
     expect(await doctor()).toMatchObject({ result: 'ok', found: expect.stringMatching(OK) as string });
   });
 
-  test('and was started as kubeadm join does, in the pause before a restart, is ok', async () => {
+  test('doctor reports ok for a repaired kubelet that was restarted in the pause before a restart by systemd', async () => {
     await start([uses, 'RestartSec=3'], 'exit 1');
     const shown = async (): Promise<string> =>
       (await execa('systemctl', ['show', '--property=NRestarts,SubState', 'kubelet.service'])).stdout;
@@ -210,7 +210,7 @@ describe('a kubelet that runs', () => {
     expect((await said(/restarted by systemd once in the last 10 min, last end: signal 9/)).result).toBe('ok');
   });
 
-  test('and was restarted by hand, or killed once, is ok', async () => {
+  test('doctor reports ok for a kubelet that was restarted by hand or killed once', async () => {
     await start([uses]);
     for (let restarts = 1; restarts <= 4; restarts += 1) await execa('systemctl', ['restart', 'kubelet.service']);
     expect(await doctor()).toMatchObject({ result: 'ok', found: expect.stringMatching(OK) as string });

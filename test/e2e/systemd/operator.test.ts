@@ -75,7 +75,7 @@ async function podLimitAfter(limit: number): Promise<number> {
 describe('resizectl off and on', () => {
   beforeEach(() => startKubelet(`--config=${CONFIG}`));
 
-  test('change one value of the file, and kubelet stays connected', async () => {
+  test('resizectl off and on change one value of the configuration file, and kubelet stays connected', async () => {
     const behind = '/etc/cri-resize-shim-own.yaml';
     const text = '# ours\nlogLevel: info # as before\n';
     mkdirSync(dirname(SETTINGS));
@@ -121,7 +121,7 @@ describe('resizectl off and on', () => {
     expect(await property('kubelet.service', 'MainPID')).toBe(kubelet);
   });
 
-  test('are refused if a flag takes precedence, and nothing is changed', async () => {
+  test('resizectl off is rejected and changes nothing if a flag takes precedence', async () => {
     await done('install');
     const [flags, config] = [readFileSync(FLAGS, 'utf8'), readFileSync(SETTINGS, 'utf8')];
     writeFileSync(FLAGS, flags.replace(/"\n$/, ' --intercept=true"\n'));
@@ -135,7 +135,7 @@ describe('resizectl off and on', () => {
 describe('an invalid configuration file', () => {
   beforeEach(() => startKubelet(`--config=${CONFIG}`));
 
-  test('is refused by install, and a running shim that reads it forwards every call and says why', async () => {
+  test('install rejects an invalid configuration file, and a running shim that reads it forwards every call and reports why', async () => {
     await done('install');
     await calledThrough(OURS);
     const failed = failedCalls().length;
@@ -190,7 +190,7 @@ async function breakShim(): Promise<void> {
   await execa('systemctl', ['restart', 'kubelet.service']);
 }
 
-describe('the node without anything of the shim', () => {
+describe('a node without the program of the shim', () => {
   /** The four lines that doctor prints. */
   async function linesBack(): Promise<string> {
     const { text, code } = await resizectl('doctor');
@@ -205,27 +205,30 @@ describe('the node without anything of the shim', () => {
 
   afterEach(() => rmSync(`${CONFIG}.before-cri-resize-shim`, { force: true }));
 
-  test.each(['config.yaml', 'a flag'])('is back with four lines of shell: endpoint in %s', async (place) => {
-    const isFlag = place === 'a flag';
-    const flag = `--container-runtime-endpoint=${CONTAINERD}`;
-    await startKubelet(isFlag ? flag : `--config=${CONFIG}`);
-    await done('install');
-    await calledThrough(OURS);
-    await breakShim();
-    const lines = await linesBack();
-    for (const page of ['README.md', 'docs/troubleshooting.md'])
-      for (const line of lines.trimEnd().split('\n')) expect(readme(page)).toContain(line);
-    const { text, code } = await run('sh', ['-c', lines]);
-    expect(code, text).toBe(0);
-    await calledThrough(CONTAINERD);
-    expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
-    if (isFlag) expect(readFileSync(UNIT, 'utf8')).toContain(flag);
-    expect((await states()).slice(0, 2)).toEqual(['inactive', 'inactive']);
-    expect(pod.read('cgroup.procs', 'a')).toMatch(/^\d+$/m);
-  });
+  test.each(['config.yaml', 'a flag'])(
+    'the four lines of shell from doctor restore a node without the program of the shim: endpoint in %s',
+    async (place) => {
+      const isFlag = place === 'a flag';
+      const flag = `--container-runtime-endpoint=${CONTAINERD}`;
+      await startKubelet(isFlag ? flag : `--config=${CONFIG}`);
+      await done('install');
+      await calledThrough(OURS);
+      await breakShim();
+      const lines = await linesBack();
+      for (const page of ['README.md', 'docs/troubleshooting.md'])
+        for (const line of lines.trimEnd().split('\n')) expect(readme(page)).toContain(line);
+      const { text, code } = await run('sh', ['-c', lines]);
+      expect(code, text).toBe(0);
+      await calledThrough(CONTAINERD);
+      expect(readFileSync(CONFIG, 'utf8')).toBe(kubeletConfig);
+      if (isFlag) expect(readFileSync(UNIT, 'utf8')).toContain(flag);
+      expect((await states()).slice(0, 2)).toEqual(['inactive', 'inactive']);
+      expect(pod.read('cgroup.procs', 'a')).toMatch(/^\d+$/m);
+    },
+  );
 });
 
-test('a kubelet that ends again after each start, because nothing serves the shim’s socket, is repaired by an installation', async () => {
+test('an installation repairs a kubelet that ends after each start because nothing serves the shim’s socket', async () => {
   await startKubelet(`--config=${CONFIG}`);
   await done('install');
   await calledThrough(OURS);
@@ -263,7 +266,7 @@ describe('a node that cannot be written', () => {
       /cannot be written: its file system is read-only/,
     ],
   ] as const)(
-    'kubelet configuration that is %s: dry run and installation say so, and nothing changes',
+    'install and its dry run reject a kubelet configuration that is %s, and change nothing',
     async (_, lock, unlock, why) => {
       await execa(lock[0], lock.slice(1));
       try {

@@ -76,7 +76,7 @@ async function isResizeApiServed(): Promise<void> {
   }
 }
 
-test('the shim is installed, with its socket units', async () => {
+test('kubelet uses the shim after an installation with socket units', async () => {
   await startKubelet(`--config=${CONFIG}`);
   const { all, exitCode } = await resizectl('install');
   expect(exitCode, all).toBe(0);
@@ -88,7 +88,7 @@ const cases = SOCKETS.flatMap((socket) =>
 );
 
 test.each(cases)(
-  'systemctl $by of $socket: the next clients of both sockets reach the shim, and calls that run are answered',
+  'after systemctl $by of $socket, new clients of both sockets reach the shim, and running calls are answered',
   async ({ socket, commands }) => {
     const pid = await property(SERVICE, 'MainPID');
     const one = new CriClient(OURS);

@@ -112,7 +112,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(await cri.call('RuntimeConfig', {})).toMatchObject({ linux: { cgroup_driver: 0 } });
   });
 
-  test("pod limits are set on the pod's unit and appear in its files", async () => {
+  test("systemd: pod limits are set on the pod's unit and appear in its files", async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, limits(256, 40_000, 512));
     expect(files(pod)).toEqual({ memory: String(256 * MiB), cpu: '40000 100000', weight: '20' });
@@ -126,7 +126,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: NO_LIMIT, CPUQuotaPerSecUSec: NO_LIMIT });
   });
 
-  test('pod limits follow the containers, also on the unit', async () => {
+  test('systemd: pod limits follow the containers, also on the unit', async () => {
     const pod = await makePod();
     await cri.updateContainer(pod.id('a'), limits(128, 20_000));
     expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
@@ -137,7 +137,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: String(192 * MiB), CPUQuotaPerSecUSec: '300000' });
   });
 
-  test('pod limits survive a daemon-reload and a property that another program sets', async () => {
+  test('systemd: pod limits survive a daemon-reload and a property that another program sets', async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, limits(256, 40_000));
     await execa('systemctl', ['daemon-reload']);
@@ -150,7 +150,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(await unit(pod)).toMatchObject({ MemoryMax: String(320 * MiB), CPUQuotaPerSecUSec: '500000' });
   });
 
-  test('pod limits do not survive a change of the unit if --cgroup-driver=cgroupfs writes only the files', async () => {
+  test('systemd: with --cgroup-driver=cgroupfs, pod limits are only in the files and do not survive a change of the unit', async () => {
     const other = await ShimProcess.start({
       listen: 'unix:///run/cri-resize-shim/files.sock',
       args: ['--cgroup-driver', 'cgroupfs', '--state-folder', '/var/lib/cri-resize-shim-files'],
@@ -170,7 +170,7 @@ describe('limits of a pod with the systemd driver', () => {
     }
   });
 
-  test('a quota with a fraction of a percent is exact, and systemd rounds it up when it writes it again', async () => {
+  test('systemd: a quota with a fraction of a percent is exact until systemd rounds it up, and a new request restores it', async () => {
     const pod = await makePod();
     await cri.updatePod(pod.sandboxId, { ...limits(256, 34_560) });
     expect(pod.read('cpu.max')).toBe('34560 100000');
@@ -197,7 +197,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(pod.read('cpu.max', 'b')).toBe('25000 100000');
   });
 
-  test('A11: an update without limits leaves a container its exact quota, which systemd has rounded before', async () => {
+  test('A11: an update without limits restores the exact quota of a container after systemd has rounded it', async () => {
     const pod = await makePod();
     const direct = new CriClient('unix:///run/containerd/containerd.sock');
     const stored = async (): Promise<unknown> =>
@@ -213,7 +213,7 @@ describe('limits of a pod with the systemd driver', () => {
     direct.close();
   });
 
-  test('a quota that systemd rounds while the shim writes it counts as the requested one', async () => {
+  test('systemd: a quota that systemd has rounded up counts as the requested one', async () => {
     const pod = await makePod();
     const cgroup = pod.cgroup.slice(CGROUP_ROOT.length);
     const asked = { quota: microseconds(34_560), period: microseconds(100_000) };
@@ -226,7 +226,7 @@ describe('limits of a pod with the systemd driver', () => {
     expect(tree.holdsCpu(cgroup, asked, cpuMax!)).toBe(true);
   });
 
-  test('a unified key is set as a unit property if systemd has one, and otherwise as a file', async () => {
+  test('a unified key is set as a unit property if systemd has one, and otherwise in its file', async () => {
     const pod = await makePod();
     const unified = { 'memory.high': String(100 * MiB), 'memory.oom.group': '1', 'pids.max': '500' };
     await cri.updatePod(pod.sandboxId, { unified });
@@ -238,7 +238,7 @@ describe('limits of a pod with the systemd driver', () => {
 });
 
 describe('a failing resize with the systemd driver', () => {
-  test('a resize that the runtime rejects is rolled back, also on the unit', async () => {
+  test('systemd: a resize that the runtime rejects is rolled back, also on the unit', async () => {
     const pod = await makePod();
     const before = [files(pod), await unit(pod)];
     const update = cri.updateContainer(pod.id('a'), { ...limits(128, 20_000), cpuset_cpus: '999' });
@@ -248,7 +248,7 @@ describe('a failing resize with the systemd driver', () => {
     expect(pod.read('memory.max', 'a')).toBe(String(64 * MiB));
   });
 
-  test('a resize without D-Bus is rejected with a reason and changes nothing, and succeeds once D-Bus is back', async () => {
+  test('systemd: a resize without D-Bus is rejected with a reason and changes nothing, and succeeds once D-Bus is back', async () => {
     const pod = await makePod();
     const before = [files(pod), await unit(pod)];
     // Both are stopped, because a socket would start the service again.
@@ -265,7 +265,7 @@ describe('a failing resize with the systemd driver', () => {
     expect(files(pod)).toMatchObject({ memory: String(256 * MiB), cpu: '40000 100000' });
   });
 
-  test('a write to a cgroup without a unit is rejected with a reason and stores nothing', async () => {
+  test('systemd: a write to a cgroup without a unit is rejected with a reason and changes nothing', async () => {
     // Created next to another pod, because systemd enables the memory controller only where a unit needs it.
     const sibling = await makePod();
     const cgroup = join(dirname(sibling.cgroup), 'kubepods-burstable-podnone.slice').slice(CGROUP_ROOT.length);
@@ -308,7 +308,7 @@ describe('the shim in its own units', () => {
     await start();
   });
 
-  test('the hardened shim sets limits of pods', async () => {
+  test('the hardened shim sets limits of pods in files and units', async () => {
     const pod = await makePod();
     expect(await shim.stop()).toBe(0);
     // Returns when the shim has notified systemd that it serves.
@@ -329,7 +329,7 @@ describe('memory that is reclaimed for a lower limit', () => {
   });
   afterAll(() => rmSync(big));
 
-  test('a limit is lowered, memory.high restored and nothing killed while others set properties and systemd reloads', async () => {
+  test('systemd: a decrease restores memory.high and kills nothing while others set properties and systemd reloads', async () => {
     const pod = await makePod({
       containers: [{ name: 'a', command: SLEEP, resources: limits(256, 100_000) }],
     });

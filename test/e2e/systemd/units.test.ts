@@ -64,7 +64,7 @@ function dropIn(name: string, ...lines: readonly string[]): string {
   return file;
 }
 
-test('the .deb starts when it serves, uses the sockets of systemd, and resizes a pod with its volume', async () => {
+test('upgrade: the .deb starts a service that uses the sockets of systemd and resizes a pod with its volume', async () => {
   expect(await property('ActiveState')).toBe('active');
   expect(await property('StatusText')).toBe(`serving ${CRI}`);
   expect(readlinkSync(`/proc/${await property('MainPID')}/exe`)).toBe('/usr/lib/cri-resize-shim/bin/node');
@@ -79,7 +79,7 @@ test('the .deb starts when it serves, uses the sockets of systemd, and resizes a
   await resizesThrough(direct, { cri: CRI, resize: '/run/cri-resize-shim/resize.sock', name: 'deb' });
 });
 
-test('the service has only the rights that its unit grants', async () => {
+test('upgrade: the service has only the rights that its unit grants', async () => {
   const pid = await property('MainPID');
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   // CHOWN 0, DAC_OVERRIDE 1, FOWNER 3, SYS_ADMIN 21.
@@ -99,7 +99,7 @@ test('the service has only the rights that its unit grants', async () => {
 test.each([
   ['systemctl restart', () => systemctl('restart', SERVICE)],
   ['an upgrade of the .deb', () => deb.install()],
-])('calls are answered during %s', async (_, replace) => {
+])('upgrade: calls are answered during %s', async (_, replace) => {
   const before = await property('MainPID');
   const client = new CriClient(`unix://${CRI}`);
   await client.version();
@@ -113,7 +113,7 @@ test.each([
   client.close();
 });
 
-test('a hanging service is killed by the watchdog, and the next one serves', async () => {
+test('upgrade: a hanging service is killed by the watchdog, and the next one serves', async () => {
   // Long enough that a busy machine does not keep the service from its notifications.
   const dropped = dropIn('watchdog', 'WatchdogSec=5s', 'WatchdogSignal=SIGKILL');
   await systemctl('daemon-reload');
@@ -136,7 +136,7 @@ test('a hanging service is killed by the watchdog, and the next one serves', asy
   }
 });
 
-test('the folder runs by itself from any location', async () => {
+test('upgrade: the package folder runs on its own from any location', async () => {
   const tree = readdirSync(deb.folder).find((name) => name.endsWith('-x64') || name.endsWith('-arm64'))!;
   const installed = '/opt/somewhere/else';
   mkdirSync(dirname(installed), { recursive: true });
@@ -201,7 +201,7 @@ test('an upgrade of the .deb starts a shim that has failed', async () => {
   rmSync('/run/cri-resize-shim-fallback/failures');
 });
 
-describe('removing the .deb', () => {
+describe('removal of the .deb', () => {
   /** The fake kubelet waits for a list of pods that is not empty. */
   let pod: RunningPod;
   beforeAll(async () => {
@@ -228,7 +228,7 @@ describe('removing the .deb', () => {
         await systemctl('restart', SERVICE);
       },
     ],
-  ])('points kubelet back at containerd first%s', async (_, before) => {
+  ])('upgrade: removal of the .deb points kubelet back at containerd first%s', async (_, before) => {
     await startKubelet(`--config=${CONFIG}`);
     const { all, exitCode } = await execa('resizectl', ['install'], { reject: false, all: true });
     expect(exitCode, all).toBe(0);
@@ -246,7 +246,7 @@ describe('removing the .deb', () => {
     }
   });
 
-  test('does not change units that start another installation', async () => {
+  test('removal of the .deb does not stop units that start another installation', async () => {
     const [etc, packaged] = ['/etc/systemd/system', '/usr/lib/systemd/system'];
     const units = readdirSync(packaged).filter((name) => name.startsWith('cri-resize-shim'));
     await execa('cp', ['-a', '/usr/lib/cri-resize-shim', '/opt/other']);
@@ -270,7 +270,7 @@ describe('removing the .deb', () => {
     }
   });
 
-  test('is refused if kubelet cannot be pointed back, and kubelet is served as before', async () => {
+  test('upgrade: removal of the .deb is rejected if kubelet cannot be pointed back, and the shim still serves kubelet', async () => {
     await systemctl('start', ...SOCKETS, SERVICE);
     const flag = `--container-runtime-endpoint=${OURS}`;
     await execa('sed', ['-i', `s|^ExecStart=.*|& ${flag} ${flag}|`, UNIT]);

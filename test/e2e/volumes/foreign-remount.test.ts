@@ -70,7 +70,7 @@ async function volumeInfo(running: RunningPod): Promise<ShimInfo['volumes'][stri
 }
 
 describe('a shim that restarts between two of kubelet’s calls', () => {
-  test('a restarted shim knows that a volume follows the limit, although their sizes differ', async () => {
+  test('KEP-6030: a restarted shim knows that a volume follows the limit, although their sizes differ', async () => {
     const running = await pod(128);
     // kubelet 1.33 to 1.35 raises the pod's cgroup by itself, then the container.
     writeFileSync(join(running.cgroup, 'memory.max'), String(192 * MiB));
@@ -91,7 +91,7 @@ describe('a shim that restarts between two of kubelet’s calls', () => {
     await running.remove();
   });
 
-  test('a restarted shim knows that a volume is fixed, although it equals the limit', async () => {
+  test('KEP-6030: a restarted shim knows that a volume is fixed, although it equals the limit', async () => {
     const running = await pod(64);
     await cri.updateContainer(running.id('a'), limit(64));
     expect(sizeOf(running)).toBe(64);
@@ -103,7 +103,7 @@ describe('a shim that restarts between two of kubelet’s calls', () => {
     await running.remove();
   });
 
-  test('a restarted shim knows a share that was requested by ResizePod', async () => {
+  test('KEP-6030: a restarted shim knows a share that was requested by ResizePod', async () => {
     const running = await pod(128);
     await toSize(running, '25%');
     expect(sizeOf(running)).toBe(32);
@@ -119,21 +119,24 @@ describe('a shim that restarts between two of kubelet’s calls', () => {
 test.each([
   ['its own remount, followed by a kill', 96, 'follow, at most 128Mi'],
   ['its own remount, but another size', 80, '80Mi'],
-])('a shim that finds %s in its journal determines who has remounted', async (_, found, policy) => {
-  const running = await pod(128);
-  await stop();
-  await remount(running, found);
-  const file = join(state, `${running.uid}.json`);
-  const step = { kind: 'volume', volume: 'cache', from: 128 * MiB, to: 96 * MiB };
-  const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
-  writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
-  await start();
-  await shim.waitForLog(({ msg }) => msg === 'unfinished resize recovered');
-  expect(await volumeInfo(running)).toMatchObject({ actual: found * MiB, policy });
-  await cri.updateContainer(running.id('a'), limit(160));
-  expect(sizeOf(running)).toBe(found === 96 ? 128 : found);
-  await running.remove();
-});
+])(
+  'a shim that finds %s in its journal determines whether another program has remounted the volume',
+  async (_, found, policy) => {
+    const running = await pod(128);
+    await stop();
+    await remount(running, found);
+    const file = join(state, `${running.uid}.json`);
+    const step = { kind: 'volume', volume: 'cache', from: 128 * MiB, to: 96 * MiB };
+    const transaction = { id: 't', startedAt: 1, undoing: false, steps: [step], highs: [] };
+    writeFileSync(file, JSON.stringify({ ...(JSON.parse(readFileSync(file, 'utf8')) as object), transaction }));
+    await start();
+    await shim.waitForLog(({ msg }) => msg === 'unfinished resize recovered');
+    expect(await volumeInfo(running)).toMatchObject({ actual: found * MiB, policy });
+    await cri.updateContainer(running.id('a'), limit(160));
+    expect(sizeOf(running)).toBe(found === 96 ? 128 : found);
+    await running.remove();
+  },
+);
 
 describe('a volume that another program remounts', () => {
   const nothing = (): Promise<void> => Promise.resolve();
@@ -142,41 +145,44 @@ describe('a volume that another program remounts', () => {
     ['followed the limit', {}, nothing],
     ['had a size by ResizePod', {}, (running: RunningPod) => toSize(running, '96Mi')],
     ['had a share by ResizePod', {}, (running: RunningPod) => toSize(running, '75%')],
-  ] as const)('a remounted volume that %s has the new size from then on', async (_, annotations, before) => {
-    const running = await pod(128, annotations);
-    await before(running);
-    await remount(running, 48);
-    // The next status reports it.
-    expect(await volumeInfo(running)).toMatchObject({ allocated: 48 * MiB, actual: 48 * MiB, policy: '48Mi' });
-    await cri.updateContainer(running.id('a'), limit(160));
-    expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MiB), 48]);
-    const line = await shim.waitForLog(
-      ({ msg, pod: id }) => msg.startsWith('volume remounted by another program') && id === running.sandboxId,
-    );
-    expect(line).toMatchObject({ volume: 'cache', to: 48 * MiB });
+  ] as const)(
+    'KEP-6030: a volume that %s keeps its new size after a remount by another program',
+    async (_, annotations, before) => {
+      const running = await pod(128, annotations);
+      await before(running);
+      await remount(running, 48);
+      // The next status reports it.
+      expect(await volumeInfo(running)).toMatchObject({ allocated: 48 * MiB, actual: 48 * MiB, policy: '48Mi' });
+      await cri.updateContainer(running.id('a'), limit(160));
+      expect([running.read('memory.max'), sizeOf(running)]).toEqual([String(160 * MiB), 48]);
+      const line = await shim.waitForLog(
+        ({ msg, pod: id }) => msg.startsWith('volume remounted by another program') && id === running.sandboxId,
+      );
+      expect(line).toMatchObject({ volume: 'cache', to: 48 * MiB });
 
-    // A restarted containerd makes the shim compare the registry.
-    await execa('node-containerd', ['kill']);
-    await execa('node-containerd', ['start']);
-    await compared(2);
-    await cri.ready(30_000);
-    await cri.updateContainer(running.id('a'), limit(128));
-    expect(sizeOf(running)).toBe(48);
+      // A restarted containerd makes the shim compare the registry.
+      await execa('node-containerd', ['kill']);
+      await execa('node-containerd', ['start']);
+      await compared(2);
+      await cri.ready(30_000);
+      await cri.updateContainer(running.id('a'), limit(128));
+      expect(sizeOf(running)).toBe(48);
 
-    // Without a running shim.
-    await stop();
-    await remount(running, 56);
-    await start();
-    await cri.updateContainer(running.id('a'), limit(160));
-    expect(sizeOf(running)).toBe(56);
-    expect(await volumeInfo(running)).toMatchObject({ allocated: 56 * MiB, policy: '56Mi' });
-    // A later request is newer.
-    await toSize(running, '40Mi');
-    expect(sizeOf(running)).toBe(40);
-    await running.remove();
-  });
+      // Without a running shim.
+      await stop();
+      await remount(running, 56);
+      await start();
+      await cri.updateContainer(running.id('a'), limit(160));
+      expect(sizeOf(running)).toBe(56);
+      expect(await volumeInfo(running)).toMatchObject({ allocated: 56 * MiB, policy: '56Mi' });
+      // A later request is newer.
+      await toSize(running, '40Mi');
+      expect(sizeOf(running)).toBe(40);
+      await running.remove();
+    },
+  );
 
-  test('a remounted volume with an annotation of the pod gets the size of the annotation again', async () => {
+  test('KEP-6030: a remounted volume with an annotation of the pod gets the size of the annotation again', async () => {
     const running = await pod(128, { [CACHE]: '50%' });
     expect(sizeOf(running)).toBe(64);
     await remount(running, 48);
@@ -194,7 +200,7 @@ describe('a volume that another program remounts', () => {
     await running.remove();
   });
 
-  test('a remounted volume gets its new size again when it is mounted after a reboot', async () => {
+  test('KEP-6030: a remounted volume gets its new size again when it is mounted after a reboot', async () => {
     const running = await pod(128);
     await remount(running, 48);
     await cri.updateContainer(running.id('a'), limit(160));

@@ -58,7 +58,7 @@ async function pod(): Promise<RunningPod> {
 const resize = (running: RunningPod, cache: string) =>
   api.call('ResizePod', { pod: { sandbox_id: running.sandboxId }, volumes: { cache } });
 
-test("volumes are found, follow and are resized through a process in the node's mount namespace", async () => {
+test("KEP-6030: volumes are found and resized through a process in the node's mount namespace", async () => {
   await start('--mounts-of-pid', String(process.pid));
   const running = await pod();
   const file = join(running.volumePath('cache'), 'file');

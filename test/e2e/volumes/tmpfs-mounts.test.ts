@@ -20,7 +20,7 @@ beforeEach(() => {
 afterEach(() => kubelet.remove());
 
 describe('the volumes of a node', () => {
-  test('volumes are the tmpfs at the places of emptyDirs, with size and use, and no other tmpfs', async () => {
+  test('only tmpfs at the places of emptyDirs are found as volumes, with size and use', async () => {
     const folder = kubelet.mountVolume('cache', 'size=64m');
     kubelet.mountVolume('scratch', 'size=8m');
     kubelet.mountVolume('cache', 'size=16m', 'another-pod');
@@ -75,7 +75,7 @@ describe('the volumes of a node', () => {
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'UNKNOWN_VOLUME' });
   });
 
-  test('the volumes of many pods are found with one reading of the mount table, also those that are mounted again', () => {
+  test('the volumes of many pods are found with one reading of the mount table, including remounted ones', () => {
     const uids = ['pod-1', 'pod-2', 'pod-3'];
     const folders = uids.map((uid) => kubelet.mountVolume('cache', 'size=16m', uid));
     const survey = vi.spyOn(volumes, 'survey');
@@ -120,14 +120,14 @@ describe('the volumes of a node', () => {
     expect(sizeAt(folder.replace(kubelet.root, again)).size).toBe(MiB);
   });
 
-  test('a tmpfs without a size has no measurable use and cannot be resized', async () => {
+  test('a tmpfs without a size cannot be measured or resized', async () => {
     kubelet.mountVolume('cache', 'size=0');
     expect(volumes.survey()).toMatchObject({ volumes: [], refused: [cache] });
     expect(() => volumes.measure(cache)).toThrow(expect.objectContaining({ reason: 'VOLUME_NOT_ELIGIBLE' }));
     await expect(volumes.remount(cache, bytes(MiB))).rejects.toMatchObject({ reason: 'VOLUME_NOT_ELIGIBLE' });
   });
 
-  test('two hundred volumes are listed and resized concurrently', async () => {
+  test('KEP-6030: two hundred volumes are listed and resized concurrently', async () => {
     const names = Array.from({ length: 200 }, (_, index) => `v${index}`);
     kubelet.mountVolumes(names, 'size=4m');
     expect(
@@ -146,7 +146,7 @@ describe('the volumes of a node', () => {
 describe('hostile mounts', () => {
   const refused = { code: 9, reason: 'VOLUME_NOT_ELIGIBLE' };
 
-  test.each(['cache', '.'])('a symbolic link to a secret instead of the folder (%s) is rejected', async (which) => {
+  test.each(['cache', '.'])('a symbolic link to a secret in place of the folder (%s) is rejected', async (which) => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache');
     const folder = kubelet.mountVolume('cache');
     expect(volumes.ofPod(podUid)).toHaveLength(1);
@@ -163,7 +163,7 @@ describe('hostile mounts', () => {
     expect(sizeAt(secret).size).toBe(4 * MiB);
   });
 
-  test('repeatedly exchanging the folder for a link to a secret never reaches the secret', async () => {
+  test('KEP-6030: repeated replacement of the volume folder by a link to a secret never changes the secret', async () => {
     const secret = kubelet.mountOther('kubernetes.io~secret', 'cache', 'size=4m');
     const folder = kubelet.mountVolume('cache');
     const place = dirname(folder);
@@ -197,7 +197,7 @@ describe('hostile mounts', () => {
     expect(seen('VOLUME_NOT_ELIGIBLE')).toBeGreaterThan(0);
   });
 
-  test("a tmpfs bound over the volume is rejected: a secret, a host's, a subfolder of the volume", async () => {
+  test('KEP-6030: a tmpfs bound over the volume is rejected: a secret, a tmpfs of the host, a subfolder of the volume', async () => {
     const folder = kubelet.mountVolume('cache');
     mkdirSync(join(folder, 'inner'));
     const secret = kubelet.mountOther('kubernetes.io~secret', 'password');
@@ -227,7 +227,7 @@ describe('hostile mounts', () => {
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  test('a volume bound over another volume is rejected, and of two mounted tmpfs the upper one counts', async () => {
+  test('a volume bound over another volume is rejected, and the upper one of two mounted tmpfs is resized', async () => {
     const folder = kubelet.mountVolume('cache');
     const other = kubelet.mountVolume('other', 'size=16m');
     bind(other, folder);

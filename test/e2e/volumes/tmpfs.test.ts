@@ -45,24 +45,27 @@ test('this kernel supports remounts by system calls', async () => {
 describe.each([
   ['system calls', systemCalls],
   ['mount(8)', mountCommand],
-])('a remount by %s', (_, method) => {
+])('KEP-6030: a volume is remounted by %s', (_, method) => {
   beforeEach(() => {
     volumes = new MemoryVolumes({ kubeletRoot: kubelet.root }, method);
   });
 
-  test.for(MOUNT_OPTIONS)('a remount changes only the size of a volume mounted with %s', async (options) => {
-    const folder = kubelet.mountVolume('cache', `size=64m,${options}`);
-    const before = optionsAt(folder);
-    for (const size of [128 * MiB, 32 * MiB, 100_000_001]) {
-      const { outcome, after } = await volumes.remount(cache, bytes(size));
-      expect(outcome).toBe('remounted');
-      expect(sizeAt(folder).size).toBe(Math.ceil(size / 4096) * 4096);
-      expect(after.size).toBe(sizeAt(folder).size);
-      expect(optionsAt(folder)).toBe(before);
-    }
-  });
+  test.for(MOUNT_OPTIONS)(
+    'KEP-6030: a remount resizes a volume mounted with %s and keeps its other mount options',
+    async (options) => {
+      const folder = kubelet.mountVolume('cache', `size=64m,${options}`);
+      const before = optionsAt(folder);
+      for (const size of [128 * MiB, 32 * MiB, 100_000_001]) {
+        const { outcome, after } = await volumes.remount(cache, bytes(size));
+        expect(outcome).toBe('remounted');
+        expect(sizeAt(folder).size).toBe(Math.ceil(size / 4096) * 4096);
+        expect(after.size).toBe(sizeAt(folder).size);
+        expect(optionsAt(folder)).toBe(before);
+      }
+    },
+  );
 
-  test('a remount to the current size, or to one within the same page, does nothing', async () => {
+  test('KEP-6030: a resize to the current size, or to a size within the same page, causes no remount', async () => {
     kubelet.mountVolume('cache', 'size=64m');
     expect(await volumes.remount(cache, bytes(64 * MiB))).toMatchObject({ outcome: 'unchanged' });
     expect(await volumes.remount(cache, bytes(64 * MiB - 4095))).toMatchObject({ outcome: 'unchanged' });
@@ -93,13 +96,13 @@ describe.each([
     expect(await volumes.remount(cache, bytes(MiB))).toMatchObject({ after: { size: MiB, used: 0 } });
   });
 
-  test.each([0, 1, 4095])('a remount to %i bytes, less than a page or no limit, is rejected', async (size) => {
+  test.each([0, 1, 4095])('KEP-6030: a remount to less than a page, %i bytes, is rejected', async (size) => {
     const folder = kubelet.mountVolume('cache');
     await expect(volumes.remount(cache, bytes(size))).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
     expect(sizeAt(folder).size).toBe(64 * MiB);
   });
 
-  test('a remount keeps a mount point that is read-only by itself, or is rejected', async () => {
+  test('a remount keeps the flags of a read-only mount point of a writable tmpfs, or is rejected', async () => {
     const folder = kubelet.mountVolume('cache');
     execFileSync('mount', ['-o', 'remount,bind,ro,nosuid', folder]);
     const before = optionsAt(folder);
@@ -116,7 +119,7 @@ describe.each([
 });
 
 describe('a process that uses a remounted volume', () => {
-  test('a writer at ENOSPC continues with the same descriptor and loses no byte', async () => {
+  test('a writer that got ENOSPC continues after a remount with the same descriptor and loses no byte', async () => {
     const folder = kubelet.mountVolume('cache', 'size=1m,noswap');
     const content = randomBytes(3 * MiB);
     const descriptor = openSync(join(folder, 'data'), 'w+');
@@ -136,7 +139,7 @@ describe('a process that uses a remounted volume', () => {
     expect(sum(readFileSync(join(folder, 'data')))).toBe(sum(content));
   });
 
-  test('mappings stay valid: writes through them before and after a remount are in the file', async () => {
+  test('KEP-6030: a mapping of a file stays valid: writes through it before and after a remount are in the file', async () => {
     const folder = kubelet.mountVolume('cache');
     const descriptor = openSync(join(folder, 'data'), 'w+');
     writeSync(descriptor, Buffer.alloc(8192));
@@ -154,7 +157,7 @@ describe('a process that uses a remounted volume', () => {
     libc.func('int munmap(void *address, size_t length)')(mapping, 8192);
   });
 
-  test('a bind mount in another mount namespace has the new size', async () => {
+  test('a bind mount in another mount namespace has the new size after a remount', async () => {
     const folder = kubelet.mountVolume('cache');
     const inside = kubelet.siblingFolder('container');
     const container = shell(`mount --bind ${folder} ${inside}; while read line; do stat -f -c '%b %S' ${inside}; done`);
@@ -164,7 +167,7 @@ describe('a process that uses a remounted volume', () => {
     await container.end();
   });
 
-  test('a volume in another mount namespace is reached through a process', async () => {
+  test('KEP-6030: a volume in another mount namespace is found and remounted through a process', async () => {
     const folder = join(kubelet.root, 'pods', podUid, 'volumes/kubernetes.io~empty-dir/cache');
     const host = shell(
       `mkdir -p ${folder}; mount -t tmpfs -o size=64m,nosuid tmpfs ${folder}

@@ -40,7 +40,7 @@ const megabytesAt = async (folder: string): Promise<number> => {
   return (blocks! * size!) / MiB;
 };
 
-test('resizes never reach a secret while the volumes’ folder is repeatedly exchanged for a link to it', async () => {
+test('KEP-6030: a resize never reaches a secret while the volumes’ folder is repeatedly exchanged for a link to the secret', async () => {
   const running = await stage.pod();
   const secret = await mountSecret(running);
   const real = join(KUBELET_ROOT, 'pods', running.uid, 'volumes/kubernetes.io~empty-dir');
@@ -78,7 +78,7 @@ test('resizes never reach a secret while the volumes’ folder is repeatedly exc
   expect(readFileSync(join(secret, 'token'), 'utf8')).toBe('secret');
 });
 
-test('a secret bound over the volume rejects the resize, and neither is changed', async () => {
+test('KEP-6030: only emptyDir volumes are resized: a resize is rejected while a secret is mounted over the volume', async () => {
   const running = await stage.pod({ annotations: { [CACHE]: '50%' } });
   const secret = await mountSecret(running);
   await execa('mount', ['--bind', secret, running.volumePath('cache')]);
@@ -96,7 +96,7 @@ test('a secret bound over the volume rejects the resize, and neither is changed'
   expect(sizeOf(running)).toBe(96);
 });
 
-test("names with paths and names of other pods' volumes are rejected", async () => {
+test("KEP-6030: a resize rejects volume names that are paths, and names of other pods' volumes", async () => {
   const running = await stage.pod();
   const other = await stage.pod({
     name: 'other',
@@ -111,7 +111,7 @@ test("names with paths and names of other pods' volumes are rejected", async () 
   expect([sizeOf(running), sizeOf(other, 'foreign'), await megabytesAt(secret)]).toEqual([64, 32, 4]);
 });
 
-test('a pod whose uid is invalid or the path of another pod has no volumes', async () => {
+test('KEP-6030: a pod has no volumes if its UID is invalid or is a path to another pod', async () => {
   const running = await stage.pod();
   for (const uid of ['..', `x/../${running.uid}`]) {
     const config = structuredClone(running.config) as { metadata: { uid: string; name: string } };

@@ -49,7 +49,7 @@ async function info(running: RunningPod): Promise<Info> {
   return JSON.parse(given['cri-resize-shim']!) as Info;
 }
 
-test('invalid annotations are reported in the status and once in the log, and the pod runs', async () => {
+test('KEP-6030: an invalid annotation is reported in the status and once in the log, and the pod runs', async () => {
   const bad = {
     [CACHE]: 'plenty',
     'volume.cri-resize-shim.io/none': '0',
@@ -85,7 +85,7 @@ describe('mount options and flags', () => {
     'ro',
   ].filter(isKnownOption);
 
-  test(`other mount options stay on the node and in the containers: ${options.join(' ')}`, async () => {
+  test(`KEP-6030: a resize keeps other mount options on the node and in the containers: ${options.join(' ')}`, async () => {
     const volumes = options.map((option, index) => ({ name: `v${index}`, size: 16 * MiB, options: option }));
     const mounts = Object.fromEntries(volumes.map(({ name }) => [name, `/volumes/${name}`]));
     const running = await stage.pod({
@@ -108,7 +108,7 @@ describe('mount options and flags', () => {
   });
 });
 
-test('a volume larger than the limit is allowed, with a warning in the status, in GetPod and in the log', async () => {
+test('KEP-6030: a volume larger than the memory limit is allowed, with a warning in the status, in GetPod and in the log', async () => {
   const running = await stage.pod();
   const isWarning = ({ msg, pod: id }: LogLine): boolean =>
     msg === 'volume larger than the memory limit of its pod' && id === running.sandboxId;
@@ -135,7 +135,7 @@ test('a volume larger than the limit is allowed, with a warning in the status, i
   expect((await info(running)).volumes['cache']).not.toHaveProperty('warning');
 });
 
-test('the last error of a volume is reported until its next request', async () => {
+test('KEP-6030: the last error of a volume is reported until the next resize of the volume', async () => {
   const running = await stage.pod();
   await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=24');
   expect(await refusal(stage.resize(running, { cache: '16Mi' }))).toMatchObject({ reason: 'VOLUME_IN_USE' });
@@ -150,7 +150,7 @@ test('the last error of a volume is reported until its next request', async () =
   expect((await info(running)).volumes['cache']).not.toHaveProperty('lastError');
 });
 
-test('a subPath of a volume that kubelet binds into a container has the size of the volume', async () => {
+test('KEP-6030: a subPath of a volume that kubelet binds into a container has the size of the volume', async () => {
   const running = await stage.pod();
   const place = join(KUBELET_ROOT, 'pods', running.uid, 'volume-subpaths/cache/b/0');
   await execa('mkdir', ['-p', join(running.volumePath('cache'), 'inner'), place]);
@@ -175,7 +175,7 @@ test('a subPath of a volume that kubelet binds into a container has the size of 
   }
 });
 
-test('ResizePod grows and shrinks a volume alone, and rejects a shrink below its files with both figures', async () => {
+test('KEP-6030: ResizePod resizes a volume without limits, and rejects a shrink below the stored files with both sizes', async () => {
   const running = await stage.pod();
   const to = (size: string): Promise<unknown> => stage.resize(running, { cache: size });
   await cri.exec(running.id('a'), 'sh', '-c', 'dd if=/dev/urandom of=/cache/file bs=1M count=20');
@@ -192,7 +192,7 @@ test('ResizePod grows and shrinks a volume alone, and rejects a shrink below its
   expect(await cri.exec(running.id('a'), 'sha256sum', '/cache/file')).toBe(sum);
 });
 
-describe('in kubelet’s sequence of calls', () => {
+describe('kubelet’s sequence of calls', () => {
   const two = (): Promise<RunningPod> =>
     stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(64) })),
@@ -200,7 +200,7 @@ describe('in kubelet’s sequence of calls', () => {
       annotations: { 'volume.cri-resize-shim.io/cache': 'follow' },
     });
 
-  test('a volume grows after the last container, when the pod is tight again', async () => {
+  test('KEP-6030: a volume grows after kubelet has updated the last container, when the pod is tight again', async () => {
     const running = await two();
     setPod(running, 192);
     await cri.updateContainer(running.id('a'), limit(96));
@@ -209,7 +209,7 @@ describe('in kubelet’s sequence of calls', () => {
     expect(sizeOf(running)).toBe(192);
   });
 
-  test('a volume grows 2 s after the last update if the pod stays loose, and each update restarts the time', async () => {
+  test('KEP-6030: a volume grows 2 s after the last update of a pod that stays loose, and each update restarts the delay', async () => {
     const running = await two();
     setPod(running, 256);
     await cri.updateContainer(running.id('a'), limit(96));
@@ -224,7 +224,7 @@ describe('in kubelet’s sequence of calls', () => {
     expect(Date.now() - last).toBeGreaterThan(1900);
   });
 
-  test('a volume shrinks before the container update that lowers, and an infeasible shrink rejects the update', async () => {
+  test('KEP-6030: a volume shrinks before the container update that lowers the limit; an infeasible shrink rejects the update', async () => {
     const running = await two();
     await cri.updateContainer(running.id('a'), limit(32));
     expect([sizeOf(running), running.read('memory.max')]).toEqual([96, String(96 * MiB)]);
@@ -241,7 +241,7 @@ describe('in kubelet’s sequence of calls', () => {
   });
 });
 
-test('a deferred shrink is applied immediately when it is requested again after files were removed', async () => {
+test('KEP-6030: a deferred shrink is applied immediately when it is requested again after files were removed', async () => {
   const running = await stage.pod();
   await cri.exec(running.id('a'), 'dd', 'if=/dev/zero', 'of=/cache/file', 'bs=1M', 'count=40');
   const { resize: deferred } = await stage.resize(running, { cache: '32Mi' }, { defer: true });
@@ -257,7 +257,7 @@ test('a deferred shrink is applied immediately when it is requested again after 
   expect(['CANCELED', 'COMPLETED']).toContain((first as unknown as { state: string }).state);
 });
 
-test('two hundred volumes of a node are resized concurrently', async () => {
+test('KEP-6030: two hundred volumes of a node are resized concurrently', async () => {
   const names = Array.from({ length: 50 }, (_, index) => `v${index}`);
   const all = await Promise.all(
     ['one', 'two', 'three', 'four'].map((name) =>

@@ -47,7 +47,7 @@ const resize = (running: RunningPod, cache: string, memory?: string): Promise<An
 
 const limitsOf = (running: RunningPod): string[] => [running.read('memory.max'), running.read('memory.max', 'a')];
 
-test('a resize whose volume is unmounted fails and is rolled back', async () => {
+test('KEP-6030: a resize fails and is rolled back if its volume is unmounted while it runs', async () => {
   const running = await pod();
   const answer = refusal(resize(running, '96Mi', '64Mi'));
   await shim.halt(HALF_WAY, () => {
@@ -60,7 +60,7 @@ test('a resize whose volume is unmounted fails and is rolled back', async () => 
   expect(await resize(running, '32Mi')).toMatchObject({ resize: { state: 'COMPLETED' } });
 });
 
-test('a resize whose pod is removed ends, and leaves nothing behind', async () => {
+test('KEP-1287: a resize ends if its pod is removed while it runs, and the shim no longer has the pod', async () => {
   const running = await pod();
   const ended = resize(running, '96Mi', '64Mi').then(
     () => 'done',

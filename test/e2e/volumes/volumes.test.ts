@@ -81,7 +81,7 @@ describe('the order of volume and limit', () => {
       first: 'limit',
       steps: ['CONTAINER', 'POD_MEMORY'],
     },
-  ])('the order follows the KEP for $what', async ({ memory, cache, first, steps }) => {
+  ])('the order of volume and limit follows the KEP for $what', async ({ memory, cache, first, steps }) => {
     const running = await stage.pod();
     const watcher = await PodWatcher.watch(running);
     const answer = await resize(running, { memory: `${memory}Mi`, cache: `${cache}Mi` });
@@ -101,7 +101,7 @@ describe('the order of volume and limit', () => {
       ).toEqual([]);
   });
 
-  test('the order with several volumes is: all that shrink, then the cgroups, then all that grow', async () => {
+  test('KEP-6030: in a request with several volumes, those that shrink come first, then cgroups, then those that grow', async () => {
     const names = ['one', 'two', 'three', 'four'];
     const mounts = Object.fromEntries(names.map((name) => [name, `/${name}`]));
     const running = await stage.pod({
@@ -123,7 +123,7 @@ describe('the order of volume and limit', () => {
 });
 
 describe('a volume in use', () => {
-  test('a volume shrinks above its stored files, rejects or defers a smaller size, and shrinks once files are removed', async () => {
+  test('KEP-6030: a volume shrinks above its stored files; a smaller size is rejected, or deferred until files are removed', async () => {
     const running = await stage.pod({ volumes: [{ name: 'cache', size: 256 * MiB }] });
     const store = async (name: string, mebibytes: number): Promise<string> => {
       await cri.exec(running.id('a'), 'dd', 'if=/dev/urandom', `of=/cache/${name}`, 'bs=1M', `count=${mebibytes}`);
@@ -155,7 +155,7 @@ describe('a volume in use', () => {
     await expect.poll(() => api.call('GetResize', { id })).toMatchObject({ resize: { state: 'COMPLETED' } });
   });
 
-  test('a volume grows under a writer that fills it, without an error other than ENOSPC, a lost byte or a closed file', async () => {
+  test('KEP-6030: a volume grows under a writer that fills it, with no error but ENOSPC, no lost byte and no closed file', async () => {
     const running = await stage.pod({
       containers: [{ name: 'a', command: SLEEP, resources: limit(512), mounts: { cache: '/cache' } }],
     });
@@ -173,7 +173,7 @@ describe('a volume in use', () => {
     expect(running.oomKills()).toBe(0);
   });
 
-  test('a volume of two containers has the same size in both', async () => {
+  test('KEP-6030: a volume of two containers has one size in both', async () => {
     const mounts = { cache: '/cache' };
     const running = await stage.pod({
       containers: ['a', 'b'].map((name) => ({ name, command: SLEEP, resources: limit(128), mounts })),
@@ -186,7 +186,7 @@ describe('a volume in use', () => {
   });
 });
 
-test('files that an init container leaves in a volume count when the pod is lowered', async () => {
+test('KEP-6030: files that an init container leaves in a volume count when the limits of the pod are lowered', async () => {
   const mounts = { cache: '/cache' };
   const running = await stage.pod({
     containers: [
@@ -216,7 +216,7 @@ test('files that an init container leaves in a volume count when the pod is lowe
   expect(running.oomKills()).toBe(0);
 });
 
-test('a volume of 50% follows fifty resizes in kubelet’s order while a container uses it', async () => {
+test('KEP-6030: a volume of 50% follows fifty resizes in kubelet’s order while a container uses it', async () => {
   const annotations = { 'volume.cri-resize-shim.io/cache': '50%' };
   const running = await stage.pod({ annotations, volumes: [{ name: 'cache', size: 128 * MiB }] });
   const request = { container_id: running.id('a'), cmd: ['sh', '-c', WORKER], timeout: 280 };

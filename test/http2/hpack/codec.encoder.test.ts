@@ -19,7 +19,7 @@ describe('HpackEncoder', () => {
     maxLength: 8,
   });
 
-  test('encodes what the decoder has decoded, for any use of indexing, Huffman coding and table sizes', () => {
+  test('encodes decoded fields again, for any use of indexing, Huffman coding and table sizes', () => {
     fc.assert(
       fc.property(blocks, (sent) => {
         const client = new ReferenceEncoder(4096);

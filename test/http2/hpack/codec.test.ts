@@ -18,7 +18,7 @@ describe('examples of RFC 7541 Appendix C', () => {
     ['C.2.2', '040c 2f73 616d 706c 652f 7061 7468', [[':path', '/sample/path']], false, []],
     ['C.2.3', '1008 7061 7373 776f 7264 0673 6563 7265 74', [['password', 'secret']], true, []],
     ['C.2.4', '82', [[':method', 'GET']], false, []],
-  ])('%s: a header field representation', (_, block, fields, sensitive, table) => {
+  ])('decodes the example %s of RFC 7541: a header field representation', (_, block, fields, sensitive, table) => {
     const decoder = decoderOf();
     const decoded = decoder.decode(hex(block));
     expect(pairs(decoded)).toEqual(fields);
@@ -112,7 +112,7 @@ describe('examples of RFC 7541 Appendix C', () => {
          dfdf cd5b 3960 d5af 2708 7f36 72c1 ab27 0fb5 291f 9587 3160 65c0 03ed 4ee5 b106 3d50 07`,
       ],
     ],
-  ])('%s: three header blocks on one connection', (_, tableSize, expected, blocks) => {
+  ])('decodes the example %s of RFC 7541: three header blocks on one connection', (_, tableSize, expected, blocks) => {
     const decoder = decoderOf(tableSize);
     blocks.forEach((block, index) => {
       expect(pairs(decoder.decode(hex(block)))).toEqual(expected[index]![0]);
@@ -130,11 +130,11 @@ describe('HpackDecoder', () => {
     ['a field without a value', '00 01 61'],
     ['a table size update above the setting', '3f e2 1f'],
     ['a table size update after a field', '82 20'],
-  ])('rejects %s', (_, block) => {
+  ])('rejects a header block with %s', (_, block) => {
     expect(errorCodeOf(() => decoderOf().decode(hex(block)))).toBe(ErrorCode.COMPRESSION_ERROR);
   });
 
-  test('accepts a table size update up to the setting, and evicts what does not fit', () => {
+  test('accepts a table size update up to the setting, and evicts entries that do not fit', () => {
     const decoder = decoderOf();
     decoder.decode(hex('40 01 61 01 31 40 01 62 01 32'));
     expect(tableOf(decoder)).toEqual([
@@ -148,14 +148,14 @@ describe('HpackDecoder', () => {
     expect(tableOf(decoder)).toEqual([]);
   });
 
-  test('empties the table for a field that is larger than the table', () => {
+  test('empties the dynamic table for a field that is larger than the table', () => {
     const decoder = decoderOf(64);
     decoder.decode(hex('40 01 61 01 31'));
     decoder.decode(Buffer.concat([hex('40 01 62 28'), Buffer.alloc(40, 'x')]));
     expect(tableOf(decoder)).toEqual([]);
   });
 
-  test('rejects a block as soon as its decoded size exceeds the limit', () => {
+  test('rejects a header block as soon as its decoded size exceeds the limit', () => {
     const decoder = new HpackDecoder(4096, 16_384);
     const large = Buffer.concat([hex('40 01 61 7f a1 1e'), Buffer.alloc(4000, 'x')]);
     decoder.decode(large);

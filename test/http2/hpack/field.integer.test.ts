@@ -9,18 +9,21 @@ describe('examples of RFC 7541 Appendix C', () => {
     ['C.1.1', 10, 5, '0a'],
     ['C.1.2', 1337, 5, '1f9a0a'],
     ['C.1.3', 42, 8, '2a'],
-  ])('%s: integer %i with a prefix of %i bits', (_, value, prefix, wire) => {
-    const bytes = Buffer.alloc(integerSize(value, prefix));
-    expect(writeInteger(bytes, 0, value, prefix, 0)).toBe(bytes.length);
-    expect(bytes.toString('hex')).toBe(wire);
-    const cursor = { bytes, at: 0, end: bytes.length };
-    expect(readInteger(cursor, readOctet(cursor), prefix)).toBe(value);
-    expect(cursor.at).toBe(bytes.length);
-  });
+  ])(
+    'encodes and decodes the example %s of RFC 7541: integer %i with a prefix of %i bits',
+    (_, value, prefix, wire) => {
+      const bytes = Buffer.alloc(integerSize(value, prefix));
+      expect(writeInteger(bytes, 0, value, prefix, 0)).toBe(bytes.length);
+      expect(bytes.toString('hex')).toBe(wire);
+      const cursor = { bytes, at: 0, end: bytes.length };
+      expect(readInteger(cursor, readOctet(cursor), prefix)).toBe(value);
+      expect(cursor.at).toBe(bytes.length);
+    },
+  );
 });
 
 describe('an integer', () => {
-  test('is decoded to the encoded value, and has the predicted size', () => {
+  test('decodes an integer to its encoded value, and predicts its encoded size', () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 2 ** 28 - 1 }), fc.integer({ min: 1, max: 8 }), (value, prefix) => {
         const bytes = Buffer.alloc(integerSize(value, prefix));
@@ -35,7 +38,7 @@ describe('an integer', () => {
     ['too large', 'ff ff ff ff ff 0f'],
     ['continuation octets without value', 'ff 80 80 80 80 80 80 80 80 80 00'],
     ['cut off', 'ff 80'],
-  ])('is rejected: %s', (_, block) => {
+  ])('rejects an invalid integer: %s', (_, block) => {
     expect(errorCodeOf(() => decoderOf().decode(hex(block)))).toBe(ErrorCode.COMPRESSION_ERROR);
   });
 });

@@ -6,7 +6,7 @@ import { huffman } from '../../support/http2/reference-hpack.ts';
 import { errorCodeOf } from '../../support/http2/hpack.ts';
 
 describe('Huffman code', () => {
-  test("is a complete prefix code (Kraft's equality)", () => {
+  test("the Huffman code is a complete prefix code (Kraft's equality)", () => {
     const codes = huffmanCodes();
     expect(codes).toHaveLength(257);
     expect(codes.reduce((sum, { length }) => sum + 2 ** -length, 0)).toBe(1);
@@ -17,7 +17,7 @@ describe('Huffman code', () => {
     );
   });
 
-  test('decodes any encoded octets', () => {
+  test('decodes any octets in Huffman code', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 6000 }), (octets) => {
         const text = Buffer.from(octets).toString('latin1');
@@ -32,7 +32,7 @@ describe('Huffman code', () => {
     ['padding that is not of ones', Buffer.of(0b00011_000)],
     ['EOS', Buffer.of(0xff, 0xff, 0xff, 0xff)],
     ['EOS followed by a letter', Buffer.of(0xff, 0xff, 0xff, 0xfc, 0x1f)],
-  ])('rejects %s', (_, bytes) => {
+  ])('rejects Huffman code with %s', (_, bytes) => {
     expect(errorCodeOf(() => decodeHuffman(bytes, 0, bytes.length))).toBe(ErrorCode.COMPRESSION_ERROR);
   });
 });

@@ -37,7 +37,7 @@ test('all changes are applied in order, and then their backups are removed', asy
   expect(actions).toEqual(['do a', 'do b', 'forget a', 'forget b']);
 });
 
-test('a failed change and those before it are rolled back in reverse; later ones do not start', async () => {
+test('install: a failed change and those before it are rolled back in reverse order; later changes do not start', async () => {
   const { ended, lines } = await run([change('a'), change('b'), change('c', { do: 'no room' }), change('d')]);
   expect(ended).toBe('undone');
   expect(lines).toEqual([
@@ -51,7 +51,7 @@ test('a failed change and those before it are rolled back in reverse; later ones
   expect(actions).toEqual(['do a', 'do b', 'do c', 'undo c', 'undo b', 'undo a']);
 });
 
-test('changes that somebody else has overtaken are rolled back, so that another attempt may succeed', async () => {
+test('changes are rolled back and reported as overtaken if something else has changed the target of one', async () => {
   const overtaken: Change = { ...change('b'), do: () => Promise.reject(new ChangedMeanwhile('b has changed')) };
   const { ended, lines } = await run([change('a'), overtaken]);
   expect(ended).toBe('overtaken');

@@ -88,7 +88,7 @@ describe('L4: a file that is changed and rolled back', () => {
   };
   const RIGHTS = [0o2640, 12_345, 23_456];
 
-  test('keeps its mode, its owner and its extended attributes', async () => {
+  test('a file that is changed and rolled back keeps its mode, its owner and its extended attributes', async () => {
     const file = given('a');
     xattr('set', file);
     const change = writing(file, 'new');
@@ -108,7 +108,7 @@ describe('L4: a file that is changed and rolled back', () => {
     ['a relative link', 'real/file'],
     ['a link through a linked folder', 'linked/file'],
     ['a chain of links', 'real/chain'],
-  ])('behind %s is changed in its place, and the link stays', async (_, to) => {
+  ])('a file behind %s is changed in its place, and the link stays', async (_, to) => {
     mkdirSync(join(folder, 'real'));
     given('real/file');
     symlinkSync('real', join(folder, 'linked'));
@@ -129,7 +129,7 @@ describe('L4: a file that is changed and rolled back', () => {
     }
   });
 
-  test('behind a link to nothing is created, and removed again', async () => {
+  test('a file behind a link to nothing is created, and is removed by the rollback', async () => {
     const link = join(folder, 'link');
     symlinkSync('missing/file', link);
     const change = writing(link, 'new');
@@ -140,7 +140,7 @@ describe('L4: a file that is changed and rolled back', () => {
     expect(readdirSync(folder)).toEqual(['link']);
   });
 
-  test('behind a link to itself is not changed', async () => {
+  test('a link to itself is not changed', async () => {
     symlinkSync('link', join(folder, 'link'));
     const change = writing(join(folder, 'link'), 'new');
     await expect(change.do()).rejects.toThrow('ELOOP');
@@ -148,7 +148,7 @@ describe('L4: a file that is changed and rolled back', () => {
     expect(readdirSync(folder)).toEqual(['link']);
   });
 
-  test('that was a link is a link again after its removal is rolled back', async () => {
+  test('a removed link is a link again after the rollback', async () => {
     given('a');
     symlinkSync('a', join(folder, 'link'));
     const change = removing(join(folder, 'link'));
@@ -159,7 +159,7 @@ describe('L4: a file that is changed and rolled back', () => {
     expect(rights('a')).toEqual(RIGHTS);
   });
 
-  test('that cannot be replaced is rolled back without a write', async () => {
+  test('a file that cannot be replaced is rolled back without a write', async () => {
     // The name of the file that is written first would be too long.
     const name = 'x'.repeat(250);
     const change = writing(given(name), 'new');

@@ -24,12 +24,12 @@ async function mount(...args: readonly string[]): Promise<void> {
   mounts.unshift(args.at(-1)!);
 }
 
-test('a file can be replaced, also one that does not exist, in a folder that does not exist', async () => {
+test('a file can be replaced, or created in a folder that does not exist', async () => {
   writeFileSync(at('file'), '');
   for (const name of ['file', 'none', 'no/such/folder/file']) await assertReplaceable(at(name));
 });
 
-test('what a masked unit leads to cannot, and stays the device of the machine', async () => {
+test('the target of a masked unit, /dev/null, cannot be replaced and stays a device', async () => {
   symlinkSync('/dev/null', at('masked.service'));
   const text = '/dev/null is not a regular file, so it is not replaced: unmask the unit (systemctl unmask)';
   await expect(assertReplaceable('/dev/null')).rejects.toThrow(text);
@@ -41,7 +41,7 @@ test('what a masked unit leads to cannot, and stays the device of the machine', 
 });
 
 test.runIf(process.getuid?.() === 0)(
-  'a file or folder that is a mount, or is on a read-only file system, cannot',
+  'a mount point, or a file on a read-only file system, cannot be replaced',
   async () => {
     writeFileSync(at('bound'), '');
     mkdirSync(at('read-only'));

@@ -43,6 +43,6 @@ setInterval(() => undefined, 1e6);`;
   await expect.poll(async () => (await takeInstallLock(file)).kind, LONG_WAIT).toBe('held');
 });
 
-test('a file that cannot be locked is an error, not an installation that runs', async () => {
+test('a lock file that cannot be locked is an error and does not count as a running installation', async () => {
   await expect(takeInstallLock(join(folder, 'none/lock'))).rejects.toThrow('cannot be locked: flock: cannot open');
 });

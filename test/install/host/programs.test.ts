@@ -37,7 +37,7 @@ test('a program with its own Node is installed and started with it', async () =>
   expect(await isInPlace(places)).toBe(false);
 });
 
-test('a folder without a Node is installed with a copy of the one that runs, which anyone may start', async () => {
+test('a program without its own Node is installed with a copy of the running Node that every user can execute', async () => {
   const running = at('home/node');
   fake.put('home/node', 'node');
   chmodSync(running, 0o700);
@@ -54,7 +54,7 @@ test('a folder without a Node is installed with a copy of the one that runs, whi
   expect(await isInPlace({ program, to: at('to') })).toBe(true);
 });
 
-test('a Node that loads libraries of its distribution is not copied without them', () => {
+test('a Node that loads libraries of its distribution is recognized', () => {
   const own = { node_shared: false, node_shared_openssl: false, icu_gyp_path: 'tools/icu/icu-generic.gyp' };
   const system = { icu_gyp_path: 'tools/icu/icu-system.gyp' };
   expect(

@@ -27,6 +27,6 @@ test.each([
   ['none/*.env', []],
   ['a/*.yaml', []],
   ['none/b.env', ['none/b.env']],
-])('%s stands for %j', async (pattern, expected) => {
+])('the pattern %s expands to %j', async (pattern, expected) => {
   expect(await expandGlob(join(folder, pattern))).toEqual(expected.map((name) => join(folder, name)));
 });

@@ -10,11 +10,11 @@ test.each([
   ['CRI_RESIZE_SHIM_FLAGS="--a \\\n--b"\n', ['--a', '--b']],
   ['CRI_RESIZE_SHIM_FLAGS=""\n', []],
   ['', []],
-])('the flags in %j', (text, flags) => {
+])('reads the flags of the service in %j', (text, flags) => {
   expect(flagsIn(text)).toEqual(flags);
 });
 
-test('without the file there are none', async () => {
+test('the service has no flags if its flags file does not exist', async () => {
   expect(await serviceFlags('/no/such/file')).toEqual([]);
   await expect(serviceFlags('/')).rejects.toThrow('EISDIR');
 });

@@ -17,7 +17,7 @@ function dropIn(name: string, ...lines: readonly string[]): void {
 const SOCKET = '/run/cri-resize-shim/cri-resize-shim.sock';
 const OWN = ['/var/lib/cri-resize-shim', '/var/lib/cri-resize-shim-bypass'];
 
-test('without drop-ins, the places are those of the shipped units', async () => {
+test('without drop-ins, the sockets and writable folders are those of the shipped units', async () => {
   expect(await unitPlaces(folder)).toEqual({ sockets: [SOCKET], writable: [...OWN, '/run', '/var/lib/kubelet'] });
   const shipped = (unit: string): string => readFileSync(`systemd/cri-resize-shim.${unit}`, 'utf8');
   expect(shipped('socket').match(/^Listen.*/gm)).toEqual([`ListenStream=${SOCKET}`]);
@@ -28,7 +28,7 @@ test('without drop-ins, the places are those of the shipped units', async () => 
   ]);
 });
 
-test('a drop-in replaces or adds sockets and folders', async () => {
+test('a drop-in replaces or adds sockets and writable folders', async () => {
   dropIn('socket.d/b', '[Socket]', 'ListenStream=', 'ListenStream=/run/other/cri.sock');
   dropIn('socket.d/a', '[Socket]', '# ListenStream=/run/no.sock', 'ListenStream=/run/hidden.sock');
   dropIn('service.d/x', '[Service]', 'ReadWritePaths=-/srv/a \\', '  "/srv/b c"', 'BindPaths=/dev/x:/srv/d:rbind');

@@ -21,7 +21,7 @@ test.each([
   expect(off(text)).toBe(expected);
 });
 
-test('the installed configuration file, which is comments, gets one line', () => {
+test('the installed configuration file, which has only comments, gets one more line', () => {
   const installed = configurationExample({ isCommentedOut: true });
   const changed = off(installed) ?? '';
   expect(changed.replace('\nintercept: false', '')).toBe(installed);

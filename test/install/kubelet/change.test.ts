@@ -32,7 +32,7 @@ async function kubelet(configDir?: string): Promise<Kubelet> {
   return { endpoint: chain.endpoint!, chain };
 }
 
-test('a file that is not valid UTF-8 is refused, so that no byte but the endpoint changes', async () => {
+test('a kubelet configuration that is not valid UTF-8 is rejected and not changed', async () => {
   fake.put('config.yaml', HEAD + containerd());
   const bytes = Buffer.concat([Buffer.from('# Gr\xf6\xdfe\n', 'latin1'), readFileSync(fake.at('config.yaml'))]);
   writeFileSync(fake.at('config.yaml'), bytes);
@@ -75,14 +75,14 @@ test('for a kubelet that uses the shim, only kubeadm’s patch is changed; the c
   expect(existsSync(fake.at(`linked.yaml${BACKUP}`))).toBe(false);
 });
 
-test('kubeadm’s patch is not changed where a drop-in overrides what kubeadm writes', async () => {
+test('kubeadm’s patch is not changed if a drop-in overrides the endpoint in config.yaml', async () => {
   fake.put('config.yaml', HEAD + containerd());
   fake.put('instance-config.yaml', containerd());
   fake.put('drop-ins/99-cri-resize-shim.conf', HEAD + ours());
   expect(await keepAtShim(fake.site(), await kubelet(fake.at('drop-ins')))).toEqual([]);
 });
 
-test('a file that something else changes between the plan and its turn keeps that change, and has no backup; a new plan takes it over', async () => {
+test('a file that has changed since the plan was made is not written; a new plan includes that change', async () => {
   fake.systemctl('exit 9');
   fake.put('config.yaml', HEAD + ours());
   fake.put('instance-config.yaml', containerd());
@@ -106,7 +106,7 @@ test('a file that something else changes between the plan and its turn keeps tha
   expect(existsSync(fake.at(`instance-config.yaml${BACKUP}`))).toBe(true);
 });
 
-test('a rollback keeps what something else has changed since, and takes back nothing but the endpoint', async () => {
+test('a rollback keeps later changes by other programs and restores only the endpoint', async () => {
   fake.put('config.yaml', HEAD + ours());
   fake.put('instance-config.yaml', containerd());
   const planned = async (): Promise<Change> => {
@@ -124,7 +124,7 @@ test('a rollback keeps what something else has changed since, and takes back not
   expect(read('instance-config.yaml')).toBe('containerRuntimeEndpoint: unix:///run/other.sock\n');
 });
 
-test('a removal restores what kubeadm would write, even if kubelet does not use the shim any more, without a restart', async () => {
+test('a removal restores kubeadm’s patch without a restart, even if kubelet no longer uses the shim', async () => {
   fake.systemctl('exit 9');
   fake.put('config.yaml', HEAD + containerd());
   fake.put(`config.yaml${BACKUP}`, HEAD + containerd());
@@ -148,7 +148,7 @@ test('a removal restores what kubeadm would write, even if kubelet does not use 
   expect(await pointAtContainerd(fake.site(), await kubelet())).toEqual([]);
 });
 
-test('a file that release 0.1.0 has edited, which put the endpoint at another place, is restored byte for byte', async () => {
+test('a file that release 0.1.0 edited, with the endpoint in another place, is restored byte for byte', async () => {
   fake.systemctl('exit 9');
   fake.put('config.yaml', HEAD + containerd());
   const before = '# ours\nmaxPods:   9\n';
@@ -158,7 +158,7 @@ test('a file that release 0.1.0 has edited, which put the endpoint at another pl
   expect(read('instance-config.yaml')).toBe(before);
 });
 
-test('a file that was changed since the installation keeps that change; one without a backup gets containerd', async () => {
+test('a removal keeps changes since the installation, and sets containerd in a file without a backup', async () => {
   fake.systemctl('exit 9');
   fake.put('config.yaml', HEAD + containerd());
   fake.put('instance-config.yaml', `maxPods: 10\n${ours()}`);
@@ -171,7 +171,7 @@ test('a file that was changed since the installation keeps that change; one with
   expect(read('instance-config.yaml')).toBe(containerd());
 });
 
-test('a removal of our drop-in says what kubelet uses then', async () => {
+test('the removal of our drop-in is described with the file and the restart of kubelet', async () => {
   fake.put('config.yaml', HEAD + containerd());
   fake.put('drop-ins/99-cri-resize-shim.conf', HEAD + ours());
   const [change, ...others] = await pointAtContainerd(fake.site(), await kubelet(fake.at('drop-ins')));
@@ -179,7 +179,7 @@ test('a removal of our drop-in says what kubelet uses then', async () => {
   expect(change!.description).toBe(`remove ${fake.at('drop-ins/99-cri-resize-shim.conf')} and restart kubelet.service`);
 });
 
-test('a removal restores an endpoint that was set by hand through a link to the folder of the socket', async () => {
+test('a removal sets containerd if the endpoint was set by hand through a link to the folder of the socket', async () => {
   symlinkSync(fake.folder, fake.at('link'));
   fake.put('config.yaml', `${HEAD}containerRuntimeEndpoint: unix://${fake.at('link/shim.sock')}\n`);
   const [change, ...others] = await pointAtContainerd(fake.site(), await kubelet());
@@ -189,7 +189,7 @@ test('a removal restores an endpoint that was set by hand through a link to the 
   );
 });
 
-test('a kubelet that ends again after each start has a setup if it uses the shim, and no other kubelet that does not run', async () => {
+test('a kubelet that does not run is rejected, unless it uses the shim and ends again after each start', async () => {
   const execStart = `ExecStart={ path=/usr/bin/kubelet ; argv[]=/usr/bin/kubelet --config=${fake.at('config.yaml')} ; ignore_errors=no ; pid=0 }`;
   const setup = async (state: string): Promise<unknown> => {
     fake.unit({ state, properties: ['SubState=auto-restart', execStart] });

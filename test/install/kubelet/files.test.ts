@@ -57,7 +57,7 @@ test.each([
   expect(found.endpointOf(found.text!)).toBe(CONTAINERD);
 });
 
-test('a flag in a value of several lines, in a file that a pattern finds, is found there', async () => {
+test('a flag is found in a value of several lines, in an environment file that matches a pattern', async () => {
   const text = `X="--v=2\n${FLAG}"\n`;
   fake.put('envs/10.env', 'Y=1\n');
   fake.put('envs/20.env', text);
@@ -67,7 +67,7 @@ test('a flag in a value of several lines, in a file that a pattern finds, is fou
   expect(found.edited(text, 'unix:///ours.sock')).toBe('X="--v=2\n--container-runtime-endpoint=unix:///ours.sock"\n');
 });
 
-test('a flag in several files, in none, or with another value is rejected, with the files and a remedy', async () => {
+test('install: a flag in several files, in none, or with another value is left to the administrator, with the files and a remedy', async () => {
   unit({ unit: FLAG, environment: FLAG });
   await expect(setting({ endpoint: CONTAINERD })).rejects.toMatchObject({
     message: expect.stringMatching(/several places of kubelet.service: .*kubelet\.service, .*flags\.env$/) as string,
@@ -81,7 +81,7 @@ test('a flag in several files, in none, or with another value is rejected, with 
   );
 });
 
-test('a default endpoint without flag and file, and a relative file, are rejected', async () => {
+test('a kubelet without a configuration file, or with a relative path to it, is rejected', async () => {
   await expect(setting({})).rejects.toThrow('kubelet.service has neither --config nor');
   fake.put('kubelet.yaml', config());
   fake.put('drop-ins/1.conf', config());
@@ -111,7 +111,7 @@ test('kubeadm’s patch is changed together with config.yaml, in each form', asy
   });
 });
 
-test('a folder of drop-ins gets one of ours, which kubelet reads last, and no other file is changed', async () => {
+test('a folder of drop-ins gets one of the shim, which kubelet reads last, and no other file changes', async () => {
   fake.put('config.yaml', sets('containerd'));
   fake.put('instance-config.yaml', sets('containerd'));
   fake.put('drop-ins/50-other.conf', sets('other'));
@@ -138,7 +138,7 @@ test('if another drop-in is read later, ours gets another name, or the installat
   });
 });
 
-test('a removal looks at every file that kubelet or kubeadm reads, but not at a relative path that never was ours', async () => {
+test('a removal checks each file that kubelet or kubeadm reads, except a relative path without our endpoint', async () => {
   fake.put('config.yaml', sets('containerd'));
   fake.put('instance-config.yaml', '');
   fake.put('drop-ins/1.conf', sets('other'));
@@ -151,7 +151,7 @@ test('a removal looks at every file that kubelet or kubeadm reads, but not at a 
   await expect(inUse({ config: 'config.yaml' })).rejects.toThrow('has a relative path: config.yaml');
 });
 
-test('a removal looks at a flag only if it has our endpoint', async () => {
+test('a removal checks a flag only if it has our endpoint', async () => {
   unit({ unit: FLAG, environment: FLAG });
   expect(await settingsInUse(fake.node, await kubelet({ endpoint: CONTAINERD }), CONTAINERD)).toEqual([]);
   symlinkSync(fake.folder, fake.at('link'));

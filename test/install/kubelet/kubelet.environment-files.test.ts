@@ -16,7 +16,7 @@ afterEach(() => fake.remove());
 
 const entry = (name: string, ignores = 'no'): string => `${fake.at(name)} (ignore_errors=${ignores})`;
 
-test('a pattern stands for its files in the order of their bytes, and an optional one for none', async () => {
+test('a pattern expands to its files in byte order, and an optional pattern may match no file', async () => {
   const files = await environmentFilesOf(['', entry('envs/*.env', 'yes'), entry('none/*', 'yes'), entry('none')]);
   expect(files).toEqual([
     { file: fake.at('envs/B.env'), isOptional: true },
@@ -31,7 +31,7 @@ test.each([
   ['none/*.env', 'does not exist'],
   ['envs/folder', 'is not a regular file'],
   ['envs/latin1', 'the value of A is not valid UTF-8'],
-])('without %s systemd starts the unit only if it is optional', async (name, why) => {
+])('a unit with the unusable environment file %s starts only if the file is optional', async (name, why) => {
   const file = fake.at(name);
   expect(await readEnvironment([entry('envs/b.env'), entry(name)])).toEqual({
     file,
@@ -40,7 +40,7 @@ test.each([
   expect(await readEnvironment([entry('envs/b.env'), entry(name, 'yes')])).toEqual(['A=b\n']);
 });
 
-test('a comment that is not valid UTF-8, and a link to /dev/null, do not keep systemd from starting the unit', async () => {
+test('a unit starts if an environment file has a comment with invalid UTF-8 or is a link to /dev/null', async () => {
   writeFileSync(fake.at('envs/comment'), Buffer.from('# gr\u00fcn\nA=\n', 'latin1'));
   symlinkSync('/dev/null', fake.at('envs/empty'));
   expect(await readEnvironment([entry('envs/comment'), entry('envs/empty'), '/dev/null (ignore_errors=no)'])).toEqual([

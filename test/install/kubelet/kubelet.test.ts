@@ -22,15 +22,15 @@ const running = (endpoint: string, winner: object, pid = '42'): object => ({
   kubelet: { endpoint, chain: { winner } },
 });
 
-describe('the runtime endpoint of kubelet comes from', () => {
-  test('the flag, which overrides the file', async () => {
+describe('the source of kubelet’s runtime endpoint', () => {
+  test('the runtime endpoint comes from the flag, which overrides the file', async () => {
     fake.put('proc/42/root/var/lib/kubelet/config.yaml', sets('file'));
     const commandLine = ['/usr/bin/kubelet', '--config=/var/lib/kubelet/config.yaml'];
     fake.unit({ commandLine: [...commandLine, '--container-runtime-endpoint', 'unix:///flag.sock', '--v=2'] });
     expect(await findKubelet(fake.node)).toMatchObject(running('unix:///flag.sock', { kind: 'flag' }));
   });
 
-  test('the file, as kubelet’s process sees it', async () => {
+  test('the runtime endpoint comes from the file as kubelet’s process sees it', async () => {
     fake.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: "unix:///file.sock"\n'));
     fake.put('proc/42/cwd/kubelet.yaml', sets('relative'));
     for (const [file, endpoint] of [
@@ -42,7 +42,7 @@ describe('the runtime endpoint of kubelet comes from', () => {
     }
   });
 
-  test('the drop-in that is read last', async () => {
+  test('the runtime endpoint comes from the drop-in that kubelet reads last', async () => {
     fake.put('proc/42/root/etc/kubelet.yaml', sets('file'));
     fake.put('proc/42/root/etc/drop-ins/1.conf', sets('one'));
     fake.put('proc/42/root/etc/drop-ins/2.conf', sets('two'));
@@ -51,7 +51,7 @@ describe('the runtime endpoint of kubelet comes from', () => {
     expect(await findKubelet(fake.node)).toMatchObject(running('unix:///two.sock', { kind: 'drop-in', file }));
   });
 
-  test('kubelet’s default without flag and file', async () => {
+  test('the runtime endpoint is kubelet’s default if neither flag nor file sets it', async () => {
     fake.put('proc/42/root/etc/kubelet.yaml', config('containerRuntimeEndpoint: ""\n'));
     for (const commandLine of [['kubelet', '--config=/etc/kubelet.yaml'], ['kubelet']]) {
       fake.unit({ commandLine });
@@ -61,7 +61,7 @@ describe('the runtime endpoint of kubelet comes from', () => {
     }
   });
 
-  test('the drop-ins of k3s, whose process has kubelet inside and hides its flags', async () => {
+  test('the runtime endpoint of k3s comes from its drop-ins, because its process hides the flags of kubelet', async () => {
     const file = '/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/00-k3s-defaults.conf';
     fake.process(42, 'k3s-server');
     fake.put(`proc/42/root/${file}`, sets('k3s'));
@@ -69,7 +69,7 @@ describe('the runtime endpoint of kubelet comes from', () => {
     expect(await findKubelet(fake.node)).toMatchObject(running('unix:///k3s.sock', { kind: 'drop-in', file }));
   });
 
-  test('the kubelet that the main process of a unit has started, as RKE2 does', async () => {
+  test('the runtime endpoint comes from a kubelet that the main process of a unit has started, as in RKE2', async () => {
     fake.unit({ commandLine: ['/usr/local/bin/rke2 server'] });
     fake.process(42, 'rke2');
     fake.process(7, 'kubelet', { parent: 6 });
@@ -81,7 +81,7 @@ describe('the runtime endpoint of kubelet comes from', () => {
   });
 });
 
-test('a kubelet that systemd has only begun to start is looked at until it has its command line', async () => {
+test('a kubelet that systemd has just begun to start is read again until it has its command line', async () => {
   fake.unit({ commandLine: ['kubelet', '--container-runtime-endpoint=unix:///flag.sock'] });
   fake.process(42, '(kubelet)');
   // The second look finds the program of the unit.
@@ -93,7 +93,7 @@ test('a kubelet that systemd has only begun to start is looked at until it has i
   expect(await findKubelet(fake.node)).toEqual({ kind: 'unclear', why: 'process 42 starts and ends too fast' });
 });
 
-test('the source is unclear if a file is missing or is no KubeletConfiguration, and doctor still gets the chain', async () => {
+test('the endpoint is unclear if a file is missing or is not a KubeletConfiguration, and the chain is still returned', async () => {
   fake.unit({ commandLine: ['kubelet', '--config=/etc/kubelet.yaml'] });
   expect(await findKubelet(fake.node)).toMatchObject({
     kind: 'unclear',
@@ -108,7 +108,7 @@ test('the source is unclear if a file is missing or is no KubeletConfiguration, 
   }
 });
 
-test('each place is described in the order in which kubelet reads it, and the one that wins is marked', async () => {
+test('the places of the endpoint are listed in the order in which kubelet reads them, with the winner marked', async () => {
   fake.put('proc/42/root/k/config.yaml', sets('file'));
   fake.put('proc/42/root/k/instance-config.yaml', 'containerRuntimeEndpoint: unix:///next.sock\n');
   fake.put('proc/42/root/d/1.conf', config('maxPods: 9\n'));
@@ -129,7 +129,7 @@ test('a stopped kubelet and a missing unit are reported', async () => {
   expect(await findKubelet(fake.node)).toEqual({ kind: 'no unit' });
 });
 
-describe('the setup of a kubelet that does not run comes from its unit', () => {
+describe('the setup of a stopped kubelet', () => {
   const unit = (command: string, ...properties: readonly string[]): void => {
     const execStart = `ExecStart={ path=${command.split(' ', 1)[0] ?? ''} ; argv[]=${command} ; ignore_errors=no ; pid=0 }`;
     fake.unit({ state: 'inactive', properties: [execStart, ...properties] });
@@ -137,7 +137,7 @@ describe('the setup of a kubelet that does not run comes from its unit', () => {
   const endpoint = async (): Promise<string | undefined> => (await readStoppedKubelet(fake.node)).chain?.endpoint;
   const flag = (name: string): string => `--container-runtime-endpoint=unix:///${name}.sock`;
 
-  test('with the variables that systemd hands down, and without those that it unsets', async () => {
+  test('the setup of a stopped kubelet uses the variables that systemd passes, without those that the unit unsets', async () => {
     fake.put('proc/1/environ', `PASSED=${flag('passed')}\0OTHER=${flag('other')}\0`);
     unit('/usr/bin/kubelet $PASSED $OTHER $FROM_MANAGER', 'PassEnvironment=PASSED NONE');
     expect(await endpoint()).toBe('unix:///passed.sock');
@@ -145,7 +145,7 @@ describe('the setup of a kubelet that does not run comes from its unit', () => {
     expect(await endpoint()).toBe('unix:///a.sock');
   });
 
-  test('with a relative path, which starts in its working directory', async () => {
+  test('the setup of a stopped kubelet resolves a relative path in the working directory of the unit', async () => {
     fake.put('work/kubelet.yaml', sets('relative'));
     for (const prefix of ['', '!']) {
       unit('/usr/bin/kubelet --config=kubelet.yaml', `WorkingDirectory=${prefix}${fake.at('work')}`);
@@ -153,7 +153,7 @@ describe('the setup of a kubelet that does not run comes from its unit', () => {
     }
   });
 
-  test('behind a wrapper, but not in a command for a shell, whose words are not known', async () => {
+  test('the setup of a stopped kubelet is read behind a wrapper, but not from a command for a shell', async () => {
     fake.put('bin/kubelet', '');
     unit(`/usr/bin/nice -n -5 ${fake.at('bin/kubelet')} ${flag('nice')}`);
     expect(await endpoint()).toBe('unix:///nice.sock');

@@ -14,21 +14,21 @@ const exited = (code: string, status: string): object => ({
 const failed = (result: string): object => ({ MESSAGE_ID: 'd9b373ed55a64feb8242e02dbe79a49c', UNIT_RESULT: result });
 const succeeded = { MESSAGE_ID: '7ad2d189f7e94e70a38c781354912448' };
 
-describe('the history of a unit has its restarts and how it ended last', () => {
+describe('the history of a unit', () => {
   test.each([
     ['an exit code', [exited('exited', '3'), failed('exit-code'), restarted], 1, 'exit code 3'],
     ['a signal', [exited('killed', '9'), failed('signal'), restarted], 1, 'signal 9 (SIGKILL)'],
     ['no memory', [exited('killed', '9'), failed('oom-kill')], 0, 'result oom-kill, signal 9 (SIGKILL)'],
     ['a process that is not there yet', [exited('exited', '1'), restarted, failed('resources')], 1, 'result resources'],
     ['no error, after one', [exited('exited', '1'), failed('exit-code'), restarted, succeeded], 1, 'result success'],
-  ])('%s', async (_, journal, restarts, end) => {
+  ])('the history of a unit has its restarts and its last end: %s', async (_, journal, restarts, end) => {
     fake.unit({ journal });
     const history = await unitHistory('kubelet.service', 10);
     expect(history?.restarts).toBe(restarts);
     expect(history?.lastEnd && endText(history.lastEnd)).toBe(end);
   });
 
-  test('that it was started by hand: it ended without a restart, and runs or has ended again', async () => {
+  test('a unit was started by hand if it ended without a restart, and runs or has ended again', async () => {
     const end = [exited('exited', '1'), failed('exit-code')];
     const again = (count: string): object => ({ ...restarted, N_RESTARTS: count });
     const history = async (...journal: readonly object[]): Promise<unknown> => {
@@ -48,7 +48,7 @@ describe('the history of a unit has its restarts and how it ended last', () => {
     });
   });
 
-  test('nothing if the journal has no entries, or cannot be read', async () => {
+  test('a unit has no history if the journal has no entries or cannot be read', async () => {
     fake.unit({ journal: [] });
     expect(await unitHistory('kubelet.service', 10)).toBeUndefined();
     fake.program('journalctl', 'echo "No journal files were found." >&2; exit 1');

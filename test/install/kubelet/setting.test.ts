@@ -21,16 +21,16 @@ describe('the endpoint in a KubeletConfiguration', () => {
     ['containerRuntimeEndpoint: ""\n', `containerRuntimeEndpoint: "${OURS}"\n`],
     ['containerRuntimeEndpoint:\n', `containerRuntimeEndpoint: ${OURS}\n`],
     ['', `containerRuntimeEndpoint: ${OURS}\n`],
-  ])('%j becomes %j, and no other line changes', (before, after) => {
+  ])('in a KubeletConfiguration, %j becomes %j and no other line changes', (before, after) => {
     expect(withEndpoint(config(before), OURS, 'f')).toBe(config(after));
   });
 
-  test('is removed with its line', () => {
+  test('the endpoint is removed from a KubeletConfiguration with its line', () => {
     expect(withEndpoint(config(`containerRuntimeEndpoint: ${OURS}\n`), undefined, 'f')).toBe(config(''));
     expect(withEndpoint(config(''), undefined, 'f')).toBe(config(''));
   });
 
-  test('is set in a file without final line feed, and in JSON', () => {
+  test('the endpoint is set in a file without a final line feed, and in JSON', () => {
     expect(withEndpoint('kind: KubeletConfiguration', OURS, 'f')).toBe(
       `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${OURS}\n`,
     );
@@ -49,18 +49,18 @@ describe('the endpoint in a KubeletConfiguration', () => {
     }
   });
 
-  test('is quoted if YAML would read another value', () => {
+  test('the endpoint is quoted if YAML would otherwise read another value', () => {
     expect(withEndpoint(config(''), 'unix:///a b # c', 'f')).toBe(
       config('containerRuntimeEndpoint: "unix:///a b # c"\n'),
     );
   });
 
-  test('is not changed with another key that refers to it', () => {
+  test('the endpoint is not changed if another key refers to it', () => {
     const text = `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: &one ${CONTAINERD}\nimageServiceEndpoint: *one\n`;
     expect(() => withEndpoint(text, OURS, 'f')).toThrow('f: expected one mapping without shared values');
   });
 
-  test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('is rejected in %j', (text) => {
+  test.each(['kind: Pod\n', 'kind: [\n', '- kind\n', ''])('an invalid KubeletConfiguration is rejected: %j', (text) => {
     expect(() => withEndpoint(text, OURS, 'f')).toThrow(/^f( |:)/);
   });
 });
@@ -74,13 +74,13 @@ describe('the flag in files of a unit', () => {
     `ExecStart=/usr/bin/kubelet \\\n  ${FLAG} \\\n  @ \\\n  --v=2\n`,
     `KUBELET_ARGS="--v=2 ${FLAG}=@"\n`,
     `# ${FLAG}=unix:///old.sock\n; ${FLAG}=unix:///older.sock\nKUBELET_ARGS=${FLAG}=@\n`,
-  ])('is changed in %j, and nothing else', (form) => {
+  ])('the endpoint flag is changed in %j, and nothing else', (form) => {
     const before = form.replace('@', CONTAINERD);
     expect(flagsIn(before).map(({ endpoint }) => endpoint)).toEqual([CONTAINERD]);
     expect(withFlag(before, OURS, 'f')).toBe(form.replace('@', OURS));
   });
 
-  test('is rejected if it is missing or occurs more than once', () => {
+  test('the endpoint flag is rejected if it is missing or occurs more than once', () => {
     expect(() => withFlag('ExecStart=kubelet\n', OURS, 'f')).toThrow('is missing');
     const twice = `A=${FLAG}=${CONTAINERD}\nB=${FLAG}=${CONTAINERD}\n`;
     expect(() => withFlag(twice, OURS, 'f')).toThrow(`f: ${FLAG} occurs more than once`);

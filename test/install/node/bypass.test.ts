@@ -33,7 +33,7 @@ const changes = (): string[] =>
     .split('\n')
     .filter((line) => line !== '' && !line.startsWith('show'));
 
-test('a bypass that does not start is stopped and not held, so that the shim goes on, also after the next boot', async () => {
+test('a bypass that does not start is stopped and not held on, so that the shim continues, also after the next boot', async () => {
   systemctl(1);
   await expect(turnOn()).rejects.toThrow();
   expect(existsSync(join(link(), '..'))).toBe(true);
@@ -46,7 +46,7 @@ test('a bypass that does not start is stopped and not held, so that the shim goe
   ]);
 });
 
-test('a bypass that was held before stays held', async () => {
+test('a bypass that was held on before stays held on if a later start fails', async () => {
   systemctl(0);
   await serve(fake.node.listen);
   expect(await turnOn()).toEqual({ isOn: true });
@@ -56,7 +56,7 @@ test('a bypass that was held before stays held', async () => {
   expect(lstatSync(link()).isSymbolicLink()).toBe(true);
 });
 
-test('a bypass through which no runtime answers is not left on, and the shim serves again', async () => {
+test('a bypass is turned off if no runtime answers through it, and the shim serves again', async () => {
   systemctl(0);
   await serve(fake.node.containerd);
   expect(await turnOn()).toEqual({

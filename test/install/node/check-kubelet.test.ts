@@ -46,7 +46,7 @@ const times = (count: number): object[] => Array.from({ length: count }, () => [
 const LOOP =
   'kubelet.service ends again after each start (restarted by systemd 3 times in all, the journal does not say when, last end: exit code 1)';
 
-describe('check kubelet reads a kubelet that does not run from its unit and its files', () => {
+describe('check kubelet for a kubelet that does not run', () => {
   const kubeadm = (
     subState: string,
     words = '/usr/bin/kubelet $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS',
@@ -65,7 +65,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     return found('kubelet');
   };
 
-  test('that ends again after each start', async () => {
+  test('check kubelet fails for a kubelet that waits for its next restart in a loop, with its configured endpoint', async () => {
     fake.put('kubelet.yaml', sets(`unix://${fake.node.listen}`));
     expect(await kubelet('activating', kubeadm('auto-restart'))).toMatchObject({
       result: 'failed',
@@ -78,7 +78,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that was stopped, with a flag of an environment file', async () => {
+  test('check kubelet warns about a stopped kubelet, with the endpoint flag of its environment file', async () => {
     fake.put('kubelet.yaml', sets(`unix://${fake.node.listen}`));
     fake.put('kubeadm-flags.env', 'KUBELET_KUBEADM_ARGS="--v=2 --container-runtime-endpoint=unix:///other.sock"\n');
     expect(await kubelet('inactive', kubeadm('dead'))).toMatchObject({
@@ -89,7 +89,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that cannot read its configuration', async () => {
+  test('check kubelet fails for a kubelet that cannot read its configuration', async () => {
     fake.put('kubelet.yaml', 'kind: Pod\n');
     expect(await kubelet('activating', kubeadm('auto-restart'))).toMatchObject({
       result: 'failed',
@@ -98,7 +98,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that another program starts, whose flags are not in the unit', async () => {
+  test('check kubelet fails without an endpoint for a kubelet that another program starts', async () => {
     expect(await kubelet('activating', kubeadm('auto-restart', '/usr/local/bin/k3s server'))).toMatchObject({
       result: 'failed',
       found: LOOP,
@@ -112,7 +112,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that has ended once: systemd starts it again', async () => {
+  test('check kubelet warns about a kubelet that has ended once and that systemd starts again', async () => {
     const once = ['SubState=auto-restart', 'Result=signal', 'NRestarts=0', 'ExecMainCode=2', 'ExecMainStatus=9'];
     expect(await kubelet('activating', once)).toMatchObject({
       result: 'warning',
@@ -125,17 +125,20 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     ['auto-restart', [FAILED]],
     ['auto-restart-queued', []],
     ['start-pre', []],
-  ])('that fails before its main process starts, in the state %s', async (subState, last) => {
-    const properties = ['NRestarts=4', 'Result=resources', 'ExecMainCode=0', `SubState=${subState}`];
-    fake.unit({ state: 'activating', properties, journal: [...times(4), ...last] });
-    expect(await found('kubelet')).toMatchObject({
-      result: 'failed',
-      found:
-        'kubelet.service ends again after each start (restarted by systemd 4 times in the last 10 min, last end: result resources)',
-    });
-  });
+  ])(
+    'check kubelet fails for a kubelet that fails before its main process starts, in the state %s',
+    async (subState, last) => {
+      const properties = ['NRestarts=4', 'Result=resources', 'ExecMainCode=0', `SubState=${subState}`];
+      fake.unit({ state: 'activating', properties, journal: [...times(4), ...last] });
+      expect(await found('kubelet')).toMatchObject({
+        result: 'failed',
+        found:
+          'kubelet.service ends again after each start (restarted by systemd 4 times in the last 10 min, last end: result resources)',
+      });
+    },
+  );
 
-  test('that a person starts in the pause before a restart: only what follows is a loop', async () => {
+  test('check kubelet counts only the ends after a start by hand in the pause before a restart', async () => {
     const properties = (subState: string): string[] => ['NRestarts=4', 'Result=exit-code', `SubState=${subState}`];
     fake.unit({ state: 'activating', properties: properties('start-pre'), journal: [...times(4), EXITED, FAILED] });
     expect(await found('kubelet')).toMatchObject({ result: 'warning', found: 'kubelet.service is activating' });
@@ -147,7 +150,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that ended before the shim that it uses was started', async () => {
+  test('check kubelet only warns about a kubelet that ended before its shim was started', async () => {
     fake.put('kubelet.yaml', sets(`unix://${fake.node.listen}`));
     const now = Number(process.hrtime.bigint() / 1000n);
     const time = { __MONOTONIC_TIMESTAMP: String(now - 9_000_000) };
@@ -160,7 +163,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('whose first start is not over', async () => {
+  test('check kubelet warns about a kubelet whose first start is not complete', async () => {
     expect(await kubelet('activating', ['SubState=start-pre', 'Result=success'])).toMatchObject({
       result: 'warning',
       found: 'kubelet.service is activating',
@@ -168,7 +171,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('that has no environment file, unless it may be missing', async () => {
+  test('check kubelet fails if an environment file of kubelet is missing, unless the file is optional', async () => {
     const file = fake.at('kubeadm-flags.env');
     const properties = (ignore: string): readonly string[] => [
       'SubState=dead',
@@ -186,7 +189,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
     });
   });
 
-  test('with the flag in a value of several lines, in the last file of a pattern', async () => {
+  test('check kubelet finds a flag in a value of several lines, in the last file of a pattern', async () => {
     fake.put('envs/10.env', 'A=--container-runtime-endpoint=unix:///first.sock\n');
     fake.put('envs/20.env', `A="--v=2\n--container-runtime-endpoint=unix://${fake.node.listen}"\n`);
     const properties = [
@@ -199,7 +202,7 @@ describe('check kubelet reads a kubelet that does not run from its unit and its 
   });
 });
 
-describe('check kubelet says of a kubelet that runs', () => {
+describe('check kubelet for a running kubelet', () => {
   /** @param since how long ago it started, in seconds */
   const kubelet = (restarts: number, since: number, journal: readonly object[] = []): Promise<Finding> => {
     const start = Number(process.hrtime.bigint() / 1000n) - since * 1_000_000 - 500_000;
@@ -213,7 +216,7 @@ describe('check kubelet says of a kubelet that runs', () => {
   };
   const USES = 'uses the shim (set by --container-runtime-endpoint)';
 
-  test('that it ends again after each start', async () => {
+  test('check kubelet fails for a running kubelet that ends again after each start', async () => {
     expect(await kubelet(41, 3, times(12))).toMatchObject({
       result: 'failed',
       found: `kubelet.service ends again after each start (restarted by systemd 12 times in the last 10 min, 41 times in all, last end: exit code 1), and has run for 3 s now; ${USES}`,
@@ -221,11 +224,11 @@ describe('check kubelet says of a kubelet that runs', () => {
     });
   });
 
-  test('nothing if a person or the installer has restarted it: systemd counts from 0 again', async () => {
+  test('check kubelet ignores restarts before a person or the installer has restarted kubelet', async () => {
     expect(await kubelet(0, 3, times(12))).toMatchObject({ result: 'ok', found: USES, remedy: '' });
   });
 
-  test('how long it has run if it was killed once', async () => {
+  test('check kubelet reports how long a kubelet has run that was killed once', async () => {
     expect(await kubelet(1, 70, [RESTARTED])).toMatchObject({
       result: 'ok',
       found: `${USES}; kubelet.service has run for 1 min 10 s, restarted by systemd once in the last 10 min`,
@@ -233,7 +236,7 @@ describe('check kubelet says of a kubelet that runs', () => {
     });
   });
 
-  test('that it has ended twice, or has run for minutes since: a warning', async () => {
+  test('check kubelet warns about a kubelet that has ended twice, or that has run for minutes after many ends', async () => {
     for (const [count, since] of [
       [2, 3],
       [9, 400],
@@ -245,7 +248,7 @@ describe('check kubelet says of a kubelet that runs', () => {
       });
   });
 
-  test('nothing of ends that are long ago', async () => {
+  test('check kubelet distinguishes restarts of the last 10 minutes from earlier ones', async () => {
     expect(await kubelet(9, 601, times(9))).toMatchObject({ result: 'ok', found: USES });
     const { result, found: says } = await kubelet(9, 30, [RESTARTED]);
     expect([result, says]).toEqual([
@@ -254,7 +257,7 @@ describe('check kubelet says of a kubelet that runs', () => {
     ]);
   });
 
-  test('nothing if kubeadm join has started it in the pause before a restart: systemd then counts on', async () => {
+  test('check kubelet ignores the restarts before kubeadm join has started kubelet in the pause before a restart', async () => {
     const looped = (count: number): object[] =>
       Array.from({ length: count }, (_, index) => [
         EXITED,
@@ -274,14 +277,14 @@ describe('check kubelet says of a kubelet that runs', () => {
     expect(await kubelet(13, 3, joined)).toMatchObject({ result: 'failed' });
   });
 
-  test('that it ends again after each start, also if it ends while the journal is read', async () => {
+  test('check kubelet fails for a kubelet in a restart loop, also if it ends while the journal is read', async () => {
     await kubelet(12, 3, [...times(12), EXITED, FAILED]);
     fake.put('after', readFileSync(fake.at('properties'), 'utf8').replace('MainPID=42', 'MainPID=0'));
     fake.program('journalctl', `cat ${fake.at('journal')}; cp ${fake.at('after')} ${fake.at('properties')}`);
     expect(await checkKubelet(fake.node)).toMatchObject({ result: 'failed' });
   });
 
-  test('a warning at most if the shim that it uses has started since, such as by an installation that repaired it', async () => {
+  test('check kubelet only warns about a restart loop if the shim of kubelet has started since', async () => {
     const now = Number(process.hrtime.bigint() / 1000n);
     const ended = (secondsAgo: number): object[] => [
       ...[EXITED, FAILED],
@@ -315,7 +318,7 @@ describe('check kubelet says of a kubelet that runs', () => {
     expect(await withShim(active, '/run/other.sock', 60, 50, 40, 30)).toMatchObject({ result: 'failed' });
   });
 
-  test('a warning at most where nothing stores the journal: a person may have started it', async () => {
+  test('check kubelet at most warns if nothing stores the journal, because a person may have started kubelet', async () => {
     expect(await kubelet(5, 3)).toMatchObject({
       result: 'warning',
       found: `${USES}; kubelet.service has run for 3 s, restarted by systemd 5 times in all, the journal does not say when`,
@@ -326,7 +329,7 @@ describe('check kubelet says of a kubelet that runs', () => {
   });
 });
 
-test('a kubelet that ends while it is looked at is looked at again', async () => {
+test('check kubelet reads a kubelet again if it ends while it is read', async () => {
   fake.unit({ state: 'activating', properties: ['SubState=auto-restart', 'Result=success', 'ExecMainCode=1'] });
   const properties = readFileSync(fake.at('properties'), 'utf8');
   fake.put('now', properties.replace('MainPID=0', 'MainPID=4711'));
@@ -339,7 +342,7 @@ esac`);
   });
 });
 
-describe('an installation may repair a kubelet that ends again after each start', () => {
+describe('repair of a kubelet that ends again after each start', () => {
   /** @param endpoint what kubelet is started with */
   const loop = async (endpoint: string, isAlive: boolean, state = 'activating'): Promise<Finding> => {
     const words = ['/usr/bin/kubelet', `--container-runtime-endpoint=${endpoint}`];
@@ -356,15 +359,18 @@ describe('an installation may repair a kubelet that ends again after each start'
     return checkKubelet(fake.node);
   };
 
-  test.each([true, false])('if it uses the shim, alive: %s', async (isAlive) => {
-    const ours = `unix://${fake.node.listen}`;
-    expect(await loop(ours, isAlive)).toMatchObject({ result: 'failed', isLoopAtShim: true });
-    expect(await loop('unix:///other.sock', isAlive)).not.toHaveProperty('isLoopAtShim');
-    // systemd does not start it again.
-    if (!isAlive) expect(await loop(ours, false, 'failed')).not.toHaveProperty('isLoopAtShim');
-  });
+  test.each([true, false])(
+    'an installation may repair a kubelet in a restart loop only if it uses the shim, alive: %s',
+    async (isAlive) => {
+      const ours = `unix://${fake.node.listen}`;
+      expect(await loop(ours, isAlive)).toMatchObject({ result: 'failed', isLoopAtShim: true });
+      expect(await loop('unix:///other.sock', isAlive)).not.toHaveProperty('isLoopAtShim');
+      // systemd does not start it again.
+      if (!isAlive) expect(await loop(ours, false, 'failed')).not.toHaveProperty('isLoopAtShim');
+    },
+  );
 
-  test('and says if kubelet does not run then', async () => {
+  test('an installation reports a kubelet that does not run after it', async () => {
     const before = [await loop(`unix://${fake.node.listen}`, true)];
     expect(await kubeletAfterInstall(fake.node, before)).toBe(
       'kubelet.service ended again after each start until now: see resizectl doctor',

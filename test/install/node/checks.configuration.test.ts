@@ -14,7 +14,7 @@ async function found(check: string): Promise<Finding> {
   return all.find((finding) => finding.check === check)!;
 }
 
-test('check configuration reads the file that an installation would use, as long as the service has no flags', async () => {
+test('check configuration reads the file that an installation would use, as long as the service has no flags file', async () => {
   fake.put('etc/config.yaml', 'unknownKey: 1\n');
   expect(await found('configuration')).toMatchObject({
     result: 'failed',

@@ -16,6 +16,6 @@ test.each([
   ['6', '6.0.1', false],
   ['20.18.3', '20.19.0', false],
   ['unknown', '1.6', false],
-])('%s is at least %s: %s', (found, least, expected) => {
+])('the release %s is at least %s: %s', (found, least, expected) => {
   expect(isAtLeast(found, least)).toBe(expected);
 });

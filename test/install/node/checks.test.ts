@@ -61,7 +61,7 @@ test('check shim reports a stale socket', async () => {
   });
 });
 
-test('check bypass knows the entry point of the image, and units that do not start the bypass', async () => {
+test('check bypass recognizes the entry point of the image, and warns about units that do not start the bypass', async () => {
   expect(await found('bypass', { systemdFolder: '/nowhere' })).toMatchObject({ result: 'ok' });
   const [state, used] = ['LoadState=loaded\\nActiveState=inactive\\nMainPID=0', 'cri-resize-shim-fallback.service'];
   const systemd = (onFailure: string): void =>
@@ -91,7 +91,7 @@ test('check bypass knows the entry point of the image, and units that do not sta
   });
 });
 
-test('check bypass fails if a bypass is active through which no runtime answers', async () => {
+test('check bypass fails if a bypass is active and no runtime answers through it', async () => {
   const property = ['LoadState=loaded', 'ActiveState=active', 'MainPID=9', 'ActiveEnterTimestamp=Sun'].join('\\n');
   fake.systemctl(`printf '${property}\\n'`);
   expect(await found('bypass')).toMatchObject({

@@ -10,7 +10,7 @@ let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());
 
-test('resizectl in PATH is written and removed if it belongs to the shim, and not changed otherwise', async () => {
+test('install: resizectl is put into PATH and removed again if it belongs to the shim; a file of another program stays', async () => {
   const command = fake.at('bin/resizectl');
   const program: Program = { kind: 'folder', folder: '/from', node: "/opt/it's/node", arch: 'x64' };
   const text = commandText(program, '/to', ['first line', 'last line']);
@@ -36,7 +36,7 @@ test('resizectl in PATH is written and removed if it belongs to the shim, and no
   expect(await removingCommand(place)).toEqual([]);
 });
 
-test('resizectl whose Node is gone prints the lines of shell that get the node back', async () => {
+test('resizectl prints shell commands that restore the node if its own Node is gone', async () => {
   const program: Program = { kind: 'folder', folder: '/from', node: fake.at('gone/node'), arch: 'x64' };
   fake.put('bin/resizectl', commandText(program, '/to', ['sed -i \'s|a|b|\' "$file"']));
   const { exitCode, stderr } = await execa('sh', [fake.at('bin/resizectl'), 'uninstall'], { reject: false });

@@ -32,7 +32,7 @@ esac
 const textsOf = async (plan: ReturnType<typeof planInstall>): Promise<readonly string[]> =>
   (await plan).changes.map((change) => change.description);
 
-test('installing does not touch program and units of a package', async () => {
+test('installing does not change the program and the units of a package', async () => {
   node(`unix://${fake.node.containerd}`);
   fake.put('from/dist/resizectl.js', '');
   const plan = planInstall(fake.site());
@@ -45,7 +45,7 @@ test('installing does not touch program and units of a package', async () => {
   expect((await plan).already).toEqual([`the program at ${fake.at('from')} and its units belong to a package`]);
 });
 
-test('installing over a shim that has failed, whose bypass serves, starts it again on rollback, after everything else', async () => {
+test('the rollback of an installation over a failed shim, for which the bypass serves, starts the shim again last', async () => {
   node(`unix://${fake.node.containerd}`);
   fake.put('from/dist/resizectl.js', '');
   const rest = readFileSync(fake.at('bin/systemctl'), 'utf8').replace('#!/bin/sh\n', '');
@@ -93,7 +93,7 @@ test('installing is rejected without systemd and without a running kubelet', asy
   await expect(planInstall(fake.site())).rejects.toThrow('no unit kubelet.service');
 });
 
-test('uninstalling starts with kubelet and ends with the program', async () => {
+test('uninstalling changes kubelet first and removes the program last', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('from/systemd/cri-resize-shim.service', '');
   fake.put('units/cri-resize-shim.service', '');
@@ -192,7 +192,7 @@ test('units start the Node of the installation, or the single executable', () =>
   expect(text({ kind: 'executable', file: '/root/cri-resize-shim-single' })).toBe(start);
 });
 
-test('the bypass leads to the containerd of the installation if its target file is lost', () => {
+test('the bypass connects to the containerd of the installation if its target file is lost', () => {
   const shipped = readFileSync('systemd/cri-resize-shim-bypass.service', 'utf8');
   const program = { kind: 'executable', file: '/root/single' } as const;
   const environment = (containerd: string): string | undefined =>
@@ -209,7 +209,7 @@ test('a kubelet that uses the shim through a link to the folder of its socket is
   expect((await planInstall(fake.site())).already).toContain(`kubelet.service uses unix://${fake.node.listen}`);
 });
 
-test('uninstalling is rejected if the endpoint of kubelet is unclear, as that of MicroK8s, while the shim is installed', async () => {
+test('uninstalling is rejected if the shim is installed and the endpoint of kubelet is unclear, as with MicroK8s', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('from/dist/resizectl.js', '');
   fake.process(42, 'kubelite');
@@ -219,7 +219,7 @@ test('uninstalling is rejected if the endpoint of kubelet is unclear, as that of
   });
 });
 
-test('uninstalling is rejected if a stopped kubelet is set to use the shim, though its units are stopped and disabled too', async () => {
+test('uninstalling is rejected if a stopped kubelet is configured with the shim, even if the units are stopped and disabled', async () => {
   fake.put('from/dist/resizectl.js', '');
   const planned = (endpoint: string): ReturnType<typeof planUninstall> => {
     node(endpoint);
@@ -260,7 +260,7 @@ esac`);
   const planned = (): ReturnType<typeof textsOf> => textsOf(planUninstall(fake.site()));
 
   test.each(['inactive', 'activating', 'failed'])(
-    'removes the shim if kubelet has no configuration (%s)',
+    'uninstalling removes the shim from a node that has left its cluster if kubelet has no configuration (%s)',
     async (state) => {
       left(`LoadState=loaded\\nActiveState=${state}`, fake.at('kubelet/config.yaml'));
       expect(await planned()).toEqual(stops);
@@ -272,7 +272,7 @@ esac`);
     },
   );
 
-  test('is rejected if kubelet would use the shim at its next start', async () => {
+  test('uninstalling is rejected if a stopped kubelet would use the shim at its next start', async () => {
     left('LoadState=loaded\\nActiveState=inactive', fake.at('kubelet/config.yaml'));
     fake.put(
       'kubelet/config.yaml',
@@ -284,7 +284,7 @@ esac`);
     });
   });
 
-  test('removes the shim if there is no unit of kubelet, unless a file has the socket, or a kubelet runs', async () => {
+  test('uninstalling without a unit of kubelet removes the shim, unless a file has its socket or a kubelet runs', async () => {
     left('LoadState=not-found\\nActiveState=inactive', '');
     fake.put('proc/net/unix', `${HEADER}\n0: 00000002 00000000 00010000 0001 01 4711 ${fake.node.listen}\n`);
     expect(await planned()).toEqual(stops);
@@ -304,13 +304,13 @@ esac`);
   test.each([
     ['LoadState=not-found', 'no unit kubelet.service'],
     ['LoadState=loaded', 'kubelet.service is inactive'],
-  ])('is rejected while the kubelet of MicroK8s runs, whose flags cannot be seen (%s)', async (state, message) => {
+  ])('uninstalling is rejected while a MicroK8s kubelet with unknown flags runs (%s)', async (state, message) => {
     left(`${state}\\nActiveState=inactive`, fake.at('kubelet/config.yaml'));
     fake.process(42, 'kubelite');
     await expect(planned()).rejects.toThrow(message);
   });
 
-  test('is rejected without a unit of kubelet while a client is connected, or if kubelet was seen to use the shim', async () => {
+  test('uninstalling without a unit of kubelet is rejected while a client is connected, or if kubelet has used the shim', async () => {
     left('LoadState=not-found\\nActiveState=inactive', '');
     fake.put('proc/net/unix', `${HEADER}\n0: 00000003 00000000 00000000 0001 03 4711 ${fake.node.listen}\n`);
     const used = fake.at('state/kubelet-uses-the-shim');
@@ -328,7 +328,7 @@ esac`);
   });
 });
 
-test('uninstalling first forgets that kubelet uses the shim, so that its move is no drift', async () => {
+test('uninstalling first removes the record that kubelet uses the shim, so that the new endpoint is not drift', async () => {
   node(`unix://${fake.node.listen}`, 'ActiveState=active\nUnitFileState=enabled');
   fake.put('from/dist/resizectl.js', '');
   fake.put('state/kubelet-uses-the-shim', '');
@@ -349,7 +349,7 @@ describe('the kubeconfig that the DaemonSet provides', () => {
     fake.put('from/dist/resizectl.js', '');
   });
 
-  test('is written before the shim starts, readable for root alone, and not again if it is the same', async () => {
+  test('the provided kubeconfig is written before the shim starts, for root only, and is not written again if unchanged', async () => {
     const kubeconfig = { path: path(), isUsed: true, text: 'new' };
     const plan = await planInstall(fake.site({ kubeconfig }));
     const texts = plan.changes.map(({ description }) => description);
@@ -364,7 +364,7 @@ describe('the kubeconfig that the DaemonSet provides', () => {
     expect(existsSync(path())).toBe(false);
   });
 
-  test('is removed last if a given configuration does not use it, and is back if the installation is rolled back', async () => {
+  test('the provided kubeconfig is removed last if a given configuration does not use it, and a rollback restores it', async () => {
     fake.put('provided/kubeconfig', 'old');
     const { changes } = await planInstall(fake.site(given));
     expect(changes.at(-1)?.description).toBe(`remove ${path()}`);
@@ -377,12 +377,15 @@ describe('the kubeconfig that the DaemonSet provides', () => {
   test.each([
     ['the node keeps its own configuration', {}],
     ['the given configuration names it', { ...given, isUsed: true }],
-  ])('stays if %s', async (_, { isUsed = false, ...change }: Partial<typeof given> & { isUsed?: boolean }) => {
-    fake.put('provided/kubeconfig', 'old');
-    expect(await planned({ ...change, kubeconfig: { path: path(), isUsed } })).not.toContain(`remove ${path()}`);
-  });
+  ])(
+    'the provided kubeconfig stays if %s',
+    async (_, { isUsed = false, ...change }: Partial<typeof given> & { isUsed?: boolean }) => {
+      fake.put('provided/kubeconfig', 'old');
+      expect(await planned({ ...change, kubeconfig: { path: path(), isUsed } })).not.toContain(`remove ${path()}`);
+    },
+  );
 
-  test('is removed with the shim, also if the shim is gone already, but not with a package', async () => {
+  test('uninstalling removes the provided kubeconfig, also if the shim is already removed, but not for a package', async () => {
     fake.put('provided/kubeconfig', 'old');
     expect(await textsOf(planUninstall(fake.site()))).not.toContain(`remove ${path()}`);
     fake.put('from/systemd/cri-resize-shim.service', '');

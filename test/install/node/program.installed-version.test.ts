@@ -8,12 +8,12 @@ let folder: string;
 beforeEach(() => (folder = mkdtempSync(join(tmpdir(), 'installed-'))));
 afterEach(() => rmSync(folder, { recursive: true }));
 
-test('the version of a folder is that of its package.json', async () => {
+test('the installed version of a folder is read from its package.json', async () => {
   writeFileSync(join(folder, 'package.json'), '{"version": "0.1.0"}');
   expect(await installedVersion(folder)).toBe('0.1.0');
 });
 
-test('the single executable is asked for its version', async () => {
+test('the installed version of a single executable is read from its --version output', async () => {
   mkdirSync(join(folder, 'bin'));
   writeFileSync(join(folder, 'bin/resizectl'), '#!/bin/sh\necho "0.1.5 $1"\n');
   chmodSync(join(folder, 'bin/resizectl'), 0o755);
@@ -23,7 +23,7 @@ test('the single executable is asked for its version', async () => {
 });
 
 test.each(['', '{}', '{"version": 3}', '{"version": "1.0.0\\u001b[2J"}'])(
-  'a folder whose package.json is %j does not say',
+  'a folder with the package.json %j has no known version',
   async (text) => {
     writeFileSync(join(folder, 'package.json'), text);
     expect(await installedVersion(folder)).toBeUndefined();
@@ -37,6 +37,6 @@ test.each([
   ['0.2.0-rc.1', '0.2.0', 'upgrade 0.2.0-rc.1 to 0.2.0'],
   ['0.3.0', '0.2.9', 'downgrade 0.3.0 to 0.2.9'],
   ['0.2.0', '0.2.0', 'another build of 0.2.0'],
-])('from %s to %s is: %s', (from, to, text) => {
+])('the change of version from %s to %s is described as: %s', (from, to, text) => {
   expect(changeOfVersion(from, to)).toBe(text);
 });

@@ -16,7 +16,7 @@ test.each([
   [[`package/${PROGRAM_FOLDER}`], 'ok', 'package at '],
   [[`package/${PROGRAM_FOLDER}`, `own/${PROGRAM_FOLDER}`], 'warning', 'two: '],
   [[`package/${PROGRAM_FOLDER}`, `own/${EXECUTABLE}`], 'warning', 'two: '],
-])('with %j the installation is %s: %s', async (files, result, found) => {
+])('check installation with the files %j is %s: %s', async (files, result, found) => {
   for (const file of files) fake.put(file, '');
   expect(await checkInstallation({ package: fake.at('package'), own: fake.at('own') })).toMatchObject({
     ...{ check: 'installation', result },

@@ -29,7 +29,7 @@ test.each([
   [['abc', 'def'], ['abcdeg'], false],
   [['abc'], ['abc', 'd'], false],
   [['abcd'], ['abc'], false],
-])('files whose reads end at different places are compared by their bytes: %j, %j', async (one, other, isSame) => {
+])('two streams in different chunks are compared by their bytes: %j, %j', async (one, other, isSame) => {
   const streamOf = (pieces: readonly string[]): Readable => Readable.from(pieces.map((piece) => Buffer.from(piece)));
   expect(await areSameBytes(streamOf(one), streamOf(other))).toBe(isSame);
 });

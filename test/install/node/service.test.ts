@@ -33,7 +33,7 @@ esac`);
 
 const restart = 'restart -- cri-resize-shim.service';
 
-test('a rollback to units without the bypass ends the bypass that serves meanwhile', async () => {
+test('a rollback to units without a bypass stops the bypass that serves in the meantime', async () => {
   expect(await rolledBack('', 'not-found')).toEqual([
     restart,
     'stop -- cri-resize-shim-fallback.service',
@@ -43,7 +43,7 @@ test('a rollback to units without the bypass ends the bypass that serves meanwhi
   ]);
 });
 
-test('a rollback to units with the bypass leaves its end to them', async () => {
+test('a rollback to units with a bypass does not stop the bypass itself', async () => {
   expect(await rolledBack('cri-resize-shim-fallback.service', 'loaded')).toEqual([restart]);
 });
 
@@ -71,7 +71,7 @@ esac`);
   return readFileSync(log, 'utf8').trim().split('\n');
 }
 
-test('links of other programs among the units, to nothing or to a device, do not keep the units from starting', async () => {
+test('links to nothing or to a device among the units do not prevent the start of the units', async () => {
   const unitFolder = join(fake.folder, 'system');
   mkdirSync(unitFolder);
   symlinkSync('/dev/null', join(unitFolder, 'masked.wants'));
@@ -84,7 +84,7 @@ test('links of other programs among the units, to nothing or to a device, do not
 
 const stopAll = 'stop -- cri-resize-shim.service cri-resize-shim.socket cri-resize-shim-resize.socket';
 
-test('a stop that systemd cancels for a start by the fallback is repeated once the fallback has stopped', async () => {
+test('a stop that systemd cancels for a start by the fallback is repeated after the fallback was stopped', async () => {
   const calls = (await startRolledBack(2)).filter((call) => call.startsWith('stop '));
   const ends = ['stop -- cri-resize-shim-fallback.service', 'stop -- cri-resize-shim-bypass.service'];
   const ofStarted = calls.filter((call) => call !== stopAll).slice(0, calls.length / 3 - 1);
@@ -92,7 +92,7 @@ test('a stop that systemd cancels for a start by the fallback is repeated once t
   expect(calls).toEqual([1, 2, 3].flatMap(() => [stopAll, ...ofStarted]));
 });
 
-test('a stop that systemd cancels each time fails the rollback', async () => {
+test('a rollback fails if systemd cancels each stop', async () => {
   await expect(startRolledBack(9)).rejects.toThrow('Job for cri-resize-shim.service canceled.');
   expect(readFileSync(join(fake.folder, 'left'), 'utf8')).toBe('x'.repeat(4));
 });
@@ -129,7 +129,7 @@ test.each([
 const retry = 'restart --no-block -- cri-resize-shim.service';
 
 // The fallback starts no shim that was stopped, as one that has started meanwhile was.
-test('a shim that had failed is started again once the installation is rolled back, without waiting for it', async () => {
+test('the rollback of an installation starts a shim that had failed again, without waiting for it', async () => {
   expect(await callsOf(() => retryOnRollback().undo())).toEqual([retry]);
 });
 
@@ -149,7 +149,7 @@ test.each([
   ['is started again by the fallback', 'activating', bypassed(true)],
   ['was stopped', 'inactive', bypassed(false)],
   ['runs, which the clients move to', 'active', { ...bypassed(false), active: UNITS }],
-])('the state of the units has the bypass that serves while the shim %s', async (_, state, expected) => {
+])('the state of the units includes the bypass that serves while the shim %s', async (_, state, expected) => {
   fake.systemctl(`case "$*" in
 *OnFailure*) echo 'OnFailure=${fallback}' ;;
 *'-- cri-resize-shim.service') printf 'ActiveState=${state}\\nUnitFileState=enabled\\n' ;;

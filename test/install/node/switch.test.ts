@@ -33,7 +33,7 @@ esac
 }
 
 test.each(['failed', 'activating'])(
-  'a switch over a shim that had failed (%s) is rolled back to it, and it is started again without waiting for it',
+  'the rollback of a switch starts a shim that had failed (%s) again, without waiting for it',
   async (state) => {
     const { result, text, calls } = await switchedOff(state);
     expect(text).not.toContain('NOT rolled back');
@@ -42,7 +42,7 @@ test.each(['failed', 'activating'])(
   },
 );
 
-test('a shim that was stopped is stopped again, and the bypass serves as before', async () => {
+test('the rollback of a switch stops the shim again if it was stopped, and starts the bypass again', async () => {
   const { result, calls } = await switchedOff('inactive');
   expect(result).toBe('undone');
   expect(calls).toEqual([
@@ -56,13 +56,13 @@ test('a shim that was stopped is stopped again, and the bypass serves as before'
   ]);
 });
 
-test('the sockets of a shim that was stopped with them are closed again', async () => {
+test('the rollback of a switch closes the sockets again if they were stopped with the shim', async () => {
   const { result, calls } = await switchedOff('inactive', 'inactive');
   expect(result).toBe('undone');
   expect(calls).toContain('stop -- cri-resize-shim.service cri-resize-shim.socket cri-resize-shim-resize.socket');
 });
 
-test('a shim that served before and does not come back is not rolled back', async () => {
+test('the rollback of a switch fails if a shim that served before does not start again', async () => {
   const { result, text, calls } = await switchedOff('active');
   expect(text).toContain('NOT rolled back');
   expect(result).toBe('undo failed');

@@ -15,7 +15,7 @@ afterEach(() => fake.remove());
 const OURS = '/run/cri-resize-shim/cri-resize-shim.sock';
 const CONTAINERD = '/run/containerd/containerd.sock';
 
-test('four lines of shell replace the socket in the files of kubeadm, of a flag and behind a link, and nowhere beyond', async () => {
+test('four shell lines replace the socket in the files of kubeadm, of a flag and behind a link, and in no other file', async () => {
   const node = { ...fake.node, listen: OURS, containerd: CONTAINERD };
   const files = {
     'kubelet/config.yaml': `# ours\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://${OURS} # here\n`,
@@ -47,7 +47,7 @@ test('four lines of shell replace the socket in the files of kubeadm, of a flag 
   ]);
 });
 
-test('where no file has the socket, the lines leave the shim on', async () => {
+test('the shell lines do not disable the shim if no file has its socket', async () => {
   fake.put('kubelet/config.yaml', 'kind: KubeletConfiguration\n');
   fake.systemctl(`echo "$*" >> ${fake.at('systemctl.log')}`);
   const node = { ...fake.node, listen: OURS, containerd: CONTAINERD, kubeletFiles: [fake.at('kubelet/*.*')] };
@@ -56,7 +56,7 @@ test('where no file has the socket, the lines leave the shim on', async () => {
   expect(readFileSync(fake.at('systemctl.log'), 'utf8')).not.toContain('disable');
 });
 
-test('README.md and docs/troubleshooting.md have these lines', async () => {
+test('README.md and docs/troubleshooting.md contain the shell lines that restore the node', async () => {
   const { KUBELET_FILES } = await import('../../../src/install/index.ts');
   const lines = linesBack({ ...fake.node, listen: OURS, containerd: CONTAINERD, kubeletFiles: KUBELET_FILES });
   expect(lines).toHaveLength(4);
@@ -64,7 +64,7 @@ test('README.md and docs/troubleshooting.md have these lines', async () => {
     expect(readFileSync(page, 'utf8')).toContain(lines.map((line) => `    ${line}\n`).join(''));
 });
 
-describe('the lines kubelet and kubelet runtime agree on a kubelet that does not run', () => {
+describe('the checks kubelet and kubelet runtime for a stopped kubelet', () => {
   const sets = (endpoint: string): string =>
     `apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${endpoint}\n`;
 
@@ -81,35 +81,38 @@ describe('the lines kubelet and kubelet runtime agree on a kubelet that does not
   beforeEach(async () => (backend = await FakeBackend.listen(fake.node.containerd, ['Version'])));
   afterEach(() => backend.close());
 
-  test.each(['the file', 'the flag'])('with the socket of the shim in %s', async (place) => {
-    const config = fake.at('home/kubernetes/kubelet-config.yaml');
-    const options = fake.at('default/kubelet');
-    const ours = `unix://${fake.node.listen}`;
-    const isFile = place === 'the file';
-    fake.put('home/kubernetes/kubelet-config.yaml', sets(isFile ? ours : 'unix:///other.sock'));
-    const flag = isFile ? '' : ` --container-runtime-endpoint=${ours}`;
-    fake.put('default/kubelet', `KUBELET_OPTS="--config ${config}${flag}"\n`);
-    const [kubelet, runtime] = await both();
-    const by = isFile ? config : '--container-runtime-endpoint';
-    expect(kubelet).toMatchObject({
-      result: 'warning',
-      found: `kubelet.service is inactive, configured with the shim (set by ${by})`,
-    });
-    expect(runtime).toMatchObject({
-      result: 'failed',
-      found: `kubelet uses ${fake.node.listen} (${by}), and nothing answers there: this node has no container runtime`,
-    });
-    // The lines reach the file that no pattern finds.
-    const [, lines = ''] = /no program of the shim:\n(.*)/s.exec(runtime?.remedy ?? '') ?? [];
-    expect(lines.split('\n')[0]).toContain(isFile ? config : options);
-    fake.systemctl('exit 0');
-    await execa('sh', ['-c', lines]);
-    const text = readFileSync(isFile ? config : options, 'utf8');
-    expect(text).toContain(`unix://${fake.node.containerd}`);
-    expect(text).not.toContain(fake.node.listen);
-  });
+  test.each(['the file', 'the flag'])(
+    'check kubelet and check kubelet runtime both find the socket of the shim in %s of a stopped kubelet',
+    async (place) => {
+      const config = fake.at('home/kubernetes/kubelet-config.yaml');
+      const options = fake.at('default/kubelet');
+      const ours = `unix://${fake.node.listen}`;
+      const isFile = place === 'the file';
+      fake.put('home/kubernetes/kubelet-config.yaml', sets(isFile ? ours : 'unix:///other.sock'));
+      const flag = isFile ? '' : ` --container-runtime-endpoint=${ours}`;
+      fake.put('default/kubelet', `KUBELET_OPTS="--config ${config}${flag}"\n`);
+      const [kubelet, runtime] = await both();
+      const by = isFile ? config : '--container-runtime-endpoint';
+      expect(kubelet).toMatchObject({
+        result: 'warning',
+        found: `kubelet.service is inactive, configured with the shim (set by ${by})`,
+      });
+      expect(runtime).toMatchObject({
+        result: 'failed',
+        found: `kubelet uses ${fake.node.listen} (${by}), and nothing answers there: this node has no container runtime`,
+      });
+      // The lines reach the file that no pattern finds.
+      const [, lines = ''] = /no program of the shim:\n(.*)/s.exec(runtime?.remedy ?? '') ?? [];
+      expect(lines.split('\n')[0]).toContain(isFile ? config : options);
+      fake.systemctl('exit 0');
+      await execa('sh', ['-c', lines]);
+      const text = readFileSync(isFile ? config : options, 'utf8');
+      expect(text).toContain(`unix://${fake.node.containerd}`);
+      expect(text).not.toContain(fake.node.listen);
+    },
+  );
 
-  test('with containerd, also if an older file still has the socket of the shim', async () => {
+  test('check kubelet and check kubelet runtime both find containerd, even if an older file has the socket of the shim', async () => {
     fake.put('kubelet/config.yaml', sets(`unix://${fake.node.listen}`));
     const config = fake.at('home/kubernetes/kubelet-config.yaml');
     fake.put('home/kubernetes/kubelet-config.yaml', sets(`unix://${fake.node.containerd}`));
@@ -120,7 +123,7 @@ describe('the lines kubelet and kubelet runtime agree on a kubelet that does not
     expect(runtime).toMatchObject({ result: 'ok', found: `kubelet does not use ${fake.node.listen}` });
   });
 
-  test('by its usual files if another program starts it', async () => {
+  test('check kubelet runtime reads the usual files of kubelet if another program starts it', async () => {
     fake.put('kubelet/config.yaml', sets(`unix://${fake.node.listen}`));
     fake.unit({
       state: 'inactive',

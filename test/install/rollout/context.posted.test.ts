@@ -27,7 +27,7 @@ const forbidden = new ApiRefusal(
   'events.events.k8s.io is forbidden: User "system:serviceaccount:cri-resize-shim:x" cannot create resource "events" in API group "events.k8s.io" in the namespace "default"',
 );
 
-test('an event without the right to create it is given up at once, and the log names the right', async () => {
+test('an event is given up immediately without the right to create it, and the log names the right', async () => {
   expect(await posting(forbidden)).toEqual({
     lines: [
       `the event was not created: ${forbidden.message}; the installer needs the right to create events (events.k8s.io) in the namespace default`,

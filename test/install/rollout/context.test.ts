@@ -16,7 +16,7 @@ test('the socket and the state folder of the shim are those of the given configu
   expect(await driftPlaces(config)).toEqual({ ...host, listen: '/run/other/cri.sock', stateFolder: '/srv/shim' });
 });
 
-test('without a configuration they are the defaults', async () => {
+test('without a configuration, the socket and the state folder of the shim are the defaults', async () => {
   const defaults = { listen: '/run/cri-resize-shim/cri-resize-shim.sock', stateFolder: '/var/lib/cri-resize-shim' };
   expect(await driftPlaces(undefined)).toEqual({ ...host, ...defaults });
 });

@@ -25,10 +25,13 @@ test('a node gets the label with the installed version', async () => {
   expect(await labelling()).toEqual([[], '1.2.3_b', true]);
 });
 
-test.each(['get nodes', 'patch nodes'])('without a right the label is given up at once: %s', async (right) => {
-  const [verb] = right.split(' ');
-  const refused = expect.stringMatching(
-    `^the version label was not set: HTTP 403: nodes is forbidden: .* cannot ${verb} resource "nodes".*; the installer needs the rights to get and patch nodes$`,
-  ) as unknown;
-  expect(await labelling(right)).toEqual([[refused], undefined, true]);
-});
+test.each(['get nodes', 'patch nodes'])(
+  'the version label is given up immediately without the right to %s',
+  async (right) => {
+    const [verb] = right.split(' ');
+    const refused = expect.stringMatching(
+      `^the version label was not set: HTTP 403: nodes is forbidden: .* cannot ${verb} resource "nodes".*; the installer needs the rights to get and patch nodes$`,
+    ) as unknown;
+    expect(await labelling(right)).toEqual([[refused], undefined, true]);
+  },
+);

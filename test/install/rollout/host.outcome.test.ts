@@ -21,7 +21,7 @@ describe('the outcome of resizectl on the host', () => {
       { kind: 'failed', why: 'failed: a: no; NOT rolled back: b: no; left in place: c' },
     ],
     [1, [], { kind: 'failed', why: 'resizectl ended with exit code 1' }],
-  ])('of exit code %i with the output %j', (code, lines, outcome) => {
+  ])('the outcome follows from exit code %i and the output %j', (code, lines, outcome) => {
     expect(outcomeOf({ code, lines })).toEqual(outcome);
   });
 
@@ -34,14 +34,14 @@ describe('the outcome of resizectl on the host', () => {
       'install the package with libatomic.so.1 on this host (libatomic1 on Debian and Ubuntu, libatomic on Fedora and RHEL)',
     ],
     ['libstdc++.so.6', 'install the package with libstdc++.so.6 on this host'],
-  ])('names the package for the missing library %s, and changes nothing', (library, remedy) => {
+  ])('the outcome for the missing library %s is a refusal that names its package', (library, remedy) => {
     expect(outcomeOf({ code: 127, lines: [loader(library)] })).toEqual({
       kind: 'refused',
       why: `the image's Node does not run on this host: ${loader(library)}; ${remedy}`,
     });
   });
 
-  test('names the likely causes if systemd may not execute the program', () => {
+  test('the outcome names the likely causes if systemd may not execute the program', () => {
     expect(outcomeOf({ code: 203, lines: [] })).toEqual({
       kind: 'refused',
       why:
@@ -50,7 +50,7 @@ describe('the outcome of resizectl on the host', () => {
     });
   });
 
-  test('has no remedy for a program that does not start for another reason', () => {
+  test('the outcome has no remedy if the program does not start for another reason', () => {
     expect(outcomeOf({ code: 127, lines: ['no'] })).toEqual({
       kind: 'refused',
       why: "the image's Node does not run on this host: no",

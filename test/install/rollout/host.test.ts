@@ -11,7 +11,7 @@ test('the paths that systemd removes are quoted as words of a unit’s command',
   );
 });
 
-describe('while systemd does not answer', () => {
+describe('a systemd that does not answer', () => {
   let folder: string;
   const path = process.env['PATH'];
   beforeEach(() => {
@@ -39,7 +39,7 @@ describe('while systemd does not answer', () => {
     return { lines, idle: (signal) => host.idle(signal) };
   }
 
-  test('an installation or removal waits for it, and says so once', async () => {
+  test('an installation or removal waits until systemd answers, and logs this once', async () => {
     const { lines, idle } = hostOf(2);
     await idle(new AbortController().signal);
     expect(lines).toEqual([
@@ -48,14 +48,14 @@ describe('while systemd does not answer', () => {
     expect(readFileSync(join(folder, 'calls'), 'utf8')).toHaveLength(3);
   });
 
-  test('an installation or removal does not wait on a host with another init system', async () => {
+  test('an installation or removal does not wait for systemd on a host with another init system', async () => {
     const { lines, idle } = hostOf(1000);
     rmSync(join(folder, 'root/run/systemd'), { recursive: true });
     await expect(idle(new AbortController().signal)).rejects.toThrow('systemd is not the init system of this node');
     expect(lines).toEqual([]);
   });
 
-  test('the end of the pod ends the wait', async () => {
+  test('the end of the pod ends the wait for systemd', async () => {
     const end = new AbortController();
     const { lines, idle } = hostOf(1000);
     const waiting = idle(end.signal);
@@ -65,7 +65,7 @@ describe('while systemd does not answer', () => {
   });
 });
 
-describe('on a host with SELinux', () => {
+describe('a host with SELinux', () => {
   let folder: string;
   const path = process.env['PATH'];
   beforeEach(() => {
@@ -91,15 +91,15 @@ describe('on a host with SELinux', () => {
     return [readFileSync(join(folder, 'calls'), 'utf8'), lines];
   }
 
-  test('the copied program gets the type of programs, so that systemd may execute it', async () => {
+  test('the copied program gets the SELinux type of programs, so that systemd may execute it', async () => {
     expect(await allowed()).toEqual(['--target 1 --mount -- chcon -R -t bin_t -- /var/lib/x/program\n', []]);
   });
 
-  test('a label that cannot be set is logged: SELinux may be permissive', async () => {
+  test('an SELinux type that cannot be set is logged, because SELinux may be permissive', async () => {
     expect((await allowed(1))[1]).toEqual(['the SELinux type of /var/lib/x/program was not set: chcon: no']);
   });
 
-  test('without SELinux, nothing is called', async () => {
+  test('no SELinux type is set on a host without SELinux', async () => {
     rmSync(join(folder, 'sys'), { recursive: true });
     expect(await allowed(1)).toEqual(['', []]);
   });

@@ -59,7 +59,7 @@ async function send(text: string): Promise<Socket> {
 
 const SCRAPE = 'GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n';
 
-test('the metrics of the shim are served as it serves them', async () => {
+test('the relay returns the metrics of the shim with their content type, and closes the connection', async () => {
   await serve(({ url, headers: { host } }, response) => {
     response.writeHead(200, { 'content-type': 'text/plain; version=0.0.4' });
     response.end(JSON.stringify({ url, host }));
@@ -70,7 +70,7 @@ test('the metrics of the shim are served as it serves them', async () => {
   expect(answer.headers.get('connection')).toBe('close');
 });
 
-test('a shim with a token serves its metrics to the scraper that has it, and to nobody else', async () => {
+test('a shim with a token serves its metrics only to a scraper with the token', async () => {
   await serve(({ headers: { authorization } }, response) =>
     authorization === 'Bearer abc' ? response.end('metrics') : response.writeHead(401).end('no token'),
   );
@@ -86,7 +86,7 @@ test('connections that send nothing do not make a scrape fail', async () => {
   expect(await (await get('/metrics')).text()).toBe('up');
 });
 
-test('a connection has one request: requests that follow without waiting end it', async () => {
+test('a connection has one request, and further requests without a wait close it', async () => {
   let calls = 0;
   await serve((_, response) => ((calls += 1), response.end('x'.repeat(100_000))));
   const flooding = await send(SCRAPE.repeat(1500));
@@ -95,7 +95,7 @@ test('a connection has one request: requests that follow without waiting end it'
   expect(await (await get('/metrics')).text()).toHaveLength(100_000);
 });
 
-test('requests at the same time share one call to a shim without a token, with any authorization', async () => {
+test('concurrent requests share one call to a shim without a token, with any authorization', async () => {
   let running = 0;
   let most = 0;
   let calls = 0;
@@ -115,7 +115,7 @@ test('requests at the same time share one call to a shim without a token, with a
   expect([calls, most]).toEqual([1, 1]);
 });
 
-test('a shim with a token is asked for one authorization at a time', async () => {
+test('the relay calls a shim with a token for one authorization at a time', async () => {
   let running = 0;
   let most = 0;
   await serve(({ headers: { authorization } }, response) => {
@@ -133,7 +133,7 @@ test('a shim with a token is asked for one authorization at a time', async () =>
   expect(most).toBe(1);
 });
 
-test('clients that have gone leave no calls behind: a shim with a token is asked for those that still wait', async () => {
+test('the relay drops the calls of clients that have gone, and calls a shim with a token for those that still wait', async () => {
   const asked: string[] = [];
   const held: (() => void)[] = [];
   await serve(({ headers: { authorization } }, response) => {
@@ -157,32 +157,32 @@ test('clients that have gone leave no calls behind: a shim with a token is asked
   expect(asked).toEqual([flood[0], ...flood.slice(-16)]);
 });
 
-test('the status of the shim is passed on', async () => {
+test('the relay returns the status of the shim', async () => {
   await serve((_, response) => response.writeHead(401).end('no token'));
   expect((await get('/metrics')).status).toBe(401);
 });
 
-test('a shim that does not run is a failed scrape, and its return is noticed', async () => {
+test('a scrape fails while the shim does not run, and succeeds once it runs', async () => {
   const answer = await get('/metrics');
   expect([answer.status, await answer.text()]).toEqual([502, 'the shim does not answer: ENOENT\n']);
   await serve((_, response) => response.end('up'));
   expect((await get('/metrics')).status).toBe(200);
 });
 
-test('a node that waits for its first turn, or whose shim was removed, is not a failed scrape', async () => {
+test('a scrape succeeds without metrics if the node waits for its first turn, or if its shim was removed', async () => {
   rmSync(enabled);
   const answer = await get('/metrics');
   expect([answer.status, await answer.text()]).toEqual([200, '']);
   expect(answer.headers.get('content-type')).toBe('text/plain; version=0.0.4');
 });
 
-test('a host that cannot be read is a failed scrape', async () => {
+test('a scrape fails if the host cannot be read', async () => {
   rmSync(join(folder, 'etc/systemd'), { recursive: true });
   symlinkSync('systemd', join(folder, 'etc/systemd'));
   expect((await get('/metrics')).status).toBe(502);
 });
 
-test('a shim that breaks off is a failed scrape', async () => {
+test('a scrape fails if the shim breaks off its answer', async () => {
   await serve((_, response) => {
     response.writeHead(200, { 'content-length': '100' });
     response.write('a', () => response.destroy());
@@ -190,7 +190,7 @@ test('a shim that breaks off is a failed scrape', async () => {
   expect((await get('/metrics')).status).toBe(502);
 });
 
-test('an answer that is too long is a failed scrape', async () => {
+test('a scrape fails if the answer of the shim is too long', async () => {
   await serve((_, response) => response.end('x'.repeat(5 * MiB)));
   const answer = await get('/metrics');
   expect([answer.status, await answer.text()]).toEqual([
@@ -204,7 +204,7 @@ test.each([
   ['/readyz', 'GET'],
   ['/metrics?x=1', 'GET'],
   ['/metrics', 'POST'],
-])('%s by %s never reaches the shim', async (path, method) => {
+])('a request for %s by %s is not forwarded to the shim', async (path, method) => {
   let calls = 0;
   await serve((_, response) => ((calls += 1), response.end()));
   expect((await get(path, { method })).status).toBe(404);

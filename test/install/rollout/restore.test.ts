@@ -30,7 +30,7 @@ async function ended<Value>(fleet: SimulatedFleet, work: Promise<Value>): Promis
   return work;
 }
 
-test('every node loses its label, and then the shim, and the command waits for that', async () => {
+test('the command removes the label of every node, and waits until all nodes have removed the shim', async () => {
   const fleet = new SimulatedFleet();
   const nodes = ['a', 'b', 'c'].map((name) => fleet.node(name, { flags: ['--parallel=2'] }).start());
   await fleet.installed(nodes, 5 * MINUTE);
@@ -44,7 +44,7 @@ test('every node loses its label, and then the shim, and the command waits for t
   expect(lines.at(-1)).toBe('the shim is removed from all nodes');
 });
 
-test('1,200 nodes are found, which is more than one page of the API server', async () => {
+test('the command finds 1,200 nodes, more than one page of the API server', async () => {
   const fleet = new SimulatedFleet();
   for (let index = 0; index < 1200; index += 1) fleet.api.set(`node-${index}`, { labels: { [LABEL]: 'true' } });
   fleet.api.set('other', { labels: { [LABEL]: 'false' } });
@@ -100,7 +100,7 @@ test('labels are removed in portions, so that no pod waits longer for its turn t
   expect(fleet.clock.passed).toBeLessThan((names.length / 2) * 95_000);
 }, 600_000);
 
-test('a node that still has the shim is named, and the command fails', async () => {
+test('the command names a node that still has the shim, and fails', async () => {
   const fleet = new SimulatedFleet();
   const bad = { uninstall: () => ({ code: 3, lines: ['failed: set x: no'] }) };
   const node = fleet.node('a', bad).start();
@@ -116,7 +116,7 @@ test('a node that still has the shim is named, and the command fails', async () 
   ]);
 });
 
-test('a node whose pod ends during the removal is named, because nobody has seen the end, and loses its labels', async () => {
+test('the command names a node if its pod ended before the removal did, and removes the labels of the node', async () => {
   const fleet = new SimulatedFleet();
   const uninstall = (): CommandResult => {
     // kubelet ends the pod: nothing that it does afterwards happens.
@@ -140,7 +140,7 @@ test('a node whose pod ends during the removal is named, because nobody has seen
   ]);
 });
 
-test('a node that is down is not waited for, is named, and the command fails', async () => {
+test('install: a node that is down is not waited for and not counted as restored: the command names it and fails', async () => {
   const fleet = new SimulatedFleet();
   fleet.api.set('dead', { ready: 'Unknown', labels: { [LABEL]: 'true', 'cri-resize-shim.io/version': '0.2.0' } });
   fleet.api.pods.add('dead');
@@ -151,7 +151,7 @@ test('a node that is down is not waited for, is named, and the command fails', a
   expect(lines.at(-1)).toContain('kubectl label node dead cri-resize-shim.io/version-');
 });
 
-test('a node that dies during its removal is not counted as removed: it is named, keeps its label, and the command fails', async () => {
+test('install: a node that dies during its removal is not counted as restored: it is named, keeps its label, and the command fails', async () => {
   const fleet = new SimulatedFleet();
   const VERSION = 'cri-resize-shim.io/version';
   fleet.api.set('dead', { ready: 'Unknown', labels: { [VERSION]: 'removing' } });
@@ -177,27 +177,33 @@ describe('a node that dies during its removal, and whose pod is deleted by force
     ['before the command looks at it', 0],
     // The API has the old status of the node for up to 50 s.
     ['right after its last report', 50_000],
-  ])('%s, is not counted as removed: it is named, keeps its label, and the command fails', async (_, late) => {
-    const fleet = new SimulatedFleet();
-    fleet.api.set('dead', { labels: { [LABEL]: 'true', [VERSION]: 'removing' } });
-    fleet.api.set('other', { labels: { [VERSION]: 'removing' } });
-    fleet.api.pods.add('dead');
-    const { lines, code } = restoring(fleet);
-    await fleet.clock.until(() => lines.some((line) => line.startsWith('waiting for 1 pods')), MINUTE);
-    if (late === 0) fleet.api.set('dead', { ready: 'Unknown' });
-    fleet.api.pods.delete('dead');
-    await fleet.clock.pass(late);
-    fleet.api.set('dead', { ready: 'Unknown' });
-    expect(await ended(fleet, code)).toBe(1);
-    expect(['dead', 'other'].map((name) => fleet.api.nodes.get(name)?.labels)).toEqual([{ [VERSION]: 'removing' }, {}]);
-    expect(lines.slice(-3)).toEqual([
-      'on other the pod ended before the removal did: `resizectl doctor` there says whether the shim is gone',
-      'on dead the removal has begun, but the node is not Ready, and its kubelet may still use the shim: run `resizectl uninstall` there once it is back',
-      'after that, for each node: kubectl label node dead cri-resize-shim.io/version-',
-    ]);
-  });
+  ])(
+    'install: a node that dies %s, with its pod deleted by force, is not counted as restored: the command names it and fails',
+    async (_, late) => {
+      const fleet = new SimulatedFleet();
+      fleet.api.set('dead', { labels: { [LABEL]: 'true', [VERSION]: 'removing' } });
+      fleet.api.set('other', { labels: { [VERSION]: 'removing' } });
+      fleet.api.pods.add('dead');
+      const { lines, code } = restoring(fleet);
+      await fleet.clock.until(() => lines.some((line) => line.startsWith('waiting for 1 pods')), MINUTE);
+      if (late === 0) fleet.api.set('dead', { ready: 'Unknown' });
+      fleet.api.pods.delete('dead');
+      await fleet.clock.pass(late);
+      fleet.api.set('dead', { ready: 'Unknown' });
+      expect(await ended(fleet, code)).toBe(1);
+      expect(['dead', 'other'].map((name) => fleet.api.nodes.get(name)?.labels)).toEqual([
+        { [VERSION]: 'removing' },
+        {},
+      ]);
+      expect(lines.slice(-3)).toEqual([
+        'on other the pod ended before the removal did: `resizectl doctor` there says whether the shim is gone',
+        'on dead the removal has begun, but the node is not Ready, and its kubelet may still use the shim: run `resizectl uninstall` there once it is back',
+        'after that, for each node: kubectl label node dead cri-resize-shim.io/version-',
+      ]);
+    },
+  );
 
-  test('is counted as removed once it is Ready again, which its restarted kubelet may take minutes for', async () => {
+  test('a node is counted as restored once it is Ready again, even if its restarted kubelet takes minutes', async () => {
     const fleet = new SimulatedFleet();
     fleet.api.set('slow', { ready: 'False', labels: { [VERSION]: 'removing' } });
     const { lines, code } = restoring(fleet);
@@ -209,7 +215,7 @@ describe('a node that dies during its removal, and whose pod is deleted by force
     expect(fleet.clock.passed).toBeLessThan(5 * MINUTE);
   });
 
-  test('is not named if it leaves the cluster', async () => {
+  test('a node that dies during its removal is not named if it leaves the cluster', async () => {
     const fleet = new SimulatedFleet();
     fleet.api.set('gone', { ready: 'Unknown', labels: { [VERSION]: 'removing' } });
     const { lines, code } = restoring(fleet);
@@ -224,7 +230,7 @@ describe('a right that is missing', () => {
   const rights = 'this command needs the rights to get, list and patch nodes, and to list pods in cri-resize-shim';
 
   test.each(['list nodes', 'patch nodes', 'list pods', 'get nodes'])(
-    'fails the command within a minute, and is named: %s',
+    'a missing right fails the command within a minute, and is named: %s',
     async (right) => {
       const fleet = new SimulatedFleet();
       fleet.api.set('a', { labels: { [LABEL]: 'true', 'cri-resize-shim.io/version': 'removing' } });
@@ -240,7 +246,7 @@ describe('a right that is missing', () => {
     },
   );
 
-  test('is waited for at first: its role was created just before the command', async () => {
+  test('a missing right is waited for at first, because its role was created just before the command', async () => {
     const fleet = new SimulatedFleet();
     fleet.api.set('a', { labels: { [LABEL]: 'true' } });
     fleet.api.forbidden.add('list nodes');
@@ -252,7 +258,7 @@ describe('a right that is missing', () => {
   });
 });
 
-test('a node that is not Ready before and after an outage of the API server is waited for until it had time to report', async () => {
+test('after an outage of the API server, the command waits for a node that is not Ready until it had time to report', async () => {
   const fleet = new SimulatedFleet();
   fleet.api.set('slow', { ready: 'False', labels: { [LABEL]: 'true' } });
   fleet.api.pods.add('slow');
@@ -271,7 +277,7 @@ test('a node that is not Ready before and after an outage of the API server is w
 test.each([
   ['label', { 'node-pool': 'true' }],
   ['label of the version', { 'node-pool': 'false', 'cri-resize-shim.io/version': '0.2.0' }],
-])('a label that others use is kept, and the command fails if a node has the %s', async (_, labels) => {
+])('the command keeps a label that others use, and fails if a node has the %s', async (_, labels) => {
   const fleet = new SimulatedFleet();
   fleet.api.set('a', { labels });
   const { lines, code } = restoring(fleet, 'node-pool');

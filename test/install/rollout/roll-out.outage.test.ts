@@ -25,7 +25,7 @@ describe('an outage that begins while a node waits for its restarted kubelet', (
     return done;
   };
 
-  test('does not count: kubelet has time to report after it', async () => {
+  test('after an outage of the API server, a restarted kubelet has time to report again', async () => {
     const node = fleet.node('a', { flags: [RELEASE], install }).start();
     await fleet.clock.until(() => fleet.isAway, MINUTE);
     await outage(10);
@@ -36,7 +36,7 @@ describe('an outage that begins while a node waits for its restarted kubelet', (
     expect([failures(fleet), fleet.api.eventReasons()]).toEqual([undefined, ['a: ShimInstalled']]);
   });
 
-  test('does not hide a node that stays broken: the release is halted 5 minutes after it', async () => {
+  test('after an outage of the API server, a release is halted if its node is not Ready within 5 minutes', async () => {
     fleet.node('a', { flags: [RELEASE], install }).start();
     await fleet.clock.until(() => fleet.isAway, MINUTE);
     await outage(10);
@@ -48,7 +48,7 @@ describe('an outage that begins while a node waits for its restarted kubelet', (
 });
 
 describe('an outage while other nodes wait for a turn', () => {
-  test('does not end the turn, because nobody could renew it', async () => {
+  test('an outage of the API server does not end a turn, because its node could not renew it', async () => {
     const first = fleet
       .node('a', { flags: [RELEASE], install: async () => (await fleet.clock.sleep(40 * MINUTE), done) })
       .start();
@@ -63,7 +63,7 @@ describe('an outage while other nodes wait for a turn', () => {
     expect(first.messages.filter((line) => line.startsWith('another node has taken'))).toEqual([]);
   });
 
-  test('does not keep the turn of a pod that was killed in it', async () => {
+  test('an outage of the API server does not keep the turn of a pod that was killed', async () => {
     fleet.api.set('silent');
     fleet.api.writeLease(({ metadata }) => ({
       metadata: { ...metadata, annotations: { 'cri-resize-shim.io/turns': '{"silent":"2026-01-01T00:00:00Z"}' } },

@@ -34,13 +34,13 @@ const removed = (): readonly string[] => fleet.cluster.work.filter((line) => lin
 const halts = (): readonly unknown[] => [FAILED, HALTED].map((name) => fleet.api.lease?.metadata.annotations?.[name]);
 
 describe('the turn of a node whose kubelet has ended the pod', () => {
-  test('is over after a minute if the node is Ready', async () => {
+  test('the turn of a pod that kubelet has ended is over after a minute if the node is Ready', async () => {
     await removals(['a', 'b', 'c', 'd'], (node) => ({ uninstall: () => (node().vanish(), done) }));
     await fleet.clock.until(() => removed().length === 4, 6 * MINUTE);
     expect([fleet.most, halts()]).toEqual([1, [undefined, undefined]]);
   });
 
-  test('is not over before the node is Ready, which may take minutes', async () => {
+  test('the turn of a pod that kubelet has ended is not over before the node is Ready, which may take minutes', async () => {
     const uninstall = (node: () => FakeNode): typeof done => {
       if (node().name === 'a') fleet.api.set('a', { ready: 'False' });
       node().vanish();
@@ -55,14 +55,14 @@ describe('the turn of a node whose kubelet has ended the pod', () => {
   });
 });
 
-test('a removal that takes long keeps its turn as long as its pod lives', async () => {
+test('a long removal keeps its turn as long as its pod runs', async () => {
   const uninstall = async (): Promise<typeof done> => (await fleet.clock.sleep(10 * MINUTE), done);
   await removals(['a', 'b'], () => ({ uninstall }));
   await fleet.clock.until(() => removed().length === 2, 25 * MINUTE);
   expect(fleet.most).toBe(1);
 });
 
-describe('a removal that does not come to its end', () => {
+describe('a removal that is not completed', () => {
   const VERSION = 'cri-resize-shim.io/version';
   const busy = { code: 7, lines: ['resizectl: nothing was changed: another installation runs (pid 7)'] };
   const noSpace = (): never => {
@@ -95,7 +95,7 @@ describe('a removal that does not come to its end', () => {
   test.each([
     ['again after another installation', 3],
     ['in either attempt', 2],
-  ])('is reported and ends its turn if the program cannot be copied %s', async (_, last) => {
+  ])('a removal is reported and ends its turn if the program cannot be copied %s', async (_, last) => {
     let copies = 0;
     const stage = (): void => ((copies += 1) >= last ? noSpace() : undefined);
     expect(await ended(await start({ stage, uninstall: () => busy }))).toEqual({
@@ -107,7 +107,7 @@ describe('a removal that does not come to its end', () => {
     });
   });
 
-  test('continues if the program could not be copied once', async () => {
+  test('a removal continues if the program could not be copied once', async () => {
     let copies = 0;
     const stage = (): void => ((copies += 1) === 2 ? noSpace() : undefined);
     expect(await ended(await start({ stage }))).toMatchObject({
@@ -118,7 +118,7 @@ describe('a removal that does not come to its end', () => {
     expect([copies, removed()]).toEqual([3, ['a: uninstall 0']]);
   });
 
-  test('is reported and ends its turn if another installation runs until the time of the pod is over', async () => {
+  test('a removal is reported and ends its turn if another installation runs until the grace period of the pod is over', async () => {
     const node = await start({ uninstall: () => busy });
     const meanwhile = async (): Promise<void> => {
       await fleet.clock.until(() => fleet.cluster.work.length > 4, 5 * MINUTE);
@@ -133,7 +133,7 @@ describe('a removal that does not come to its end', () => {
     });
   });
 
-  test('is reported if it fails when the time of the pod is over, and halts installing', async () => {
+  test('a removal that fails when the grace period of the pod is over is reported, and halts installing', async () => {
     const node = await start({ uninstall: () => (node.timeUp(), { code: 3, lines: ['failed: set x: no'] }) });
     expect(await ended(node)).toMatchObject({
       events: [expect.stringMatching(/^ShimUninstalling: /), 'ShimUninstallFailed: failed: set x: no'],
@@ -141,7 +141,7 @@ describe('a removal that does not come to its end', () => {
     });
   });
 
-  test('is reported with any other error', async () => {
+  test('a removal that fails with any other error is reported', async () => {
     const works = [Promise.resolve(), Promise.reject(new Error('nsenter: no')), Promise.resolve()];
     const idle = (): Promise<void> => works.shift() ?? Promise.resolve();
     for (const work of works) work.catch(() => undefined);
@@ -178,26 +178,32 @@ describe('a removal that waits for its turn', () => {
       { labels: VERSION, deletionTimestamp: '2026-01-01T00:00:00Z' },
       'this node is being removed from the cluster: the shim stays installed',
     ],
-  ])('leaves the shim if its node %s, and ends its turn', async (_, state, message) => {
-    const uninstall = async (): Promise<typeof done> => (await fleet.clock.sleep(5 * MINUTE), done);
-    const [a, b] = ['a', 'b'].map((name) => fleet.node(name, { uninstall }));
-    for (const node of [a!, b!]) {
-      node.isInstalled = true;
-      node.start();
-    }
-    await fleet.installed([a!, b!], MINUTE);
-    let isOver = false;
-    for (const node of [a!, b!]) {
-      fleet.api.set(node.name, { labels: VERSION });
-      void node.terminate().then(() => (isOver = node === b));
-      await fleet.clock.until(() => fleet.cluster.work.length > 0, MINUTE);
-    }
-    await fleet.clock.until(() => b!.messages.includes('waiting: it is the turn of a'), MINUTE);
-    fleet.api.set('b', state);
-    await fleet.clock.until(() => isOver, 20 * MINUTE);
-    expect(fleet.cluster.work).toEqual(['a: uninstall', 'a: uninstall 0']);
-    expect([b!.messages.at(-1), b!.isInstalled]).toEqual([message, true]);
-    expect([fleet.api.nodes.get('b')?.labels, fleet.api.lease?.spec.holderIdentity]).toEqual([state.labels, undefined]);
-    expect(fleet.api.eventReasons()).toEqual(['a: ShimUninstalling', 'a: ShimUninstalled']);
-  });
+  ])(
+    'a removal that waits for its turn leaves the shim installed if its node %s, and ends its turn',
+    async (_, state, message) => {
+      const uninstall = async (): Promise<typeof done> => (await fleet.clock.sleep(5 * MINUTE), done);
+      const [a, b] = ['a', 'b'].map((name) => fleet.node(name, { uninstall }));
+      for (const node of [a!, b!]) {
+        node.isInstalled = true;
+        node.start();
+      }
+      await fleet.installed([a!, b!], MINUTE);
+      let isOver = false;
+      for (const node of [a!, b!]) {
+        fleet.api.set(node.name, { labels: VERSION });
+        void node.terminate().then(() => (isOver = node === b));
+        await fleet.clock.until(() => fleet.cluster.work.length > 0, MINUTE);
+      }
+      await fleet.clock.until(() => b!.messages.includes('waiting: it is the turn of a'), MINUTE);
+      fleet.api.set('b', state);
+      await fleet.clock.until(() => isOver, 20 * MINUTE);
+      expect(fleet.cluster.work).toEqual(['a: uninstall', 'a: uninstall 0']);
+      expect([b!.messages.at(-1), b!.isInstalled]).toEqual([message, true]);
+      expect([fleet.api.nodes.get('b')?.labels, fleet.api.lease?.spec.holderIdentity]).toEqual([
+        state.labels,
+        undefined,
+      ]);
+      expect(fleet.api.eventReasons()).toEqual(['a: ShimUninstalling', 'a: ShimUninstalled']);
+    },
+  );
 });

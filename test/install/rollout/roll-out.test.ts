@@ -31,7 +31,7 @@ const busy = {
 };
 
 describe('an installation', () => {
-  test('runs on one of three nodes at a time, reports each, and leaves the Lease free', async () => {
+  test('install: three nodes get the shim one node at a time, each is reported, and the Lease is free afterwards', async () => {
     const fleet = new SimulatedFleet();
     const nodes = ['a', 'b', 'c'].map((name) => fleet.node(name).start());
     await fleet.installed(nodes, 10 * MINUTE);
@@ -44,7 +44,7 @@ describe('an installation', () => {
     expect(api.lease?.spec.holderIdentity).toBeUndefined();
   });
 
-  test('that is already in place needs no turn, even while the others are halted', async () => {
+  test('an installation that is already in place needs no turn, even while the other nodes are halted', async () => {
     cluster.api.writeLease(({ metadata, spec }) => ({
       metadata: { ...metadata, annotations: { [HALTED]: 'b: x' } },
       spec,
@@ -59,7 +59,7 @@ describe('an installation', () => {
     expect(cluster.api.nodes.get('a')?.labels).toMatchObject({ 'cri-resize-shim.io/version': version });
   });
 
-  test('that fails halts the other nodes until an operator removes the halt', async () => {
+  test('install: a node on which the installation fails halts those after it until an operator removes the halt', async () => {
     const fleet = new SimulatedFleet();
     const { api, work } = fleet.cluster;
     let isBad = true;
@@ -79,7 +79,7 @@ describe('an installation', () => {
     expect(haltedBy(fleet)).toBeUndefined();
   });
 
-  test('is refused on a node without systemd, which gets an event, and does not halt the others', async () => {
+  test('a node without systemd gets an event instead of an installation, and does not halt the others', async () => {
     const unfit = cluster.node('a', { idle: () => Promise.reject(new NoSystemd()) }).start();
     await until(() => cluster.api.events.length > 0);
     expect(cluster.api.events).toMatchObject([
@@ -90,7 +90,7 @@ describe('an installation', () => {
     expect(unfit.isReady).toBe(false);
   });
 
-  test('does not start on an unfit node, which gets an event and does not halt the others', async () => {
+  test('an unfit node gets an event instead of an installation, and does not halt the others', async () => {
     const look = { code: 2, lines: ['CHECK RESULT', 'resizectl: nothing was changed: cgroup v1; what to do: boot'] };
     const unfit = cluster.node('a', { look }).start();
     await until(() => cluster.api.events.length > 0);
@@ -101,7 +101,7 @@ describe('an installation', () => {
     expect([unfit.isReady, haltedBy()]).toEqual([false, undefined]);
   });
 
-  test('is tried again after another installation that runs on its node, and does not halt the others', async () => {
+  test('an installation is tried again after another one that runs on its node, and does not halt the others', async () => {
     let busyFor = 1;
     const node = cluster.node('a', { install: () => (busyFor-- > 0 ? busy : done) });
     await installed(node.start());
@@ -112,7 +112,7 @@ describe('an installation', () => {
     ]);
   });
 
-  test('waits for its node to be Ready', async () => {
+  test('an installation waits until its node is Ready', async () => {
     const node = cluster.node('a');
     cluster.api.set('a', { ready: 'False' });
     node.start();
@@ -130,7 +130,7 @@ describe('an installation', () => {
       { heartbeat: '2020-01-01T00:00:00Z' },
       'kubelet has not reported its status again after 300 s',
     ],
-  ] as const)('halts the others if afterwards %s', async (_, state, why) => {
+  ] as const)('an installation halts the other nodes if afterwards %s', async (_, state, why) => {
     const fleet = new SimulatedFleet();
     const restarted = Date.now();
     const install = (): typeof done => (fleet.api.set('a', state), done);
@@ -140,7 +140,7 @@ describe('an installation', () => {
     await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimInstallFailed'), MINUTE);
   });
 
-  test('ends its turn when a lost API server is back', async () => {
+  test('an installation ends its turn when a lost API server is back', async () => {
     const node = cluster.node('a', { install: () => (cluster.api.away(true), done) }).start();
     await until(() => node.messages.some((line) => /cannot be read: .*; trying again/.test(line)));
     expect(node.isReady).toBe(false);
@@ -155,7 +155,7 @@ describe('a kubelet that no longer uses the shim', () => {
   const shim = { state: 'shim', note: 'kubelet is configured to use the shim' } as const;
   const unknown = { state: 'unknown', note: '' } as const;
 
-  test('is reported once, and so is its return; nothing is installed unless that is wanted', async () => {
+  test('a kubelet that no longer uses the shim is reported once, as is its return, and nothing is installed by default', async () => {
     let drift: typeof past | typeof shim = shim;
     let looks = 0;
     const node = cluster.node('a', { drift: () => ((looks += 1), drift) });
@@ -175,7 +175,7 @@ describe('a kubelet that no longer uses the shim', () => {
     expect(node.isReady).toBe(true);
   });
 
-  test('gets the shim again in the turn of its node, but not a second time at once', async () => {
+  test('a kubelet that no longer uses the shim gets it again in the turn of its node, but not a second time at once', async () => {
     let drift: typeof past | typeof shim = shim;
     const install = (): typeof done => ((drift = shim), done);
     const node = cluster.node('a', { drift: () => drift, install, repairsDrift: true });
@@ -199,14 +199,14 @@ describe('a kubelet that no longer uses the shim', () => {
     expect(cluster.work).toHaveLength(4);
   });
 
-  test('is repaired again when the pause is over', async () => {
+  test('a kubelet that no longer uses the shim is repaired again after the pause between repairs', async () => {
     const node = cluster.node('a', { drift: () => past, repairsDrift: true }, { retry: 100 });
     const install = (): void => void (node.isInstalled = false);
     node.start();
     await until(() => (install(), cluster.work.length >= 6));
   });
 
-  test('is no drift if only one look finds it, or if kubelet does not run', async () => {
+  test('drift is not reported if only one look finds it, or if kubelet does not run', async () => {
     const drifts = [shim, past, shim, past, unknown, past, unknown, unknown, shim, shim];
     const node = cluster.node('a', { drift: () => drifts.shift() ?? shim, repairsDrift: true });
     await installed(node.start());
@@ -215,7 +215,7 @@ describe('a kubelet that no longer uses the shim', () => {
     expect(cluster.work).toHaveLength(2);
   });
 
-  test('is looked for again after an error, which is logged once', async () => {
+  test('the endpoint of kubelet is read again after an error, and the error is logged once', async () => {
     let isBroken = true;
     const broken = (): never => {
       throw new Error('no procfs');
@@ -231,7 +231,7 @@ describe('a kubelet that no longer uses the shim', () => {
 });
 
 describe('a turn', () => {
-  test('is renewed while it lasts, so that no other node takes it', async () => {
+  test('a turn is renewed while it lasts, so that no other node takes it', async () => {
     const fleet = new SimulatedFleet();
     // More than twice the duration of the Lease.
     const first = fleet.node('a', { install: async () => (await fleet.clock.sleep(12 * MINUTE), done) }).start();
@@ -241,13 +241,13 @@ describe('a turn', () => {
     expect(fleet.cluster.work).toEqual(['a: install', 'a: install 0', 'b: install', 'b: install 0']);
   });
 
-  test('continues at once on the same node after its pod was killed', async () => {
+  test('a turn continues on its node after the pod was killed', async () => {
     cluster.node('a');
     giveLeaseTo('a');
     await installed(cluster.nodes[0]!.start());
   });
 
-  test('of a completed installation ends with the next pod if its pod was killed', async () => {
+  test('the turn of a completed installation ends with the next pod if its pod was killed', async () => {
     const node = cluster.node('a');
     node.isInstalled = true;
     giveLeaseTo('a');
@@ -256,7 +256,7 @@ describe('a turn', () => {
     expect(cluster.api.eventReasons()).toEqual(['a: ShimInstalled']);
   });
 
-  test('passes on if its node stops renewing it and is Ready, or has left the cluster', async () => {
+  test('a turn passes on if its node stops renewing it and is Ready, or has left the cluster', async () => {
     const fleet = new SimulatedFleet();
     fleet.api.set('gone-silent');
     giveLeaseTo('gone-silent', fleet);
@@ -266,7 +266,7 @@ describe('a turn', () => {
     expect(haltedBy(fleet)).toBeUndefined();
   });
 
-  test('halts the others if its node stops renewing it and is not Ready', async () => {
+  test('install: a node that is lost during its turn and is not Ready halts those after it', async () => {
     const fleet = new SimulatedFleet();
     fleet.api.set('broken', { ready: 'Unknown' });
     giveLeaseTo('broken', fleet);
@@ -278,7 +278,7 @@ describe('a turn', () => {
   });
 });
 
-describe('when the installer’s pod ends', () => {
+describe('the end of the installer’s pod', () => {
   const start = async (
     name = 'a',
     behaviour?: Behaviour,
@@ -290,7 +290,7 @@ describe('when the installer’s pod ends', () => {
     return node;
   };
 
-  test('a node with the label keeps the shim', async () => {
+  test('a node with the label keeps the shim when the installer’s pod ends', async () => {
     const node = await start();
     await node.terminate();
     expect([node.isInstalled, cluster.work]).toEqual([true, []]);
@@ -298,7 +298,7 @@ describe('when the installer’s pod ends', () => {
   });
 
   test.each([{}, { 'cri-resize-shim.io/install': 'false' }])(
-    'a node without the label (%j) loses the shim',
+    'a node without the label (%j) loses the shim when the installer’s pod ends',
     async (labels) => {
       const node = await start();
       cluster.api.set('a', { labels });
@@ -310,7 +310,7 @@ describe('when the installer’s pod ends', () => {
     },
   );
 
-  test('a node that leaves the cluster keeps the shim', async () => {
+  test('a node that leaves the cluster keeps the shim when the installer’s pod ends', async () => {
     const node = await start();
     cluster.api.set('a', { labels: {}, deletionTimestamp: '2026-01-01T00:00:00Z' });
     await node.terminate();
@@ -319,7 +319,7 @@ describe('when the installer’s pod ends', () => {
     expect(cluster.work).toEqual([]);
   });
 
-  test('the shim stays, with a message, if the API server does not answer', async () => {
+  test('the shim stays, with a message, if the API server does not answer when the installer’s pod ends', async () => {
     const node = await start('a', {}, { answer: 1000 });
     cluster.api.set('a', { labels: {} });
     cluster.api.away(true);
@@ -397,7 +397,7 @@ describe('when the installer’s pod ends', () => {
     expect([a.isInstalled, cluster.work.at(-1)]).toEqual([false, 'a: uninstall 0']);
   });
 
-  test('the shim stays, with an event, if the pod has no time left before its turn', async () => {
+  test('the shim stays, with an event, if the grace period of the installer’s pod ends before its turn', async () => {
     const [a, b] = [await start('a'), await start('b', { uninstall: () => done })];
     giveLeaseTo('a');
     cluster.api.set('b', { labels: {} });
@@ -410,7 +410,7 @@ describe('when the installer’s pod ends', () => {
     expect(a.isInstalled).toBe(true);
   });
 
-  test('nothing stays on the host, though the restarted kubelet ends the pod before the node is Ready', async () => {
+  test('the staged files are removed, even if the restarted kubelet ends the pod before the node is Ready', async () => {
     const uninstall = (): CommandResult => {
       cluster.api.set('a', { ready: 'False' });
       return done;
@@ -428,7 +428,7 @@ describe('when the installer’s pod ends', () => {
     );
   });
 
-  test('a running installation ends first, and then the label decides', async () => {
+  test('an installation that runs when the installer’s pod ends is completed, and then the label decides', async () => {
     const { promise, resolve } = Promise.withResolvers<typeof done>();
     const node = cluster.node('a', { install: () => promise }).start();
     await until(() => cluster.work.length === 1);
@@ -449,7 +449,7 @@ describe('when the installer’s pod ends', () => {
     expect(node.messages).toContain('the shim is not installed');
   });
 
-  test('a node without the shim waits for no turn', async () => {
+  test('the installer’s pod on a node without the shim ends without waiting for a turn', async () => {
     const node = cluster.node('a');
     cluster.api.set('a', { ready: 'False', labels: {} });
     node.start();

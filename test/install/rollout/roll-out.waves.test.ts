@@ -35,7 +35,7 @@ const spread = process.env['SPREAD'] ?? '10s';
 const parallel = (process.env['PARALLEL'] ?? '50').split(',').map(Number);
 
 test.each(parallel)(
-  '1,000 nodes get the shim, %i at once, within 10 minutes if 50, and the API server is not flooded',
+  '1,000 nodes get the shim, %i concurrently (within 10 minutes if 50), without flooding the API server',
   async (count) => {
     const names = Array.from({ length: 1000 }, (_, index) => `node-${index}`);
     const nodes = started(
@@ -61,7 +61,7 @@ test.each(parallel)(
 );
 
 describe('nodes that are changed at the same time', () => {
-  test('are as many as the flag says, removals included', async () => {
+  test('as many nodes are changed concurrently as --parallel says, and all removals are completed', async () => {
     const flags = ['--parallel=3'];
     const nodes = started(['a', 'b', 'c', 'd', 'e', 'f', 'g'].map((name) => fleet.node(name, { flags })));
     await fleet.installed(nodes, 5 * MINUTE);
@@ -74,7 +74,7 @@ describe('nodes that are changed at the same time', () => {
     expect(nodes.map(({ isInstalled }) => isInstalled)).toEqual(nodes.map(() => false));
   });
 
-  test('finish when one of them fails, and no other one begins', async () => {
+  test('concurrent installations finish when one of them fails, and no other installation begins', async () => {
     const flags = ['--parallel=2', '--revision=r1'];
     const bad = fleet.node('a', { flags, install: () => failing }).start();
     await fleet.clock.until(() => installing().length === 1, MINUTE);
@@ -86,7 +86,7 @@ describe('nodes that are changed at the same time', () => {
     expect(failures()).toEqual({ r1: 'a: failed: enable and start cri-resize-shim.service: no' });
   });
 
-  test('of which one is lost and not Ready halt the others, which continue when the halt is removed', async () => {
+  test('a node that is lost during its turn and is not Ready halts the others until the halt is removed', async () => {
     fleet.api.set('lost', { ready: 'Unknown' });
     const turns = { 'cri-resize-shim.io/turns': '{"lost":"2026-01-01T00:00:00Z"}' };
     fleet.api.writeLease(({ metadata }) => ({
@@ -111,7 +111,7 @@ test('a node that is deleted during its turn halts no other one', async () => {
 });
 
 describe('a pause', () => {
-  test('lets no node begin until it is removed', async () => {
+  test('a pause lets no node begin until it is removed', async () => {
     annotate({ [PAUSED]: 'change freeze' });
     const node = fleet.node('a').start();
     await fleet.clock.pass(30 * MINUTE);
@@ -121,10 +121,10 @@ describe('a pause', () => {
   });
 });
 
-describe('with a canary node', () => {
+describe('canary nodes', () => {
   const flags = ['--canaries=1', '--parallel=10', '--revision=r1'];
 
-  test('the other nodes wait until it has worked for the time of --soak', async () => {
+  test('the other nodes wait until a canary node has worked for the time of --soak', async () => {
     const others = started(['b', 'c', 'd'].map((name) => fleet.node(name, { flags })));
     await fleet.clock.pass(10 * MINUTE);
     expect(installing()).toEqual([]);
@@ -138,7 +138,7 @@ describe('with a canary node', () => {
     expect(fleet.api.eventReasons()).toContain('a: ShimCanaryPassed');
   });
 
-  test('a node that gets its label while it waits does not wait for canaries', async () => {
+  test('a node that gets the canary label while it waits does not wait for canaries', async () => {
     const node = fleet.node('a', { flags }).start();
     await fleet.clock.pass(5 * MINUTE);
     fleet.api.set('a', { labels: { 'cri-resize-shim.io/install': 'true', ...canary } });
@@ -152,7 +152,7 @@ describe('with a canary node', () => {
       { drift: () => ({ state: 'past', note: 'kubelet uses unix:///c.sock' }) as const },
       'kubelet uses unix:///c.sock',
     ],
-  ])('a release is halted if %s', async (_, behaviour, why) => {
+  ])('a canary node halts its release if %s', async (_, behaviour, why) => {
     const other = fleet.node('b', { flags }).start();
     const node = fleet.node('a', { flags, labels: canary, ...behaviour }).start();
     await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimCanaryFailed'), 5 * MINUTE);
@@ -162,7 +162,7 @@ describe('with a canary node', () => {
     expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
   });
 
-  describe('whose kubelet bypasses the shim, with --repair-drift', () => {
+  describe('a canary node with --repair-drift', () => {
     const past = { state: 'past', note: 'kubelet uses unix:///c.sock' } as const;
     const shim = { state: 'shim', note: 'kubelet uses the shim' } as const;
     let drift: typeof past | typeof shim;
@@ -182,7 +182,7 @@ describe('with a canary node', () => {
       return node;
     };
 
-    test('the shim is installed again, and the soak begins again', async () => {
+    test('with --repair-drift, the shim is installed again on a canary node that drifted, and the soak begins again', async () => {
       const node = await start();
       await fleet.installed([node], 2 * MINUTE);
       await fleet.clock.pass(4 * MINUTE);
@@ -195,7 +195,7 @@ describe('with a canary node', () => {
       ]);
     });
 
-    test('the release is halted if that happens again, and the repair waits for the end of the halt', async () => {
+    test('with --repair-drift, a second drift of a canary node halts the release, and the repair waits for the end of the halt', async () => {
       const node = await start();
       await fleet.installed([node], 2 * MINUTE);
       overwrite(node);
@@ -210,7 +210,7 @@ describe('with a canary node', () => {
     });
   });
 
-  test('a release is halted if the shim ends and is started again, and continues after another soak', async () => {
+  test('a release is halted if the shim of a canary node was started again, and continues after another soak', async () => {
     let run = 'first';
     const other = fleet.node('b', { flags }).start();
     const node = fleet.node('a', { flags, labels: canary, shim: () => ({ isActive: true, run }) }).start();
@@ -225,7 +225,7 @@ describe('with a canary node', () => {
     await fleet.installed([other], 4 * MINUTE);
   });
 
-  test('a release is halted if the shim is started again while systemd does not answer', async () => {
+  test('a release is halted if the shim of a canary node is started again while systemd does not answer', async () => {
     let looks = 0;
     const shim = (): ShimRun => {
       looks += 1;
@@ -237,7 +237,7 @@ describe('with a canary node', () => {
     expect(failures()).toEqual({ r1: 'a: canary: the shim has ended and was started again' });
   });
 
-  test('one look at a node that is not Ready is no failure, but the soak begins again', async () => {
+  test('one look that finds drift on a canary node is not a failure', async () => {
     let looks = 0;
     const drift = (): { state: 'past' | 'shim'; note: string } => ({
       state: (looks += 1) === 5 ? 'past' : 'shim',
@@ -253,7 +253,7 @@ describe('with a canary node', () => {
 describe('a rollback to the revision before', () => {
   const of = (revision: string): readonly string[] => ['--canaries=1', '--parallel=5', `--revision=${revision}`];
 
-  test('needs no other command: the halt binds only the revision that has failed, and no canary is waited for', async () => {
+  test('a rollback to the revision before is not bound by the halt of the failed revision, and waits for no canary', async () => {
     annotate({ [FAILED]: '{"r2":"a: failed"}', [VOUCHED]: '{"r1":["a"],"r2":["a"]}' });
     const newer = started(['b', 'e', 'f'].map((name) => fleet.node(name, { flags: of('r2') })));
     await fleet.clock.pass(5 * MINUTE);
@@ -266,7 +266,7 @@ describe('a rollback to the revision before', () => {
     expect([installing().length, failures()]).toEqual([3, { r2: 'a: failed' }]);
   });
 
-  test('that fails too leaves both revisions halted', async () => {
+  test('a rollback that fails too leaves both revisions halted', async () => {
     annotate({ [FAILED]: '{"r2":"a: failed"}', [VOUCHED]: '{"r1":["a"]}' });
     const newer = fleet.node('b', { flags: of('r2') }).start();
     fleet.node('a', { flags: of('r1'), install: () => failing }).start();
@@ -278,28 +278,31 @@ describe('a rollback to the revision before', () => {
   test.each([
     ['an installation', 'install'],
     ['a removal', 'uninstall'],
-  ] as const)('is not halted by a node that %s of the failed revision has broken', async (_, work) => {
-    const breaks = (): CommandResult => {
-      fleet.api.set('x', { ready: 'Unknown', labels: {} });
-      broken.vanish();
-      return done;
-    };
-    const broken: FakeNode = fleet.node('x', { flags: ['--revision=r1'], [work]: breaks });
-    broken.isInstalled = work === 'uninstall';
-    broken.start();
-    if (work === 'uninstall') {
-      await fleet.installed([broken], MINUTE);
-      fleet.api.set('x', { labels: {} });
-      void broken.terminate();
-    }
-    await fleet.clock.until(() => fleet.cluster.work.includes(`x: ${work} 0`), 2 * MINUTE);
-    const nodes = started(['b', 'c'].map((name) => fleet.node(name, { flags: ['--revision=r2'] })));
-    await fleet.clock.until(() => annotation(FAILED) !== undefined, 10 * MINUTE);
-    expect(failures()).toEqual({ r1: 'x: lost during its turn, and not Ready' });
-    await fleet.installed(nodes, 5 * MINUTE);
-  });
+  ] as const)(
+    'nodes of another revision are not halted by a node that %s of the failed revision has broken',
+    async (_, work) => {
+      const breaks = (): CommandResult => {
+        fleet.api.set('x', { ready: 'Unknown', labels: {} });
+        broken.vanish();
+        return done;
+      };
+      const broken: FakeNode = fleet.node('x', { flags: ['--revision=r1'], [work]: breaks });
+      broken.isInstalled = work === 'uninstall';
+      broken.start();
+      if (work === 'uninstall') {
+        await fleet.installed([broken], MINUTE);
+        fleet.api.set('x', { labels: {} });
+        void broken.terminate();
+      }
+      await fleet.clock.until(() => fleet.cluster.work.includes(`x: ${work} 0`), 2 * MINUTE);
+      const nodes = started(['b', 'c'].map((name) => fleet.node(name, { flags: ['--revision=r2'] })));
+      await fleet.clock.until(() => annotation(FAILED) !== undefined, 10 * MINUTE);
+      expect(failures()).toEqual({ r1: 'x: lost during its turn, and not Ready' });
+      await fleet.installed(nodes, 5 * MINUTE);
+    },
+  );
 
-  test('waits for a halt without a revision, which an operator has set', async () => {
+  test('an installation of any revision waits while a halt without a revision is set, as by an operator', async () => {
     annotate({ [HALTED]: 'by hand' });
     const node = fleet.node('a', { flags: ['--revision=r1'] }).start();
     await fleet.clock.pass(5 * MINUTE);

@@ -22,7 +22,7 @@ describe('the kubeconfig of the shim', () => {
   test.each([
     ['10.96.0.1', 'https://10.96.0.1:6443/'],
     ['fd00::1', 'https://[fd00::1]:6443/'],
-  ])('is one that the shim can use, with the API server at %s', async (host, server) => {
+  ])('the shim can use the kubeconfig with the API server at %s', async (host, server) => {
     await provideKubeconfig(folder, to, at(host));
     const { server: found, options } = await openConnection(to);
     expect(found.href).toBe(server);
@@ -30,13 +30,13 @@ describe('the kubeconfig of the shim', () => {
     expect(String(options.ca)).toBe(certificate);
   });
 
-  test('can be read by its owner only, also if it replaces another file', async () => {
+  test('only the owner can read the kubeconfig of the shim, also if it replaces another file', async () => {
     writeFileSync(to, 'old', { mode: 0o644 });
     await provideKubeconfig(folder, to, at('10.96.0.1'));
     expect(statSync(to).mode & 0o777).toBe(0o600);
   });
 
-  test('needs the address of the API server and the token', async () => {
+  test('the kubeconfig of the shim is not written without the address of the API server or without the token', async () => {
     await expect(provideKubeconfig(folder, to, {})).rejects.toThrow('KUBERNETES_SERVICE_HOST is not set');
     rmSync(join(folder, 'token'));
     await expect(provideKubeconfig(folder, to, at('10.96.0.1'))).rejects.toThrow('ENOENT');

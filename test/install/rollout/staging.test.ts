@@ -51,7 +51,7 @@ async function staged(credentials: string, pid = process.pid): Promise<string> {
 const ended = (): number => spawnSync('true').pid;
 
 test.each(['', 'credentials'])(
-  'staging with credentials %j leaves the kubeconfig of the shim as it is',
+  'staging with credentials %j does not change the kubeconfig of the installed shim',
   async (given) => {
     const own = await staged(given);
     expect(readFileSync(live, 'utf8')).toBe('in use');
@@ -62,7 +62,7 @@ test.each(['', 'credentials'])(
   },
 );
 
-test('what an interrupted pod has staged is replaced, also if its program was an older version', async () => {
+test('the staged files of an interrupted pod are replaced, also those of an older version', async () => {
   const earlier = await staged('credentials', ended());
   for (const name of ['program', 'program.new'])
     cpSync(join(folder, 'image'), join(staging, name), { recursive: true });
@@ -74,7 +74,7 @@ test('what an interrupted pod has staged is replaced, also if its program was an
   expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
 });
 
-test('a pod that was deleted by force, and ends late, removes nothing that its successor has staged', async () => {
+test('a pod that was deleted by force, and ends late, does not remove the staged files of its successor', async () => {
   const running = spawn('sleep', ['1000']);
   try {
     const earlier = await staged('', running.pid);

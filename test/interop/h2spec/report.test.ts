@@ -33,11 +33,11 @@ test("h2spec's report is read by section and title, with the reason of a failure
   ]);
 });
 
-test('the section of a case is an argument of h2spec', () => {
+test('the section of an h2spec case is read from its name', () => {
   expect(sectionOf('http2/5.1.1 Sends even-numbered stream identifier')).toBe('http2/5.1.1');
 });
 
-test('a report that is cut, that has no case, or that has a case twice is rejected', () => {
+test('an h2spec report that is truncated, has no case, or has a case twice is rejected', () => {
   expect(() => readJUnit(report(http2.slice(0, http2.indexOf('Sends a third'))))).toThrow('has 2 cases, and counts 3');
   expect(() => readJUnit(report(empty))).toThrow('has 0 cases, and counts 0');
   expect(() => readJUnit(report(http2, http2))).toThrow('two cases of h2spec are named');

@@ -42,20 +42,20 @@ test('all cases run in one run of h2spec', async () => {
   );
 });
 
-test('chosen cases run with their sections', async () => {
+test('a chosen case runs with its section as an argument of h2spec', async () => {
   const cases = await install(REPORTING).run({ port: 17, logs, signal, only: ['http2/4.1 B'] });
   expect([...cases.keys()]).toEqual(['http2/4.1 B']);
   expect(readFileSync(join(logs, 'calls'), 'utf8')).toContain(' http2/4.1\n');
 });
 
-test('a run without a report has an error with the end of its output', async () => {
+test('a run of h2spec without a report fails with the end of its output', async () => {
   const witness = install('echo "Error: connection refused"; exit 1');
   await expect(witness.run({ port: 17, logs, signal })).rejects.toThrow(
     'h2spec has no result: it exited with 1; the end of its output:\nError: connection refused',
   );
 });
 
-test('a report that is cut has an error with its place', async () => {
+test('a truncated report of h2spec fails with the path of the report', async () => {
   const witness = install('echo "<testsuites>" >"$7"');
   await expect(witness.run({ port: 17, logs, signal })).rejects.toThrow(
     `${join(logs, 'h2spec.xml')}: h2spec's report has 0`,

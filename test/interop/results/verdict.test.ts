@@ -51,7 +51,7 @@ test('a program that ends before it is stopped counts as failed', () => {
   expect(countsOf([resultOf(['the shim ended by SIGSEGV'])], accepted)).toEqual({ passed: 2, failed: 2 });
 });
 
-test('the text has each kind of difference with its reason', () => {
+test('the rendered result lists each kind of difference with its reason', () => {
   const text = render([resultOf(['the shim ended by SIGSEGV'])], accepted);
   expect(text.split('\n')).toEqual([
     'witness  cases  passed direct  passed through  failed both  worse through  accepted  time',

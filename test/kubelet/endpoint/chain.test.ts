@@ -29,8 +29,8 @@ const read = (flags: { endpoint?: string; config?: string; configDir?: string })
   );
 const withDropIns = (): Promise<EndpointChain> => read({ config: CONFIG, configDir: FOLDER });
 
-describe('of the places that set the endpoint, the last one wins:', () => {
-  test('default, --config, drop-ins in the order of their names, flag', async () => {
+describe('the order of the places that set the endpoint', () => {
+  test('the last place that sets the endpoint wins: default, --config, drop-ins in the order of their names, flag', async () => {
     put(CONFIG, sets('config'));
     dropIn('20-b.conf', sets('b'));
     dropIn('10-a.conf', sets('a'));
@@ -54,7 +54,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
     expect(await read({ configDir: FOLDER })).toMatchObject({ endpoint: 'unix:///a.sock' });
   });
 
-  test('a drop-in that does not set it, and one whose name does not end with .conf, change nothing', async () => {
+  test('a drop-in that does not set the endpoint, or that has a name without .conf at its end, changes nothing', async () => {
     put(CONFIG, sets('config'));
     dropIn('10-a.conf', text('maxPods: 9'));
     dropIn('20-b.yaml', sets('b'));
@@ -66,7 +66,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
   });
 
   test.each(['containerRuntimeEndpoint: ""', 'containerRuntimeEndpoint: null', 'containerRuntimeEndpoint:'])(
-    'a drop-in with %j brings back the default, which the file of --config cannot',
+    'a drop-in with %j sets the default endpoint again; in the file of --config it sets no endpoint',
     async (line) => {
       put(CONFIG, sets('config'));
       dropIn('10-a.conf', text(line));
@@ -76,7 +76,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
     },
   );
 
-  test('subfolders are walked in their place, links to folders are not', async () => {
+  test('subfolders of drop-ins are read in their place, and links to folders are not read', async () => {
     put(CONFIG, sets('config'));
     dropIn('50-x/z.conf', sets('z'));
     dropIn('50-x.conf', sets('x'));
@@ -102,7 +102,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
     });
   });
 
-  test('names are compared by their bytes', async () => {
+  test('the names of drop-ins are compared by their bytes', async () => {
     for (const name of ['a.conf', 'B.conf', 'é.conf', '10.conf', '9.conf', '.conf']) dropIn(name, sets(name));
     const { layers } = await read({ configDir: FOLDER });
     const order = layers.flatMap(({ file }) => (file === undefined ? [] : [file.slice(FOLDER.length + 1)]));
@@ -114,14 +114,14 @@ describe('of the places that set the endpoint, the last one wins:', () => {
     ]);
   });
 
-  test('relative paths start in the folder of kubelet', async () => {
+  test('relative paths start in the working directory of kubelet', async () => {
     put('cwd/kubelet.yaml', sets('relative'));
     put('cwd/drop-ins/1.conf', sets('drop-in'));
     expect((await read({ config: 'kubelet.yaml' })).endpoint).toBe('unix:///relative.sock');
     expect((await read({ config: 'kubelet.yaml', configDir: 'drop-ins' })).endpoint).toBe('unix:///drop-in.sock');
   });
 
-  test('JSON, flow style, tabs in values, several documents and keys that are there twice are read as kubelet does', async () => {
+  test('JSON, flow style, several documents, a byte order mark, CRLF and duplicate keys are read as kubelet does', async () => {
     for (const content of [
       JSON.stringify({ kind: 'KubeletConfiguration', containerRuntimeEndpoint: 'unix:///x.sock' }),
       '{kind: KubeletConfiguration, containerRuntimeEndpoint: "unix:///x.sock"}',
@@ -136,7 +136,7 @@ describe('of the places that set the endpoint, the last one wins:', () => {
   });
 });
 
-describe('a place that kubelet cannot read leaves the endpoint unknown, and names the file:', () => {
+describe('a place that kubelet cannot read', () => {
   test.each([
     ['kind: [\n', `${FOLDER}/10-a.conf is not valid YAML: `],
     ['', `${FOLDER}/10-a.conf is not a KubeletConfiguration`],
@@ -149,7 +149,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     [text('containerRuntimeEndpoint: 7'), `${FOLDER}/10-a.conf: containerRuntimeEndpoint is not a string`],
     [text('containerRuntimeEndpoint: [a]'), `${FOLDER}/10-a.conf: containerRuntimeEndpoint is not a string`],
     ['a: &a [x]\nb: *b\n', `${FOLDER}/10-a.conf is not valid YAML: `],
-  ])('a drop-in %j', async (content, problem) => {
+  ])('a drop-in that kubelet cannot read leaves the endpoint unknown, and is named: %j', async (content, problem) => {
     put(CONFIG, sets('config'));
     dropIn('10-a.conf', content);
     dropIn('20-b.conf', sets('b'));
@@ -160,7 +160,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     expect(chain.winner.file).toBe(`${FOLDER}/20-b.conf`);
   });
 
-  test('a missing file, a missing folder, and a drop-in that is a folder behind a link', async () => {
+  test('a missing file, a missing folder, or a drop-in that links to a folder leaves the endpoint unknown', async () => {
     expect(await read({ config: CONFIG })).toMatchObject({ endpoint: undefined, kubeadm: undefined });
     put(CONFIG, sets('config'));
     const missing = await withDropIns();
@@ -171,7 +171,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     expect((await withDropIns()).layers.at(-1)).toMatchObject({ problem: `${FOLDER}/10-a.conf is not a regular file` });
   });
 
-  test('a FIFO, which would never end, and a file that is too long', async () => {
+  test('a FIFO, or a file that is too long, is reported as a problem of its place', async () => {
     mkdirSync(join(root, FOLDER), { recursive: true });
     execFileSync('mkfifo', [join(root, FOLDER, '10-a.conf')]);
     expect((await read({ configDir: FOLDER })).layers.at(-1)).toMatchObject({
@@ -184,7 +184,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     });
   });
 
-  test('a folder with too many entries', async () => {
+  test('a folder of drop-ins with too many entries is reported as a problem', async () => {
     mkdirSync(join(root, FOLDER), { recursive: true });
     for (let index = 0; index < MOST_ENTRIES; index += 1) writeFileSync(join(root, FOLDER, String(index)), '');
     expect(await read({ configDir: FOLDER })).toMatchObject({ endpoint: DEFAULT });
@@ -192,7 +192,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     expect((await read({ configDir: FOLDER })).layers.at(-1)?.problem).toContain(`more than ${MOST_ENTRIES} entries`);
   });
 
-  test('aliases that expand to too much', async () => {
+  test('YAML aliases that expand to too much are reported as a problem', async () => {
     const levels = Array.from({ length: 12 }, (_, level) =>
       level === 0
         ? 'a0: &a0 [x, x]'
@@ -202,7 +202,7 @@ describe('a place that kubelet cannot read leaves the endpoint unknown, and name
     expect((await read({ config: CONFIG })).layers.at(-1)?.problem).toContain('alias');
   });
 
-  test('a flag still says which endpoint the running kubelet has', async () => {
+  test('the flag sets the endpoint even if kubelet’s configuration file is invalid', async () => {
     put(CONFIG, 'kind: [');
     const chain = await read({ config: CONFIG, endpoint: 'unix:///flag.sock' });
     expect(chain.endpoint).toBe('unix:///flag.sock');
@@ -219,20 +219,20 @@ describe('kubeadm’s patch', () => {
     ['maxPods: 9\n', { file: PATCH }],
     ['[\n', { file: PATCH, problem: expect.stringContaining(`${PATCH} is not valid YAML`) as string }],
     ['- a\n', { file: PATCH, problem: `${PATCH} is not a KubeletConfiguration` }],
-  ])('%j is not what kubelet reads', async (content, patch) => {
+  ])('kubelet does not read the endpoint from kubeadm’s patch %j', async (content, patch) => {
     put(CONFIG, sets('config'));
     put(PATCH, content);
     expect(await read({ config: CONFIG })).toMatchObject({ endpoint: 'unix:///config.sock', kubeadm: patch });
   });
 
-  test('is there only next to a config.yaml', async () => {
+  test('kubeadm’s patch is found only next to a config.yaml', async () => {
     put('/etc/kubelet.yaml', sets('config'));
     put('/etc/instance-config.yaml', 'containerRuntimeEndpoint: unix:///p.sock\n');
     expect((await read({ config: '/etc/kubelet.yaml' })).kubeadm).toBeUndefined();
   });
 });
 
-test('a merge key of YAML counts, as kubelet decodes it, and the own key of a file wins over it', async () => {
+test('a YAML merge key sets the endpoint, as kubelet decodes it, unless the file itself has the key', async () => {
   const merged = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 base: &base { containerRuntimeEndpoint: unix:///merged.sock }

@@ -22,20 +22,23 @@ async function drift(endpoint: string) {
   return driftOf({ procRoot, listen, hostRoot: fake.at('host'), stateFolder: '/state' });
 }
 
-test('a kubelet past the shim is a drift while the shim is enabled and was used', async () => {
+test('a kubelet that bypasses the shim is a drift while the shim is enabled and was used', async () => {
   expect(await drift(PAST)).toEqual({
     state: 'past',
     note: `kubelet is configured to use ${PAST}, not the shim, set by --container-runtime-endpoint`,
   });
 });
 
-test.each([`${ENABLED}/cri-resize-shim.service`, USED])('a removal is no drift: without %s', async (file) => {
-  rmSync(fake.at(file));
-  expect(await drift(PAST)).toEqual({ state: 'unknown', note: 'kubelet is not expected to use the shim' });
-  expect(await drift(`unix://${fake.node.listen}`)).toMatchObject({ state: 'shim' });
-});
+test.each([`${ENABLED}/cri-resize-shim.service`, USED])(
+  'a kubelet that bypasses the shim after a removal is no drift: without %s',
+  async (file) => {
+    rmSync(fake.at(file));
+    expect(await drift(PAST)).toEqual({ state: 'unknown', note: 'kubelet is not expected to use the shim' });
+    expect(await drift(`unix://${fake.node.listen}`)).toMatchObject({ state: 'shim' });
+  },
+);
 
-test('the shim counts through a link to the folder of its socket', async () => {
+test("recognizes the shim's socket through a link to its folder", async () => {
   symlinkSync(fake.folder, fake.at('link'));
   expect(await drift(`unix://${fake.at('link/shim.sock')}`)).toMatchObject({ state: 'shim' });
 });
@@ -45,7 +48,7 @@ const places = (stateFolder = '/state') => {
   return { procRoot, listen, hostRoot: fake.at('host'), stateFolder };
 };
 
-test('links with absolute targets lead to the root of the host, not to that of the pod', async () => {
+test('absolute link targets are resolved in the root of the host, not of the pod', async () => {
   fake.put('proc/42/cmdline', 'kubelet\0--config=/var/lib/kubelet/config.yaml\0');
   fake.put('proc/42/root/data/config.yaml', `kind: KubeletConfiguration\ncontainerRuntimeEndpoint: ${PAST}\n`);
   mkdirSync(fake.at('proc/42/root/var/lib'), { recursive: true });
@@ -57,13 +60,13 @@ test('links with absolute targets lead to the root of the host, not to that of t
   });
 });
 
-test('the shim counts through a link that only the host has', async () => {
+test("recognizes the shim's socket through a link that exists only on the host", async () => {
   mkdirSync(fake.at('proc/42/root/var'), { recursive: true });
   symlinkSync(fake.folder, fake.at('proc/42/root/var/linked'));
   expect(await drift('unix:///var/linked/shim.sock')).toMatchObject({ state: 'shim' });
 });
 
-test('without a kubelet nothing is known', async () => {
+test('the drift is unknown if no kubelet runs', async () => {
   rmSync(fake.at('proc/42'), { recursive: true });
   expect(await driftOf(places())).toEqual({ state: 'unknown', note: 'no kubelet runs' });
 });
@@ -75,7 +78,7 @@ test('a file of kubelet that cannot be read is an error, unless kubelet is not e
   expect(await driftOf(places())).toEqual({ state: 'unknown', note: 'kubelet is not expected to use the shim' });
 });
 
-test('a host that cannot be read is an error', async () => {
+test('a folder of the host that cannot be read is an error', async () => {
   rmSync(fake.at(ENABLED), { recursive: true });
   fake.put(ENABLED, '');
   await expect(drift(PAST)).rejects.toThrow('ENOTDIR');

@@ -14,11 +14,11 @@ afterEach(() => rmSync(folder, { recursive: true }));
 const same = (one: string, other: string): Promise<boolean> =>
   isSameSocket(`unix://${folder}/${one}`, `${folder}/${other}`);
 
-test('the path of a socket address is what follows unix://', () => {
+test('the path of a socket address has no unix:// or unix: prefix', () => {
   expect(['unix:///a.sock', 'unix:/a.sock', '/a.sock'].map(socketPathOf)).toEqual(['/a.sock', '/a.sock', '/a.sock']);
 });
 
-test('a socket is the same through a link to a folder, whether it exists or not', async () => {
+test('recognizes a socket through a link to a folder, whether the socket exists or not', async () => {
   expect(await same('run/shim/cri.sock', 'var-run/shim/cri.sock')).toBe(true);
   expect(await same('run/shim/cri.sock', 'var-run/shim/other.sock')).toBe(false);
   mkdirSync(join(folder, 'run/shim'));
@@ -28,7 +28,7 @@ test('a socket is the same through a link to a folder, whether it exists or not'
   expect(await isSameSocket('unix:///var/run/cri.sock', '/var/run/cri.sock')).toBe(true);
 });
 
-test('an endpoint that is no absolute path counts by its text', async () => {
+test('an endpoint that is not an absolute path is compared as text', async () => {
   expect(await isSameSocket('', '/cri.sock')).toBe(false);
   expect(await isSameSocket('npipe:x', 'npipe:x')).toBe(true);
 });

@@ -28,7 +28,7 @@ test.each([
   expect(await seen('/var/lib/kubelet/missing/x')).toBe('/data/kubelet/missing/x');
 });
 
-test('links lead to links, also at the end of a path, unless the end is not followed', async () => {
+test('follows a link to another link, also at the end of a path unless the caller disables that', async () => {
   link('/var/lib/second', 'var/lib/kubelet');
   link('/data/./kubelet/', 'var/lib/second');
   link('/var/lib/kubelet/config.yaml', 'cwd/config.yaml');
@@ -37,13 +37,13 @@ test('links lead to links, also at the end of a path, unless the end is not foll
   expect(await seen('/var/lib/kubelet/../kubelet/config.yaml', false)).toBe('/data/kubelet/config.yaml');
 });
 
-test('a relative path starts in the folder of the process', async () => {
+test('a relative path is resolved in the working directory of the process', async () => {
   link('/data', 'cwd/data');
   expect(await seen('./data/kubelet/config.yaml')).toBe('/data/kubelet/config.yaml');
   expect(await seen('../data/kubelet/config.yaml')).toBe('/data/kubelet/config.yaml');
 });
 
-test('the kernel follows links of our own root', async () => {
+test('returns a path in our own root unresolved, because the kernel follows its links', async () => {
   expect(await seenBy({ root: '', cwd: '/proc/42/cwd' }, '/a/b')).toBe('/a/b');
   expect(await seenBy({ root: '', cwd: '/proc/42/cwd' }, 'a/b')).toBe('/proc/42/cwd/a/b');
 });

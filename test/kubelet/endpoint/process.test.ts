@@ -15,7 +15,7 @@ const proc = (): string => fake.node.procRoot;
 const command = (pid: number, ...words: readonly string[]): void =>
   fake.put(`proc/${pid}/cmdline`, words.map((word) => `${word}\0`).join(''));
 
-test('kubelet is found among all processes by its name, and by its PID namespace', async () => {
+test('finds kubelet among all processes by its name, but not in another PID namespace', async () => {
   fake.process(7, 'kubelet');
   fake.put('proc/7/status', 'Name:\tkubelet\nNSpid:\t7\t1\n');
   command(7, 'kubelet', '--config=/in-a-container');
@@ -24,21 +24,21 @@ test('kubelet is found among all processes by its name, and by its PID namespace
   expect(await findKubeletProcess(proc())).toMatchObject({ pid: 42, startTime: '1000', flags: { config: '/k' } });
 });
 
-test('without a kubelet nothing is found, and a process that ends meanwhile is skipped', async () => {
+test('finds no kubelet among other processes, and skips a process that has ended', async () => {
   fake.process(42, 'kubeletctl');
   fake.put('proc/meminfo', '');
   fake.put('proc/43/other', '');
   expect(await findKubeletProcess(proc())).toBeUndefined();
 });
 
-test('a name with spaces and parentheses does not shift the start time', async () => {
+test('reads the start time after a process name with spaces and parentheses', async () => {
   fake.put('proc/42/comm', 'kubelet\n');
   fake.put('proc/42/stat', `42 (a) S (b c) S 1 ${'0 '.repeat(17)}77 0\n`);
   command(42, 'kubelet');
   expect(await findKubeletProcess(proc())).toMatchObject({ startTime: '77' });
 });
 
-test('another process with the same pid is not the one that was found', async () => {
+test('another process with a reused pid does not count as the kubelet found before', async () => {
   command(42, 'kubelet');
   const found = (await findKubeletProcess(proc()))!;
   expect(await stillRuns(proc(), found)).toBe(true);
@@ -50,7 +50,7 @@ test('another process with the same pid is not the one that was found', async ()
 test.each([
   ['k3s-server', ['/usr/local/bin/k3s server']],
   ['k3s-agent', ['/usr/local/bin/k3s', 'agent', '--token=x']],
-])('%s has its drop-ins where k3s keeps them', async (name, words) => {
+])('%s uses the drop-in folder of k3s', async (name, words) => {
   fake.process(42, name);
   command(42, ...words);
   expect(await findKubeletProcess(proc())).toMatchObject({ flags: { configDir: K3S_DROP_INS } });
@@ -66,7 +66,7 @@ test('the kubelet of a unit is its main process unless that has a child called k
   expect(await kubeletOfUnit(proc(), 42)).toMatchObject({ pid: 50, flags: { config: '/child' } });
 });
 
-test('kubelite of MicroK8s, which has the flags of kubelet in a file of its own, is unclear and not taken for a kubelet', async () => {
+test('kubelite of MicroK8s is not accepted as a kubelet, because its kubelet flags are in a separate file', async () => {
   fake.process(42, 'kubelite');
   command(42, '/snap/microk8s/1/kubelite', '--kubelet-args-file=/var/snap/microk8s/1/args/kubelet');
   expect(await findKubeletProcess(proc())).toBeUndefined();
@@ -76,7 +76,7 @@ test('kubelite of MicroK8s, which has the flags of kubelet in a file of its own,
 });
 
 test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
-  'a process that systemd has not made kubelet yet has the command line of systemd: %s',
+  'a unit process that still has the command line of systemd is a kubelet that has not started yet: %s',
   async (name) => {
     fake.process(42, name);
     command(42, '/usr/lib/systemd/systemd-executor', '--deserialize', '32');
@@ -84,7 +84,7 @@ test.each(['(kubelet)', 'systemd-executo', 'systemd'])(
   },
 );
 
-test('a process that is about to become kubelet, or has ended, has no command line', async () => {
+test('a process without a command line is not a running kubelet: it has not started yet or has ended', async () => {
   command(42);
   await expect(kubeletOfUnit(proc(), 42)).rejects.toThrow(NotStartedYet);
   expect(await findKubeletProcess(proc())).toBeUndefined();

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { assignmentsIn, invalidTextIn } from '../../../src/kubelet/endpoint/unit-command.ts';
 
 // systemd 257 starts a program with these values: npm run node -- --init systemd.
-describe('an environment file has', () => {
+describe('assignments in an environment file', () => {
   test.each([
     [
       'a quoted value of several lines',
@@ -23,13 +23,13 @@ describe('an environment file has', () => {
     ['no newline at its end', 'A=x  ', { A: 'x' }],
     ['quotes that are never closed', 'A="--x\nB=1\n', { A: '--x\nB=1\n' }],
     ['nothing', '', {}],
-  ])('%s', (_, text, expected) => {
+  ])('reads an environment file with %s', (_, text, expected) => {
     expect(Object.fromEntries(assignmentsIn(text))).toEqual(expected);
   });
 });
 
 // As load_env_file_push in systemd's src/basic/env-file.c.
-describe('an environment file is read unless a name or a value is not valid UTF-8:', () => {
+describe('invalid UTF-8 in an environment file', () => {
   test.each([
     ['a comment', '# gr\u00fcn\n; \u00e4 \\\n\u00e4\nA=1\n', undefined],
     ['a line without an assignment', 'gr\u00fcn\nA=1\n', undefined],
@@ -37,12 +37,12 @@ describe('an environment file is read unless a name or a value is not valid UTF-
     ['a quoted value', 'A="\n# \u00fc\n"\n', 'the value of A'],
     ['a name', '\u00fc=1\n', 'the name of a variable'],
     ['the value of a name that systemd ignores', 'export A=\u00fc\n', 'the value of export A'],
-  ])('%s', (_, text, expected) => {
+  ])('rejects invalid UTF-8 in an environment file only in names and values: %s', (_, text, expected) => {
     expect(invalidTextIn(Buffer.from(text, 'latin1'))).toBe(expected);
     expect(invalidTextIn(Buffer.from(text, 'utf8'))).toBeUndefined();
   });
 
-  test('a name that ends with a byte that is a blank in Latin-1', () => {
+  test('accepts and ignores a variable whose name ends with a no-break space', () => {
     expect(invalidTextIn(Buffer.from('a\u00a0 = 1\n', 'utf8'))).toBeUndefined();
     expect(assignmentsIn('A\u00a0=1\n')).toEqual([]);
   });

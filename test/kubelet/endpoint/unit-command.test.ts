@@ -6,8 +6,8 @@ const command = (words: string): string =>
 const words = (execStart: string, environment = '', files: readonly string[] = []): readonly string[] =>
   wordsOfUnit({ execStart: command(execStart), environment, files });
 
-describe('the words of a unit are', () => {
-  test('those of kubeadm’s unit: variables of the unit and of its environment files, which override each other in order', () => {
+describe('command line of a unit', () => {
+  test('expands variables of kubeadm’s unit and its environment files; a later file overrides an earlier one', () => {
     const all = words(
       '/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS',
       '"KUBELET_KUBECONFIG_ARGS=--bootstrap-kubeconfig=/b --kubeconfig=/k" KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml',
@@ -43,45 +43,45 @@ describe('the words of a unit are', () => {
     ['no variable whose dollar sign is not the first character', '/k pre$A', 'A=x', '', ['/k', 'pre$A']],
     ['a quote that is never closed', '/k $A', '', 'A=--a "--b c', ['/k', '--a', '--b c']],
     ['a backslash in quotes', '/k $A', '', 'A="--a=\'1\\\\ 2\'"', ['/k', '--a=1 2']],
-  ])('%s', (_, execStart, environment, file, expected) => {
+  ])('expands a command line as systemd does: %s', (_, execStart, environment, file, expected) => {
     expect(words(execStart, environment, [file])).toEqual(expected);
   });
 
   // As systemd 257 prints and starts them.
-  test('those with the escapes of systemctl: a value of several lines, quotes, a dollar sign and a backslash', () => {
+  test('decodes the escapes of systemctl: a value of several lines, quotes, a dollar sign and a backslash', () => {
     const environment = String.raw`"A=--one\n--two" "B=it's \"q\" \$x \\back" C=--c "D=tab\tx" E=`;
     expect(words('/k $A ${B} $C $D ${E}', environment)).toEqual([
       ...['/k', '--one', '--two', String.raw`it's "q" $x \back`, '--c', 'tab', 'x', ''],
     ]);
   });
 
-  test('those without the variables of UnsetEnvironment', () => {
+  test('does not expand variables that UnsetEnvironment removes', () => {
     const unit = { execStart: command('/k $A $B $C'), environment: 'A=--a B=--b C=--c', files: [] };
     expect(wordsOfUnit({ ...unit, unsetEnvironment: 'A B=--b C=--x' })).toEqual(['/k', '--c']);
   });
 
-  test('those with what systemd hands down, unless the unit overrides it', () => {
+  test('expands variables that a unit inherits from systemd, unless the unit overrides them', () => {
     const inherited = printedVariables("LANG=C.UTF-8\nA=--a\nB=$'--b\\n--c'\nnone\n");
     const unit = { execStart: command('/k $A $B $LANG'), environment: 'A=--own', files: ['LANG=--file'] };
     expect(wordsOfUnit({ ...unit, inherited })).toEqual(['/k', '--own', '--b', '--c', '--file']);
   });
 
-  test('those of a command that begins with a colon, as written', () => {
+  test('does not expand variables of a command that begins with a colon', () => {
     const execStartEx = '{ path=/k ; argv[]=/k $A ; flags=ignore-failure no-env-expand ; pid=0 }';
     const unit = { execStart: command('/k $A ${A} $$A'), environment: 'A=--a', files: [] };
     expect(wordsOfUnit({ ...unit, execStartEx })).toEqual(['/k', '$A', '${A}', '$$A']);
   });
 
-  test('the path of the program, also of one that runs under another name', () => {
+  test('the first word of a command is the path of the program, also if it runs under another name', () => {
     const execStart = '{ path=/usr/bin/kubelet ; argv[]=hyper --v=2 ; ignore_errors=no ; pid=0 }';
     expect(wordsOfUnit({ execStart, environment: '', files: [] })).toEqual(['/usr/bin/kubelet', '--v=2']);
   });
 
-  test('none if systemctl hides the variables', () => {
+  test('returns no command line if systemctl hides the variables', () => {
     expect(words('/k $A', 'B=1 [unprintable]')).toEqual([]);
   });
 
-  test('none of a unit without a command', () => {
+  test('returns no command line for a unit without a command', () => {
     expect(wordsOfUnit({ execStart: '', environment: '', files: [] })).toEqual([]);
   });
 });

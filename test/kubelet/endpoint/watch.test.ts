@@ -54,8 +54,8 @@ async function looks(count: number): Promise<string> {
   return watch.state;
 }
 
-describe('a kubelet that', () => {
-  test('is connected to the shim uses it, which a later shim knows too', async () => {
+describe('state of a kubelet', () => {
+  test('a connected kubelet uses the shim, and a file records this for a later shim', async () => {
     expect(await looks(1)).toBe('shim');
     expect(watch.check()).toEqual({
       ...{ name: 'kubelet', ready: true, isOptional: true },
@@ -65,7 +65,7 @@ describe('a kubelet that', () => {
     expect([drifts, lines]).toEqual([[], []]);
   });
 
-  test('bypasses the shim after an upgrade of its node is reported at the second look, once, and so is its return', async () => {
+  test('a kubelet that bypasses the shim after a node upgrade is reported once, at the second look, and so is its return', async () => {
     await looks(1);
     kubelet(CONTAINERD, 2000);
     peers = new Set([7]);
@@ -82,7 +82,7 @@ describe('a kubelet that', () => {
     expect(lines).toEqual(['kubelet does not use the shim', 'kubelet uses the shim again']);
   });
 
-  test('would bypass the shim at its next start is reported before it does', async () => {
+  test('a kubelet that would bypass the shim at its next start is reported before that start', async () => {
     configure(CONTAINERD);
     expect(await looks(2)).toBe('next_start');
     expect(drifts).toEqual([
@@ -90,7 +90,7 @@ describe('a kubelet that', () => {
     ]);
   });
 
-  test('is connected, with a configuration that the shim cannot read, uses the shim', async () => {
+  test('a connected kubelet uses the shim even if the shim cannot read its configuration', async () => {
     rmSync(fake.at('proc/42/root/k.yaml'));
     expect(await looks(2)).toBe('shim');
     expect(watch.check()?.says).toMatch(/^uses the shim; its configuration cannot be read: \S+ does not exist/);
@@ -99,7 +99,7 @@ describe('a kubelet that', () => {
     expect(drifts).toEqual([]);
   });
 
-  test('is configured to use the shim, and has not connected yet, is no drift: it may wait for its certificate', async () => {
+  test('a kubelet that is configured to use the shim but not connected yet is no drift: it may wait for its certificate', async () => {
     await looks(1);
     kubelet(`unix://${fake.node.listen}`, 2000);
     peers = new Set();
@@ -110,7 +110,7 @@ describe('a kubelet that', () => {
     expect(await looks(1)).toBe('shim');
   });
 
-  test('has never used the shim is no drift', async () => {
+  test('a kubelet that has never used the shim is no drift', async () => {
     configure(CONTAINERD);
     peers = new Set();
     expect(await looks(2)).toBe('unused');
@@ -118,7 +118,7 @@ describe('a kubelet that', () => {
     expect(drifts).toEqual([]);
   });
 
-  test('starts again and again is no drift, nor one that the bypass serves', async () => {
+  test('a kubelet that restarts repeatedly is no drift, and neither is a kubelet that the bypass serves', async () => {
     await looks(1);
     peers = new Set();
     for (const startTime of [2000, 3000, 4000]) {
@@ -131,7 +131,7 @@ describe('a kubelet that', () => {
     expect(drifts).toEqual([]);
   });
 
-  test('names the socket by another path of the same folder uses the shim', async () => {
+  test('a kubelet that names the socket through a link to its folder uses the shim', async () => {
     symlinkSync(fake.folder, fake.at('link'));
     fake.put('shim.sock', '');
     configure(`unix:${fake.at('link/shim.sock')}`);
@@ -139,7 +139,7 @@ describe('a kubelet that', () => {
   });
 });
 
-test('where the processes of connections are unknown, the configuration alone counts', async () => {
+test('only the configuration counts if the processes of connections are unknown', async () => {
   peers = undefined;
   expect(await looks(1)).toBe('shim');
   kubelet(CONTAINERD, 2000);
@@ -148,13 +148,13 @@ test('where the processes of connections are unknown, the configuration alone co
   expect(await looks(2)).toBe('unknown');
 });
 
-test('without a kubelet nothing is known, and nothing is reported', async () => {
+test('the state is unknown and no check is reported if no kubelet runs', async () => {
   rmSync(fake.at('proc/42'), { recursive: true });
   expect(await looks(2)).toBe('unknown');
   expect(watch.check()).toBeUndefined();
 });
 
-test('a look that fails is logged once, and the next one works', async () => {
+test('repeated failures to read the endpoint are logged once, and the next look works', async () => {
   const { procRoot } = fake.node;
   rmSync(procRoot, { recursive: true });
   await looks(3);
@@ -163,7 +163,7 @@ test('a look that fails is logged once, and the next one works', async () => {
   expect(await looks(1)).toBe('shim');
 });
 
-test('it looks every 15 s until it is closed, so a drift is known within a minute', async () => {
+test('looks at kubelet every 15 s until it is closed, and reports a drift within a minute', async () => {
   await looks(1);
   kubelet(CONTAINERD, 2000);
   peers = new Set();

@@ -5,7 +5,7 @@ import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { ResizeQueue } from '../../support/resize/resize-queue.ts';
 
-test('the states of a resize are passed on after the event of a request that is in no queue', async () => {
+test('follows the states of a resize after an event of a request that is in no queue', async () => {
   const queue = new ResizeQueue();
   const reached: Resize[] = [];
   const warnings: string[] = [];

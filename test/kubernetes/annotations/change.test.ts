@@ -80,7 +80,7 @@ describe('firstChange', () => {
       baseline({ requested: { a: '1Mi' } }),
       { volume: 'b', text: '2Mi' },
     ],
-  ])('returns %s', (_, seen, before, change) => {
+  ])('firstChange returns %s', (_, seen, before, change) => {
     expect(firstChange(seen, before)).toEqual(change);
   });
 });

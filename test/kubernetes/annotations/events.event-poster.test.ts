@@ -76,7 +76,7 @@ describe('the event poster', () => {
     expect(log).toEqual(['pod events dropped HTTP 403: refused with 403']);
   });
 
-  test('a namespace in which the server fails does not delay others, and keeps its events', async () => {
+  test('a namespace with server errors does not delay other namespaces, and its events are posted later', async () => {
     await server.start();
     server.refuse('event', 500, Infinity, {}, '/shop/');
     for (const note of ['a', 'b']) poster.post(event(note));
@@ -95,7 +95,7 @@ describe('the event poster', () => {
     expect(log).toEqual([]);
   });
 
-  test('a namespace whose requests are refused for a while does not delay others, and its events stay in order', async () => {
+  test('a namespace with HTTP status 429 does not delay other namespaces, and its events stay in order', async () => {
     await server.start();
     server.refuse('event', 429, Infinity, {}, '/shop/');
     for (const note of ['a', 'b']) poster.post(event(note));
@@ -106,7 +106,7 @@ describe('the event poster', () => {
     expect(arrived()).toEqual(['c', 'a', 'b']);
   });
 
-  test('an event that always fails in the server does not delay others of its namespace', async () => {
+  test('an event with repeated server errors does not delay other events of its namespace', async () => {
     await server.start();
     server.refuse('event', 500, 3);
     for (const note of ['a', 'b', 'c']) poster.post(event(note));
@@ -114,7 +114,7 @@ describe('the event poster', () => {
     expect(arrived()).toEqual(['b', 'c', 'a']);
   });
 
-  test('an event whose response is lost exists once', async () => {
+  test('an event is posted only once even if its response is lost', async () => {
     await server.start();
     server.loseNextEvents(2);
     for (const note of ['a', 'b']) poster.post(event(note));

@@ -10,7 +10,7 @@ const event = (note: string, name = 'web'): PodEvent => ({
 });
 
 describe('an event', () => {
-  test('is an events.k8s.io/v1 event about the pod', () => {
+  test('an event of a pod is an events.k8s.io/v1 event that refers to the pod', () => {
     const body = eventBody(event('volume cache stays'), 'node-1') as PostedEvent;
     expect(body).toEqual({
       apiVersion: 'events.k8s.io/v1',
@@ -27,13 +27,13 @@ describe('an event', () => {
     });
   });
 
-  test('about a deferred memory decrease is a warning with the action LowerMemory', () => {
+  test('an event about a deferred memory decrease is a warning with the action LowerMemory', () => {
     const body = eventBody({ ...event('in use'), reason: 'MemoryDecreaseDeferred' }, 'node-1') as PostedEvent;
     expect(body).toMatchObject({ action: 'LowerMemory', type: 'Warning', reason: 'MemoryDecreaseDeferred' });
   });
 
   test.each([`${'a'.repeat(219)}-${'b'.repeat(33)}`, 'a'.repeat(253), 'a.b'])(
-    'of a pod named %s has a valid name',
+    'an event of a pod named %s has a valid name',
     (name) => {
       const { metadata } = eventBody(event('', name), 'node-1') as PostedEvent;
       expect(metadata.name).toMatch(/^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$/);
@@ -45,19 +45,19 @@ describe('an event', () => {
     ['ShimBypassed', 'Warning', 'Bypass'],
     ['ShimDrift', 'Warning', 'Watch'],
     ['ShimDriftEnded', 'Normal', 'Watch'],
-  ] as const)('of the node itself has the reason %s, the type %s and the action %s', (reason, type, action) => {
+  ] as const)('an event of the node has the reason %s, the type %s and the action %s', (reason, type, action) => {
     const body = eventBody({ node: 'node-2', reason, note: 'why', at: 0 }, 'node-1');
     expect(body).toMatchObject({ reason, type, action, note: 'why', regarding: { kind: 'Node', uid: 'node-2' } });
   });
 
-  test('has a note of at most 1024 bytes, cut between characters', () => {
+  test('the note of an event has at most 1024 bytes, and is cut between characters', () => {
     const { note } = eventBody(event('ä'.repeat(1000)), 'node-1') as PostedEvent;
     expect(Buffer.byteLength(note)).toBeLessThanOrEqual(1024);
     expect(note).toMatch(/^ä{500,}\.\.\.$/);
   });
 });
 
-test('M3: an event of the node is about it as kubelet’s own are, so that kubectl describe node finds it', () => {
+test('M3: an event of the node refers to the node as kubelet’s own events do, so that kubectl describe node finds it', () => {
   const bypassed: NodeEvent = { node: 'node-1', reason: 'ShimBypassed', note: 'from then to now', at: 0 };
   expect(namespaceOf(bypassed)).toBe('default');
   expect(eventBody(bypassed, 'node-1')).toMatchObject({

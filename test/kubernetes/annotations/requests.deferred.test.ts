@@ -20,7 +20,7 @@ describe('an annotation that does not fit yet', () => {
     await pod.eventCount(1);
   });
 
-  test('is reported once with the figures for all its tries, and once when it is applied', async () => {
+  test('a deferred annotation is reported once with the figures for all retries, and once when it is applied', async () => {
     for (let retry = 0; retry < 5; retry += 1) {
       pod.clock.pass(60_000);
       (await pod.core.next()).fail(inUse);
@@ -35,7 +35,7 @@ describe('an annotation that does not fit yet', () => {
     ]);
   });
 
-  test('stays deferred after a restart, and is reported when it is applied', async () => {
+  test('a deferred annotation stays deferred after a restart, and is reported when it is applied', async () => {
     await pod.restart();
     pod.observe({ cache: '64Mi' });
     await runPending();
@@ -50,13 +50,13 @@ describe('an annotation that does not fit yet', () => {
     ['', undefined],
     [' before a restart of the shim', () => pod.restart()],
   ];
-  describe.each(replaced)('whose pod gets another sandbox%s', (_, then) => {
+  describe.each(replaced)('a deferred annotation whose pod gets another sandbox%s', (_, then) => {
     beforeEach(async () => {
       pod.replaceSandbox();
       await then?.();
     });
 
-    test('is reported when it is applied there, and not requested again', async () => {
+    test('a deferred annotation is reported when it is applied in a new sandbox, and is not requested again', async () => {
       pod.observe({ cache: '64Mi' });
       await runPending();
       expect(pod.core.waiting).toBe(0);
@@ -67,7 +67,7 @@ describe('an annotation that does not fit yet', () => {
       expect(pod.resizes.annotationsOf(pod.running.get(web.uid)!.identity.sandboxId)).toEqual({ cache: '64Mi' });
     });
 
-    test('ends with its annotation', async () => {
+    test('a deferred annotation of a pod with a new sandbox ends when the annotation is removed', async () => {
       pod.observe({});
       await expect.poll(() => pod.resizes.unfinished, LONG_WAIT).toEqual([]);
       pod.clock.pass(60_000);
@@ -76,7 +76,7 @@ describe('an annotation that does not fit yet', () => {
     });
   });
 
-  test('is superseded by a newer value, and not reported any more', async () => {
+  test('a deferred annotation is superseded by a newer value, and is not reported again', async () => {
     pod.observe({ cache: '96Mi' });
     (await pod.core.next()).succeed();
     await pod.eventCount(2);
@@ -87,7 +87,7 @@ describe('an annotation that does not fit yet', () => {
     expect(pod.events).toHaveLength(2);
   });
 
-  test('is requested together with an annotation of another volume, so that neither is lost', async () => {
+  test('a deferred annotation is requested together with an annotation of another volume, so that neither is lost', async () => {
     pod.observe({ cache: '64Mi', logs: '8Mi' });
     const both = await pod.core.next();
     expect(volumesOf(both)).toEqual({ cache: size(64), logs: size(8) });
@@ -105,7 +105,7 @@ describe('an annotation that does not fit yet', () => {
     ]);
   });
 
-  test('stays deferred when an annotation of another volume is rejected', async () => {
+  test('a deferred annotation stays deferred when an annotation of another volume is rejected', async () => {
     pod.observe({ cache: '64Mi', none: '8Mi' });
     (await pod.core.next()).fail(unknownVolume);
     await pod.eventCount(2);
@@ -120,7 +120,7 @@ describe('an annotation that does not fit yet', () => {
     expect(pod.events).toHaveLength(3);
   });
 
-  test('is canceled when it is removed', async () => {
+  test('a deferred annotation is canceled when it is removed', async () => {
     pod.observe({});
     await pod.eventCount(2);
     expect(pod.reported()[1]).toBe(
@@ -137,7 +137,7 @@ describe('an annotation that does not fit yet', () => {
     expect(pod.core.waiting).toBe(0);
   });
 
-  test('is canceled without the deferred annotation of another volume', async () => {
+  test('removing a deferred annotation does not cancel the deferred annotation of another volume', async () => {
     pod.observe({ cache: '64Mi', logs: '8Mi' });
     (await pod.core.next()).fail(inUse);
     await pod.eventCount(2);
@@ -154,7 +154,7 @@ describe('an annotation that does not fit yet', () => {
     ).toEqual(['VolumeResizeCanceled cache', 'VolumeResized logs']);
   });
 
-  test('is reported as canceled when another caller supersedes it', async () => {
+  test('a deferred annotation is reported as canceled when another caller supersedes it', async () => {
     const other = {
       pod: { limits: { cpu: '1', memory: '' }, requests: { cpu: '', memory: '' } },
       containers: {},
@@ -169,7 +169,7 @@ describe('an annotation that does not fit yet', () => {
     );
   });
 
-  test('ends with its pod, without an event', async () => {
+  test('a deferred annotation ends with its pod, without an event', async () => {
     pod.running.clear();
     pod.resizes.podRemoved(web.sandboxId);
     pod.requests.gone(web);

@@ -17,7 +17,7 @@ const pod = new AnnotatedPod();
 describe('H2: a pod of another namespace that claims the uid of this one', () => {
   const other = { namespace: 'tenant', name: 'attacker' };
 
-  test('requests nothing, and does not end a request when it is deleted', async () => {
+  test('a pod of another namespace with a claimed uid requests nothing, and its deletion does not end a request', async () => {
     pod.observe({ cache: '1Mi' }, other);
     await runPending();
     expect(pod.core.waiting).toBe(0);
@@ -33,7 +33,7 @@ describe('H2: a pod of another namespace that claims the uid of this one', () =>
     expect(volumesOf(await pod.core.next())).toEqual({ cache: size(128) });
   });
 
-  test('requests nothing under this name in its own namespace, or under another name in this namespace', async () => {
+  test('a pod with a claimed uid requests nothing if only its name or only its namespace matches', async () => {
     pod.observe({ cache: '1Mi' }, { namespace: 'tenant' });
     pod.observe({ cache: '1Mi' }, { name: 'attacker' });
     await runPending();
@@ -44,16 +44,19 @@ describe('H2: a pod of another namespace that claims the uid of this one', () =>
 describe('H2: a mirror pod', () => {
   const SOURCE = 'kubernetes.io/config.source';
 
-  test.each(['file', 'http'])('is taken for a static pod of this node, from kubelet’s source %s', async (source) => {
-    pod.running.set(web.uid, { identity: web, annotations: { [SOURCE]: source } });
-    pod.observe({ cache: '64Mi' }, { isMirror: true });
-    expect(volumesOf(await pod.core.next())).toEqual({ cache: size(64) });
-  });
+  test.each(['file', 'http'])(
+    'a mirror pod is accepted for a static pod of this node, from kubelet’s source %s',
+    async (source) => {
+      pod.running.set(web.uid, { identity: web, annotations: { [SOURCE]: source } });
+      pod.observe({ cache: '64Mi' }, { isMirror: true });
+      expect(volumesOf(await pod.core.next())).toEqual({ cache: size(64) });
+    },
+  );
 
   test.each([
     ['comes from the API server', { [SOURCE]: 'api' }],
     ['has no source', {}],
-  ])('requests nothing for a pod that %s', async (_, annotations) => {
+  ])('a mirror pod requests nothing for a pod that %s', async (_, annotations) => {
     pod.running.set(web.uid, { identity: web, annotations });
     pod.observe({ cache: '1Mi' }, { isMirror: true });
     await runPending();
@@ -62,7 +65,7 @@ describe('H2: a mirror pod', () => {
 });
 
 describe('a changed annotation', () => {
-  test('is requested once for its volume, and is reported as an event of the pod', async () => {
+  test('a changed annotation is requested once for its volume, and is reported as an event of the pod', async () => {
     pod.observe({ cache: '64Mi' });
     const call = await pod.core.next();
     expect(volumesOf(call)).toEqual({ cache: size(64) });
@@ -77,7 +80,7 @@ describe('a changed annotation', () => {
     expect(pod.events[0]?.pod).toEqual(web);
   });
 
-  test('is not requested again after a restart, but a newer one is', async () => {
+  test('a requested annotation is not requested again after a restart, but a newer value is', async () => {
     pod.observe({ cache: '64Mi' });
     (await pod.core.next()).succeed();
     await pod.eventCount(1);
@@ -91,7 +94,7 @@ describe('a changed annotation', () => {
     expect(volumesOf(await pod.core.next())).toEqual({ cache: size(32) });
   });
 
-  test('that the pod was created with is not requested', async () => {
+  test('an annotation that the pod was created with is not requested', async () => {
     pod.running.set(web.uid, { identity: web, annotations: { [`${KEY}cache`]: '50%', other: 'x' } });
     pod.observe({ cache: '50%' });
     await runPending();
@@ -99,7 +102,7 @@ describe('a changed annotation', () => {
     expect(pod.store.records.size).toBe(0);
   });
 
-  test('that is removed leaves the size, and is requested again when it is added again', async () => {
+  test('removing an annotation does not change the size, and adding it again requests it again', async () => {
     pod.observe({ cache: '64Mi' });
     (await pod.core.next()).succeed();
     await pod.eventCount(1);
@@ -116,7 +119,7 @@ describe('a changed annotation', () => {
     expect(volumesOf(await pod.core.next())).toEqual({ cache: size(64) });
   });
 
-  test('of a pod that is not on the node yet is requested when the pod starts', async () => {
+  test('an annotation of a pod that is not on the node yet is requested when the pod starts', async () => {
     pod.running.clear();
     pod.observe({ cache: '64Mi' });
     await runPending();
@@ -126,7 +129,7 @@ describe('a changed annotation', () => {
     expect(volumesOf(await pod.core.next())).toEqual({ cache: size(64) });
   });
 
-  test('of a pod that is terminating or deleted is not requested', async () => {
+  test('an annotation of a terminating or deleted pod is not requested', async () => {
     pod.observe({ cache: '64Mi' }, { isEnding: true });
     await runPending();
     pod.requests.gone(web);
@@ -135,7 +138,7 @@ describe('a changed annotation', () => {
     expect(pod.core.waiting).toBe(0);
   });
 
-  test('is requested after the resize in progress, with the newest value', async () => {
+  test('a changed annotation is requested after the resize in progress, with the newest value', async () => {
     pod.observe({ cache: '64Mi' });
     const first = await pod.core.next();
     pod.observe({ cache: '32Mi' });
@@ -149,7 +152,7 @@ describe('a changed annotation', () => {
     await pod.eventCount(2);
   });
 
-  test('above the memory limit of the pod is applied with a warning', async () => {
+  test('an annotation above the memory limit of the pod is applied with a warning', async () => {
     pod.observe({ cache: '256Mi' });
     const larger: ResizeOutcome = {
       ...outcome,
@@ -169,20 +172,23 @@ describe('an annotation that is rejected', () => {
     ['huge', 'INVALID_ANNOTATION'],
     ['x'.repeat(256), 'INVALID_ANNOTATION'],
     ['0', 'INVALID_ANNOTATION'],
-  ])('for its text (%s) is reported once and not retried, not even after a restart', async (text, reason) => {
-    pod.observe({ cache: text });
-    await pod.eventCount(1);
-    expect(pod.events[0]?.reason).toBe('VolumeResizeInfeasible');
-    expect(pod.events[0]?.note).toContain(reason);
-    pod.observe({ cache: text });
-    await pod.restart();
-    pod.observe({ cache: text });
-    await runPending();
-    expect(pod.events).toHaveLength(1);
-    expect(pod.core.waiting).toBe(0);
-  });
+  ])(
+    'an annotation with invalid text (%s) is reported once and not retried, even after a restart',
+    async (text, reason) => {
+      pod.observe({ cache: text });
+      await pod.eventCount(1);
+      expect(pod.events[0]?.reason).toBe('VolumeResizeInfeasible');
+      expect(pod.events[0]?.note).toContain(reason);
+      pod.observe({ cache: text });
+      await pod.restart();
+      pod.observe({ cache: text });
+      await runPending();
+      expect(pod.events).toHaveLength(1);
+      expect(pod.core.waiting).toBe(0);
+    },
+  );
 
-  test('by the node is reported and not retried', async () => {
+  test('an annotation that the node rejects is reported and not retried', async () => {
     pod.observe({ none: '8Mi' });
     (await pod.core.next()).fail(unknownVolume);
     await pod.eventCount(1);
@@ -194,7 +200,7 @@ describe('an annotation that is rejected', () => {
   });
 
   test.each([noBackend, noJournal])(
-    'for a temporary reason ($reason) is retried until it is applied, and reported once',
+    'an annotation rejected for a temporary reason ($reason) is retried until it is applied, and reported as deferred once',
     async (temporary) => {
       pod.observe({ cache: '64Mi' });
       for (const delay of [750, 1500, 3000]) {

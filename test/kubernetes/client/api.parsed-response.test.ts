@@ -8,6 +8,9 @@ test('a response is parsed by its schema', () => {
   expect(parsedResponse(schema, '{"kind":"Node"}', 'a node')).toEqual({ kind: 'Node' });
 });
 
-test.each(['<html>secret</html>', '{"kind":"secret"}'])('the error about %s does not quote it', (text) => {
-  expect(() => parsedResponse(schema, text, 'a node')).toThrow(/^the response is not a node$/);
-});
+test.each(['<html>secret</html>', '{"kind":"secret"}'])(
+  'the error about the invalid response %s does not quote it',
+  (text) => {
+    expect(() => parsedResponse(schema, text, 'a node')).toThrow(/^the response is not a node$/);
+  },
+);

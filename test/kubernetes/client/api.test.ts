@@ -31,24 +31,24 @@ async function list(host: string, options: RequestOptions = {}): Promise<string>
 test.each([
   ['http', new PlainAgent()],
   ['https', new TlsAgent()],
-])('a connect by %s that hangs ends after the time without data', async (scheme, agent) => {
+])('a connection by %s that hangs fails after the idle timeout', async (scheme, agent) => {
   // The name is never resolved. A server whose packets are lost behaves the same: the connect takes no end.
   const lookup = (): void => undefined;
   await expect(list(`${scheme}://api.example`, { lookup, agent })).rejects.toThrow('no data for 50 ms');
 });
 
-test('a proxy that does not connect ends after the time without data', async () => {
+test('a proxy that does not connect fails after the idle timeout', async () => {
   const agent = new PlainAgent();
   agent.createConnection = () => undefined;
   await expect(list('http://127.0.0.1', { agent })).rejects.toThrow('no data for 50 ms');
 });
 
-test('a TLS handshake that hangs ends after the time without data', async () => {
+test('a TLS handshake that hangs fails after the idle timeout', async () => {
   server.removeAllListeners('connection');
   server.on('connection', (socket: Socket) => sockets.push(socket));
   await expect(list('https://127.0.0.1')).rejects.toThrow('no data for 50 ms');
 });
 
-test('a response that does not come ends after the time without data', async () => {
+test('a request without a response fails after the idle timeout', async () => {
   await expect(list('http://127.0.0.1')).rejects.toThrow('no data for 50 ms');
 });

@@ -37,14 +37,14 @@ const errorText = async (): Promise<string> =>
 const LIST = 'PodList';
 
 describe('a kubeconfig', () => {
-  test('with a token is accepted, and a wrong token leads to 401', async () => {
+  test('a kubeconfig with a token is accepted, and a wrong token leads to 401', async () => {
     server.kubeconfig(config);
     expect(await list()).toBe(LIST);
     server.kubeconfig(config, { token: 'wrong' });
     expect(await errorText()).toBe('HTTP 401: Unauthorized');
   });
 
-  test('with a token file has the file read for each connection, with or without a newline', async () => {
+  test('the token file of a kubeconfig is read for each connection, and its newline is ignored', async () => {
     const file = join(folder, 'token');
     writeFileSync(file, 'old\n');
     server.kubeconfig(config, { 'auth-provider': { name: 'tokenFile', config: { tokenFile: file } } });
@@ -55,7 +55,7 @@ describe('a kubeconfig', () => {
     expect(await list()).toBe(LIST);
   });
 
-  test('that is missing, invalid or without a server has an error without its content', async () => {
+  test('a kubeconfig that is missing, invalid or without a server leads to an error without its content', async () => {
     expect(await errorText()).toBe(`kubeconfig ${config}: cannot be read (ENOENT)`);
     writeFileSync(config, 'users: [{name: a, user: {token: hunter2}\n');
     expect(await errorText()).toBe(`kubeconfig ${config}: cannot be read (BAD_INDENT)`);
@@ -65,7 +65,7 @@ describe('a kubeconfig', () => {
     expect(await errorText()).toBe(`kubeconfig ${config}: its server or user settings are invalid (ENOENT)`);
   });
 
-  test('whose user is a program is rejected, and the program is not run', async () => {
+  test('rejects a kubeconfig whose user is a program', async () => {
     const program = join(folder, 'program');
     writeFileSync(program, `#!/bin/sh\ntouch ${folder}/was-run\n`);
     chmodSync(program, 0o755);
@@ -80,7 +80,7 @@ describe('a kubeconfig', () => {
 describe('a TLS connection', () => {
   const [ours, client, other] = ['api', 'shim', 'other'].map((name) => makeCertificate(name));
 
-  test('is made only to a server that the kubeconfig trusts', async () => {
+  test('a TLS connection accepts only a server that the kubeconfig trusts', async () => {
     const secure = await new FakeApiServer({ server: ours! }).start();
     secure.kubeconfig(config);
     expect(await list()).toBe(LIST);
@@ -92,7 +92,7 @@ describe('a TLS connection', () => {
     await secure.stop();
   });
 
-  test('uses the client certificate of the kubeconfig', async () => {
+  test('a TLS connection uses the client certificate of the kubeconfig', async () => {
     const secure = await new FakeApiServer({ server: ours!, client: client! }).start();
     const file = (name: string, text: string): string => {
       writeFileSync(join(folder, name), text);

@@ -25,20 +25,23 @@ async function itemsOf(text: string, size: number, longest = 1000): Promise<{ it
 const SIZES = [1, 2, 3, 7, 10_000];
 
 describe('lines of a body', () => {
-  test.each(SIZES)('arrive whole from chunks of %i bytes, without empty ones', async (size) => {
+  test.each(SIZES)('lines of a body are read whole from chunks of %i bytes, without empty lines', async (size) => {
     const lines = await all(readLines(body('one\n\nzwölf\nthree\nunfinished', size), 100));
     expect(lines.map(({ text }) => text)).toEqual(['one', 'zwölf', 'three']);
     expect(lines.some(({ isTooLong }) => isTooLong)).toBe(false);
   });
 
-  test.each(SIZES)('beyond the limit are cut, and the next ones are whole, from chunks of %i bytes', async (size) => {
-    const lines = await all(readLines(body(`one\n${'x'.repeat(6000)}\ntwo\n`, size), 5000));
-    expect(lines).toEqual([
-      { text: 'one', isTooLong: false },
-      { text: 'x'.repeat(4096), isTooLong: true },
-      { text: 'two', isTooLong: false },
-    ]);
-  });
+  test.each(SIZES)(
+    'a line beyond the limit is cut, and the next line is whole, from chunks of %i bytes',
+    async (size) => {
+      const lines = await all(readLines(body(`one\n${'x'.repeat(6000)}\ntwo\n`, size), 5000));
+      expect(lines).toEqual([
+        { text: 'one', isTooLong: false },
+        { text: 'x'.repeat(4096), isTooLong: true },
+        { text: 'two', isTooLong: false },
+      ]);
+    },
+  );
 });
 
 describe('items of a list', () => {
@@ -49,7 +52,7 @@ describe('items of a list', () => {
   ];
   const metadata = { resourceVersion: '7', managed: { deep: [{ x: 1 }] } };
 
-  test.each(SIZES)('are split from the rest, from chunks of %i bytes', async (size) => {
+  test.each(SIZES)('the items of a list are split from the rest, from chunks of %i bytes', async (size) => {
     for (const list of [
       { kind: 'PodList', metadata, items },
       { items, metadata },
@@ -62,18 +65,18 @@ describe('items of a list', () => {
     }
   });
 
-  test('beyond the limit are cut, and the next ones are whole', async () => {
+  test('an item beyond the limit is cut, and the next item is whole', async () => {
     const list = { items: [{ a: 1 }, { a: 'x'.repeat(6000) }, { a: 3 }], metadata };
     const found = await itemsOf(JSON.stringify(list), 100, 5000);
     expect(found.items.map(({ isTooLong }) => isTooLong)).toEqual([false, true, false]);
     expect(found.items[2]?.text).toBe('{"a":3}');
   });
 
-  test.each(['{"items":null}', '{"items":[]}', '{}'])('may be missing: %s', async (text) => {
+  test.each(['{"items":null}', '{"items":[]}', '{}'])('the items of a list may be missing: %s', async (text) => {
     expect(await itemsOf(text, 3)).toEqual({ items: [], frame: JSON.parse(text) as unknown });
   });
 
-  test('do not make room for a rest without a limit', async () => {
+  test('rejects a list that exceeds its limit without its items', async () => {
     const list = { metadata: { name: 'x'.repeat(70_000) }, items: [] };
     await expect(itemsOf(JSON.stringify(list), 1000)).rejects.toThrow('the list without its items is longer than');
   });

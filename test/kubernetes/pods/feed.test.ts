@@ -90,7 +90,7 @@ async function watched(): Promise<void> {
 }
 
 describe('the pods of a node', () => {
-  test('are listed from the cache of the API server for this node only, and then watched from that version', async () => {
+  test('lists the pods of this node from the cache of the API server, and then watches from that version', async () => {
     await server.start();
     for (let index = 0; index < 24; index += 1) server.set(pod(`web-${index}`));
     server.set(pod('elsewhere', { nodeName: 'node-2' }));
@@ -120,7 +120,7 @@ describe('the pods of a node', () => {
     });
   });
 
-  test('are stored with only their identity, the annotations of the shim and the resources in their spec', async () => {
+  test('stores only the identity, the annotations of the shim and the resources in the spec of a pod', async () => {
     await server.start();
     const annotations = { [`${KEY}cache`]: '50%', 'kubectl.kubernetes.io/last-applied-configuration': 'long' };
     const spec = { containers: [{ name: 'web', image: 'web:1', env: [{ name: 'SECRET', value: 'hunter2' }] }] };
@@ -143,7 +143,7 @@ describe('the pods of a node', () => {
     ]);
   });
 
-  test('H2: a pod that only claims to be a mirror pod does not stand for another pod', async () => {
+  test('H2: a pod that only claims to be a mirror pod does not take the identity of another pod', async () => {
     await server.start();
     const annotations = { 'kubernetes.io/config.mirror': 'uid-victim', [`${KEY}cache`]: '1Mi' };
     server.set(pod('attacker', { namespace: 'tenant', annotations }));
@@ -172,11 +172,11 @@ const escaped = (count: number): object => ({
 const MB = 1_000_000;
 const volumesOf = (name: string): ApiPod['volumes'] | undefined => pods.get(`uid-${name}`)?.volumes;
 
-describe('a pod whose claim to be a mirror pod comes and goes', () => {
+describe('a pod with a changing claim to be a mirror pod', () => {
   const annotations = { 'kubernetes.io/config.mirror': 'uid-claimed' };
   const ownerReferences = [{ apiVersion: 'v1', kind: 'Node', name: 'node-1', uid: 'uid-node' }];
 
-  test('is known by its last uid alone, and leaves nothing behind when it is deleted', async () => {
+  test('a pod whose claim to be a mirror pod changes is known only by its last uid, and is forgotten when it is deleted', async () => {
     await server.start();
     server.set(pod('web', { annotations, ownerReferences }));
     feed();
@@ -197,7 +197,7 @@ describe('a pod whose claim to be a mirror pod comes and goes', () => {
     ]);
   });
 
-  test('is forgotten when it becomes too large', async () => {
+  test('a pod that claims to be a mirror pod is forgotten when it becomes too large', async () => {
     await server.start();
     server.set(pod('web', { annotations, ownerReferences }));
     feed();
@@ -209,7 +209,7 @@ describe('a pod whose claim to be a mirror pod comes and goes', () => {
 });
 
 describe('a pod with a large object', () => {
-  test('does not stop the list or the watch, also with the largest objects of etcd', async () => {
+  test('a pod as large as the largest objects of etcd does not stop the list or the watch', async () => {
     await server.start();
     for (let index = 0; index < 4; index += 1)
       server.set(pod(`large-${index}`, { spec: escaped(1.4 * MB), annotations: { [`${KEY}cache`]: '10%' } }));
@@ -224,7 +224,7 @@ describe('a pod with a large object', () => {
     expect(log).toEqual(['watch of pod annotations started']);
   });
 
-  test('is skipped and reported if it is larger than any object of etcd, in the list and in the watch', async () => {
+  test('a pod larger than any object of etcd is skipped and reported, in the list and in the watch', async () => {
     await server.start();
     server.set(pod('huge', { spec: escaped(2.2 * MB) }));
     server.set(pod('grows'));
@@ -244,7 +244,7 @@ describe('a pod with a large object', () => {
     expect(calls.slice(2)).toEqual(['gone uid-grows', 'skipped grows', 'present web']);
   });
 
-  test('is skipped without its names if they do not come first, and the watch goes on', async () => {
+  test('a pod that is too large is skipped without its names if they do not come first, and the watch continues', async () => {
     await server.start();
     server.set(pod('web'));
     feed();
@@ -266,7 +266,7 @@ describe('a watch of pods', () => {
     await watched();
   });
 
-  test('continues after a disconnect from its last version, without losing changes', async () => {
+  test('a watch of pods continues after a disconnect from its last version, without losing changes', async () => {
     server.set(pod('before'));
     await receives('present before');
     server.cut();
@@ -279,7 +279,7 @@ describe('a watch of pods', () => {
     expect(clock.waits).toEqual([500]);
   });
 
-  test('continues at once from the last bookmark when its time is over', async () => {
+  test('a watch of pods continues immediately from the last bookmark when its time is over', async () => {
     server.bookmark();
     clock.pass(300_000);
     server.endWatches();
@@ -289,7 +289,7 @@ describe('a watch of pods', () => {
   });
 
   test.each(['status', 'event'] as const)(
-    'whose version is too old (410 as %s) restarts with a list, without a warning',
+    'a watch of pods with a version that is too old (410 as %s) restarts with a list, without a warning',
     async (by) => {
       server.expire(by);
       server.set(pod('new'));
@@ -302,7 +302,7 @@ describe('a watch of pods', () => {
     },
   );
 
-  test('that always ends at once is retried with growing delays', async () => {
+  test('a watch of pods that repeatedly ends at once is retried with growing delays', async () => {
     for (let round = 0; round < 4; round += 1) {
       await watched();
       server.endWatches();
@@ -312,7 +312,7 @@ describe('a watch of pods', () => {
     expect(clock.waits).toEqual([500, 1000, 2000, 4000]);
   });
 
-  test('that receives other objects than pods restarts, and does not log their content', async () => {
+  test('a watch of pods that receives other objects restarts, and does not log their content', async () => {
     server.write('{"type":"ADDED","object":{"secret":"hunter2"}}\n');
     await eventually(() => log.length === 3);
     expect(log).toContain('watch of pod annotations failed; retrying the response is not a list or watch of pods');
@@ -321,7 +321,7 @@ describe('a watch of pods', () => {
 });
 
 describe('an API server', () => {
-  test('that is not started yet is retried with growing delays and logged once', async () => {
+  test('an API server that has not started yet is retried with growing delays, and is logged once', async () => {
     feed();
     await eventually(() => clock.waits.length >= 8);
     expect(clock.waits.slice(0, 8)).toEqual([500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
@@ -333,7 +333,7 @@ describe('an API server', () => {
     expect(log).toEqual(['watch of pod annotations failed; retrying ECONNREFUSED', 'watch of pod annotations started']);
   });
 
-  test('that stops during a watch is logged once, and once more when it is back', async () => {
+  test('an API server that stops during a watch is logged once, and again when it is back', async () => {
     await server.start();
     server.set(pod('web'));
     feed();
@@ -354,7 +354,7 @@ describe('an API server', () => {
   });
 
   test.each([401, 403, 500])(
-    'that answers %i is logged once, is reported in the readiness, and is watched again after that',
+    'an API server that answers %i is logged once, is reported in the readiness, and is watched again later',
     async (status) => {
       await server.start();
       server.set(pod('web'));
@@ -372,7 +372,7 @@ describe('an API server', () => {
     },
   );
 
-  test('that sends retry-after is retried after that time', async () => {
+  test('a list of pods is retried after the time in retry-after', async () => {
     await server.start();
     server.refuse('list', 429, 1, { 'retry-after': '7' });
     feed();
@@ -380,7 +380,7 @@ describe('an API server', () => {
     expect(clock.waits).toEqual([7000]);
   });
 
-  test('that has no cached list of the last version is asked for pages from etcd', async () => {
+  test('pods are listed in pages from etcd if the API server has no cached list of the last version', async () => {
     await server.start();
     for (let index = 0; index < 501; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 1);
@@ -395,7 +395,7 @@ describe('an API server', () => {
     expect(log).toEqual(['watch of pod annotations started']);
   });
 
-  test('whose next page is too old is listed from the start', async () => {
+  test('pods are listed from the start if the next page is too old', async () => {
     await server.start();
     for (let index = 0; index < 501; index += 1) server.set(pod(`web-${index}`));
     server.refuse('list', 410, 2);
@@ -405,7 +405,7 @@ describe('an API server', () => {
     expect(server.of('list').map(({ query }) => query['continue'] !== undefined)).toEqual([false, false, false, true]);
   });
 
-  test('with a restored backup, which does not have the last version, is listed from etcd', async () => {
+  test('pods are listed from etcd if the API server, after a restored backup, does not have the last version', async () => {
     await server.start();
     server.set(pod('web'));
     feed();
@@ -419,7 +419,7 @@ describe('an API server', () => {
     expect(log).toEqual(['watch of pod annotations started']);
   });
 
-  test('that hangs does not block a stop', async () => {
+  test('an open watch of pods does not block a stop', async () => {
     await server.start();
     feed();
     await watched();

@@ -41,7 +41,7 @@ function begin(): void {
   fed = feedNode({ api, nodeName: 'node-1', store, clock, log: { ...noLog, info } }, stop.signal);
 }
 
-test('the allocatable of the Node is read, and again every five minutes', async () => {
+test('reads the allocatable of the Node, and reads it again every five minutes', async () => {
   server.nodes.set('node-1', { cpu: '3920m', memory: '7636Mi', pods: '110' });
   begin();
   await eventually(() => store.amounts() !== undefined);
@@ -53,7 +53,7 @@ test('the allocatable of the Node is read, and again every five minutes', async 
   expect(log).toEqual([`${read}: ${7636 * MiB} 3920`, `${read}: ${1024 ** 3} 8000`]);
 });
 
-test('without the right, or without the node, it stays unknown and one line says so', async () => {
+test('the allocatable stays unknown without the right or without the node, and each reason is logged once', async () => {
   server.refuse('node', 403);
   begin();
   await server.until(() => server.of('node').length >= 3);
@@ -65,7 +65,7 @@ test('without the right, or without the node, it stays unknown and one line says
   expect(store.amounts()).toBeUndefined();
 });
 
-test('a failure keeps what is known, and a response of another shape is a failure', async () => {
+test('a failed read keeps the known allocatable, and a response of another shape is a failure', async () => {
   server.nodes.set('node-1', { cpu: '1' });
   begin();
   await eventually(() => store.amounts() !== undefined);

@@ -7,7 +7,7 @@ const start = { pod: { uid: 'u1', namespace: 'shop', name: 'web' }, version: '7'
 test.each([
   ['an event', `{"type":"MODIFIED","object":{"kind":"Pod","apiVersion":"v1","metadata":{${fields}"labels":{"a`],
   ['an item', `{"metadata":{${fields}"generation":1`],
-])('the beginning of %s has its names and version', (_, text) => {
+])('reads names and version from the beginning of %s', (_, text) => {
   expect(podStart(text)).toEqual(start);
 });
 
@@ -16,6 +16,6 @@ test.each([
   ['a field that its author chooses', `{"metadata":{"labels":{"metadata":{${fields}"a":1`],
   ['no version', '{"metadata":{"name":"web","namespace":"shop","uid":"u1","labels":{'],
   ['no pod', 'null'],
-])('the beginning of an object with %s has none', (_, text) => {
+])('reads no names from the beginning of an object with %s', (_, text) => {
   expect(podStart(text)).toBeUndefined();
 });

@@ -6,7 +6,7 @@ import { type ApiPod, specOf } from '../../../src/kubernetes/pods/pod.ts';
 const notRequired = { cpu: 'NotRequired', memory: 'NotRequired' };
 
 describe('the spec of a pod', () => {
-  test('has init containers and sidecars in their order, then app and ephemeral containers', () => {
+  test('the spec lists init containers and sidecars in their order, then app and ephemeral containers', () => {
     const spec = specOf(
       {
         initContainers: [{ name: 'first' }, { name: 'proxy', restartPolicy: 'Always' }, { name: 'second' }],
@@ -25,7 +25,7 @@ describe('the spec of a pod', () => {
     ]);
   });
 
-  test('has the restart policy of app containers: their own, or the one of the pod', () => {
+  test('the restart policy of an app container is its own or the one of the pod', () => {
     const policies = (pod: object): unknown[] =>
       specOf(pod, undefined)?.containers.map(({ restartPolicy }) => restartPolicy) ?? [];
     const containers = [{ name: 'web' }, { name: 'log', restartPolicy: 'Never' }];
@@ -47,7 +47,7 @@ describe('the spec of a pod', () => {
       expect(new Set(policies({ restartPolicy: 'Never', ...ruled }))).toEqual(new Set([undefined]));
   });
 
-  test('has limits, requests, resize policies, pod-level values, QoS class, priority and size limits', () => {
+  test('the spec has limits, requests, resize policies, pod-level values, QoS class, priority and size limits', () => {
     const resources = { limits: { cpu: '500m', memory: '128Mi', 'vendor/gpu': '1' }, requests: { cpu: 0.25 } };
     const resizePolicy = [{ resourceName: 'memory', restartPolicy: 'RestartContainer' }];
     const spec = specOf(
@@ -96,7 +96,7 @@ describe('the spec of a pod', () => {
     ['Succeeded', true],
     ['Failed', true],
     [undefined, undefined],
-  ])('of a pod in the phase %s says whether it has ended for good', (phase, hasEnded) => {
+  ])('the spec of a pod in the phase %s reports whether the pod has ended for good', (phase, hasEnded) => {
     expect(specOf({ containers: [{ name: 'web' }] }, { phase })?.hasEnded).toBe(hasEnded);
   });
 
@@ -107,12 +107,12 @@ describe('the spec of a pod', () => {
     ['a quantity of another type', { containers: [{ name: 'web', resources: { limits: { memory: {} } } }] }],
     ['too many containers', { containers: Array.from({ length: 257 }, () => ({ name: 'web' })) }],
     ['a name that is too long', { containers: [{ name: 'x'.repeat(64) }] }],
-  ])('with %s is not used', (_, spec) => {
+  ])('a spec with %s is not used', (_, spec) => {
     expect(specOf(spec, undefined)).toBeUndefined();
   });
 });
 
-describe('specs', () => {
+describe('stored specs', () => {
   const pod = (more: Partial<ApiPod>): ApiPod => {
     const spec = specOf({ containers: [{ name: more.name ?? 'web' }] }, undefined);
     return {
@@ -131,14 +131,14 @@ describe('specs', () => {
   const isStatic = (sandboxId: string): boolean => sandboxId === 'static';
   const allSpecs = (): SpecStore => new SpecStore(isStatic);
 
-  test('H2: of a mirror pod are used only for a static pod', () => {
+  test('H2: the spec of a mirror pod is used only for a static pod', () => {
     const specs = allSpecs();
     specs.present(pod({ isMirror: true }));
     expect(specs.of(web)).toBeUndefined();
     expect(specs.of({ ...web, sandboxId: 'static' })?.containers[0]?.name).toBe('web');
   });
 
-  test('H2: are used only for the pod with the same namespace, name and uid', () => {
+  test('H2: a spec is used only for the pod with the same namespace, name and uid', () => {
     const specs = allSpecs();
     specs.present(pod({ namespace: 'tenant' }));
     specs.present(pod({ name: 'attacker' }));
@@ -152,7 +152,7 @@ describe('specs', () => {
     expect(specs.of(web)).toBeUndefined();
   });
 
-  test('are replaced by each list, and dropped when they are no longer understood', () => {
+  test('stored specs are replaced by each list, and are dropped when they are no longer valid', () => {
     const specs = allSpecs();
     specs.present(pod({}));
     specs.present(pod({ spec: undefined }));

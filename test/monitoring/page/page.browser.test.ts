@@ -115,7 +115,7 @@ const looks: readonly Look[] = [
 ];
 
 describe.each(looks)('the page in a window of $width pixels, $scheme', (look) => {
-  test('of a node with 250 pods, and of one of these, has no overflow, enough contrast and no console message', async () => {
+  test('the pages of a node with 250 pods and of one pod have no overflow, enough contrast and no console message', async () => {
     [readiness, overview] = [ready, fullNode];
     for (const query of ['', `?pod=${fullNode.pods[6]!.pod.sandboxId}`]) {
       const { page, messages } = await open(look, query === '' ? 'full' : 'pod', query);
@@ -126,7 +126,7 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
     }
   });
 
-  test('of a busy node has no overflow, enough contrast, no external request and no console message', async () => {
+  test('the page of a busy node has no overflow, enough contrast, no external request and no console message', async () => {
     [readiness, overview] = [notReady, fakeOverview];
     const { page, requested, messages } = await open(look, 'busy');
     expect([requested, messages]).toEqual([[address, `${address}live?pod=`], []]);
@@ -135,7 +135,7 @@ describe.each(looks)('the page in a window of $width pixels, $scheme', (look) =>
     await page.context().close();
   });
 
-  test('of an idle node has no overflow, enough contrast, no external request and no console message', async () => {
+  test('the page of an idle node has no overflow, enough contrast, no external request and no console message', async () => {
     [readiness, overview] = [ready, { pods: [], recent: [], history: [] }];
     const { page, requested, messages } = await open(look, 'idle');
     expect([requested, messages]).toEqual([[address, `${address}live?pod=`], []]);
@@ -171,7 +171,7 @@ describe('250 pods', () => {
   });
   afterEach(() => page.context().close());
 
-  test('are in one table, with the highest pressure first', async () => {
+  test('the page of 250 pods shows them in one table, with the highest pressure first', async () => {
     const texts = await page.locator('#pods tbody tr td:first-child').allInnerTexts();
     const pressures = texts.map((text) => Number(text.replace(' %', '')));
     expect(pressures).toHaveLength(250);
@@ -179,7 +179,7 @@ describe('250 pods', () => {
     expect([pressures[0]! > 95, pressures.at(-1)! < 7]).toEqual([true, true]);
   });
 
-  test('are filtered while somebody types, by name and by sandbox id, and an update keeps that', async () => {
+  test('the page of 250 pods filters them by name during input, and keeps the filter after an update', async () => {
     await page.getByLabel('filter').fill('batch/');
     expect(await shown().count()).toBe(50);
     expect(await page.locator('#count').innerText()).toBe('50 of 250 pods');
@@ -193,7 +193,7 @@ describe('250 pods', () => {
     expect(await shown().locator('a').allInnerTexts()).toEqual(['batch/web-10']);
   });
 
-  test('show the details of the one that somebody opens, live and without loading the page again', async () => {
+  test('the page of 250 pods shows the live details of a selected pod without loading again', async () => {
     const [name, id] = ['default/db-1', fullNode.pods[1]!.pod.sandboxId];
     await page.getByRole('link', { name, exact: true }).click();
     const card = page.locator('#card article', { has: page.getByRole('heading', { name, exact: true }) });
@@ -210,7 +210,7 @@ describe('250 pods', () => {
     expect(opened.messages).toEqual([]);
   });
 
-  test('can be read without the script', async () => {
+  test('the page of 250 pods filters them and shows the details of a pod without JavaScript', async () => {
     const context = await browser.newContext({ javaScriptEnabled: false });
     context.setDefaultTimeout(120_000);
     const plain = await context.newPage();
@@ -261,7 +261,7 @@ describe('timelines of the page', () => {
   });
   afterAll(() => page.context().close());
 
-  test('have axes with amounts and times', async () => {
+  test('a timeline has axes with amounts and times', async () => {
     const card = page.locator('article', { has: page.getByRole('heading', { name: 'default/grown', exact: true }) });
     expect(await card.locator('.y span').allInnerTexts()).toEqual(['1 GiB', '512 MiB', '0 B']);
     expect(await card.locator('.x span').allInnerTexts()).toEqual(['0.0 ms', '31 ms', '63 ms']);

@@ -102,7 +102,7 @@ describe('the status page', () => {
     expect(body).not.toContain('<dt>app</dt>');
   });
 
-  test('shows the details of one pod, with its resizes alone', async () => {
+  test('shows the details of one pod, with only its own resizes', async () => {
     const other = { ...resize, sandboxId: 'other', name: 'other' };
     const { body } = await page({ overview: { ...overview, recent: [other, resize] } }, { pod: identity.sandboxId });
     expect(body).toContain('<dt>pod</dt><dd>100 MiB of 200 MiB</dd>');
@@ -261,7 +261,7 @@ describe('the status page', () => {
     expect([...tags].filter((tag) => !ours.includes(tag!))).toEqual([]);
   });
 
-  test('needs no external resource, and its policy forbids them', async () => {
+  test('needs no external resource, and its content security policy forbids external resources', async () => {
     const { body, headers = {} } = await page();
     expect(body).not.toMatch(/https?:|src=|href="[^?]|url\(|@import|style=| on[a-z]+=|import\(|fetch\(/);
     const [, code = ''] = /<script>([^]*)<\/script>/.exec(body) ?? [];

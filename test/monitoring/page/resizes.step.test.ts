@@ -17,6 +17,6 @@ test.each<[Step, string]>([
     { kind: 'container', id: 'c0123456789abcdef', memory: { from: bytes(1), to: bytes(2) } },
     'c0123456789ab memory.max: 1 B → 2 B',
   ],
-])('the text of step %j', (step, text) => {
+])('describes step %j as text', (step, text) => {
   expect(stepText(step, new Map([['c1', 'app']]))).toBe(text);
 });

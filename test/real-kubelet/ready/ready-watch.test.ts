@@ -42,7 +42,7 @@ test('a node that is Ready, and whose kubelet renews its Lease, has no break', a
   expect([breaks, seen]).toEqual([[], 3]);
 });
 
-test.each(['False', 'Unknown'])('a moment with Ready=%s is a break, that of another node is none', async (status) => {
+test.each(['False', 'Unknown'])('a moment with Ready=%s is a break, but not one of another node', async (status) => {
   const { breaks } = await watched(
     [
       [0, node('True')],
@@ -63,7 +63,7 @@ test('a kubelet that is silent for longer than the grace period is a break, also
   expect((await watched([], [0], 51_000)).breaks).toEqual(['1970-01-01T00:00:51.000Z: kubelet was silent for 51 s']);
 });
 
-test('a watch that ends is a break: what follows is not seen', async () => {
+test('a watch that ends is a break, because later changes are not seen', async () => {
   const ended = new ReadyWatch({ api: { watch: async function* () {} as never } });
   await expect.poll(() => ended.breaks).toEqual(['the API server has ended a watch']);
 });

@@ -13,18 +13,18 @@ const row = (more: Partial<Row> = {}): Row => ({
 const up = (more: Observation = {}): Observation => ({ 'up: reached': 'yes', 'up: pod memory.max': '2', ...more });
 
 describe('a row of the table', () => {
-  test('has no fault if all fields are equal and as expected', () => {
+  test('a row has no fault if all fields are equal and as expected', () => {
     expect(faultsOf(row(), up(), up())).toEqual([]);
   });
 
-  test('fails where a field differs, or is on one side only', () => {
+  test('KEP-1287: a comparison of kubelet with and without the shim fails if a field differs or is on one side only', () => {
     expect(faultsOf(row(), up({ 'up: app cpu.weight': '4' }), up({ 'up: app restarts': '1' }))).toEqual([
       'up: app cpu.weight: 4 direct, (absent) through the shim',
       'up: app restarts: (absent) direct, 1 through the shim',
     ]);
   });
 
-  test('fails where both sides are equal and not as expected', () => {
+  test('KEP-1287: a comparison of kubelet with and without the shim fails if both sides are equal but not as expected', () => {
     const wrong = up({ 'up: pod memory.max': '1' });
     expect(faultsOf(row(), wrong, wrong)).toEqual([
       'up: pod memory.max: 1 direct, expected 2',
@@ -32,7 +32,7 @@ describe('a row of the table', () => {
     ]);
   });
 
-  test('has no fault with one of the values that a side may have by timing, and fails with another', () => {
+  test('a row accepts each value that a side may have by timing, and fails with another value', () => {
     const wanted = [{ field: 'up: app ready', direct: ['false', 'true'], shim: 'true', reason: 'healed' }];
     const ready = up({ 'up: app ready': 'true' });
     expect(faultsOf(row({ wanted }), ready, ready)).toEqual([]);
@@ -41,7 +41,7 @@ describe('a row of the table', () => {
     ]);
   });
 
-  test('has no fault where a side is to have no such field, and fails where it has one', () => {
+  test('a row accepts an absent field that is expected to be absent, and fails if the field exists', () => {
     const wanted = [{ field: 'up: answer', direct: undefined, shim: 'REASON', reason: 'only the shim has the call' }];
     const answered = up({ 'up: answer': 'REASON' });
     expect(faultsOf(row({ wanted }), up(), answered)).toEqual([]);
@@ -50,18 +50,18 @@ describe('a row of the table', () => {
     ]);
   });
 
-  test('fails where both sides have timed out', () => {
+  test('KEP-1287: a comparison of kubelet with and without the shim fails if both sides have timed out', () => {
     const waited = up({ 'up: reached': 'timed out' });
     expect(faultsOf(row(), waited, waited)).toEqual(['up: reached: timed out on both sides']);
   });
 
-  test('fails where one side has timed out, and ignores what the other side did later', () => {
+  test('a row fails if one side has timed out, and ignores later fields of the other side', () => {
     const waited: Observation = { 'up: reached': 'timed out', 'up: pod memory.max': '2' };
     const faults = faultsOf(row(), up({ 'down: reached': 'yes', 'down: pod memory.max': '1' }), waited);
     expect(faults).toEqual(['up: reached: yes direct, timed out through the shim']);
   });
 
-  test('fails where either side does not have the value of a wanted difference', () => {
+  test('KEP-1287: a comparison of kubelet with and without the shim fails if a side lacks its value of an expected difference', () => {
     const wanted = [{ field: 'up: volume', direct: '1Mi', shim: '2Mi', reason: 'it grows' }];
     expect(faultsOf(row({ wanted }), up({ 'up: volume': '1Mi' }), up({ 'up: volume': '2Mi' }))).toEqual([]);
     expect(faultsOf(row({ wanted }), up({ 'up: volume': '2Mi' }), up())).toEqual([
@@ -70,7 +70,7 @@ describe('a row of the table', () => {
     ]);
   });
 
-  test('does not compare what it ignores', () => {
+  test('a row does not compare ignored fields', () => {
     const ignored = { 'up: app restarts': 'a matter of time' };
     expect(faultsOf(row({ ignored }), up({ 'up: app restarts': '1' }), up())).toEqual([]);
     const all = { 'up: app *': 'a matter of time' };
@@ -78,7 +78,7 @@ describe('a row of the table', () => {
     expect(faultsOf(row({ ignored: all }), up({ 'up: apple restarts': '1' }), up())).toHaveLength(1);
   });
 
-  test('fails where a side has an error instead of an observation', () => {
+  test('a row fails if a side has an error instead of an observation', () => {
     const lost = { error: 'the node has left no observation' };
     expect(faultsOf(row(), up(), lost)).toEqual(['through the shim: the node has left no observation']);
     expect(faultsOf(row(), lost, lost)).toHaveLength(2);
@@ -99,7 +99,7 @@ test('each row has a unique title and states values that both sides have to reac
   }
 });
 
-test('a release that the row is not written for only has to be the same on both sides', () => {
+test('a row is only compared between both sides for a release that it is not written for', () => {
   const late = { 'up: reached': 'no: timed out', 'up: pod memory.max': '1' };
   expect(faultsOf(row(), late, late)).toHaveLength(3);
   expect(faultsOf(row(), late, late, false)).toEqual([]);

@@ -31,8 +31,8 @@ test('times count only for pods that were resized in place', () => {
   });
 });
 
-describe('the bar', () => {
-  test('holds for pods in place in less than 10 s, however slow the slowest is', () => {
+describe('pass criteria of a scenario', () => {
+  test('a scenario passes if the median time of a resize in place is below 10 s, however slow the slowest pod is', () => {
     expect(faultsOf(resultOf(inPlace(4), inPlace(9), inPlace(40)), true)).toEqual([]);
   });
 
@@ -50,18 +50,18 @@ describe('the bar', () => {
       '1 of 1 pods were not resized in time',
     ],
     ['a slow median', [inPlace(4), inPlace(11), inPlace(12)], 'median 11.0 s: expected less than 10 s'],
-  ] as [string, PodResult[], string][])('is missed by %s', (_what, pods, fault) => {
+  ] as [string, PodResult[], string][])('a scenario fails with %s', (_what, pods, fault) => {
     expect(faultsOf(resultOf(...pods), true)).toEqual([fault]);
   });
 
-  test('is missed by a failed run and without any pod', () => {
+  test('a scenario fails with a failed run and without any pod', () => {
     expect(faultsOf({ ...resultOf(), errors: ['run 1: broken'] }, true)).toEqual([
       'run 1: broken',
       'no pod was resized',
     ]);
   });
 
-  test('of what does not fit is an event within 5 s', () => {
+  test('a scenario that does not fit needs an event within 5 s for each pod', () => {
     const at = (ms: number): PodResult => ({ ...evicted(10), deferredMs: ms });
     expect(faultsOf(resultOf(at(400), at(5000)), false)).toEqual([]);
     expect(faultsOf(resultOf(at(400), at(5100)), false)).toEqual(['an event after 5.1 s: expected within 5 s']);
@@ -71,7 +71,7 @@ describe('the bar', () => {
   });
 });
 
-test('a scenario fails through the shim only, and without a result on either side', () => {
+test('a scenario can fail only through the shim, and fails without a result on either side', () => {
   const only = scenarios.filter(({ name }) => name === 'cold' || name === 'hot');
   const results = { direct: [resultOf(evicted(10))], shim: [resultOf(inPlace(3))] };
   expect(outcomesOf(results, { only, intervals: [10] })).toEqual([

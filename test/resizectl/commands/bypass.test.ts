@@ -20,7 +20,7 @@ test.each([
   ['SIGINT', 'interrupted: the bypass still serves clients\n'],
   ['SIGHUP', 'interrupted: the bypass still serves clients\n'],
   ['SIGTERM', 'calls are cut off\n'],
-] as const)('bypass drain ends by itself after %s, so that the bypass is not left stopped', async (name, text) => {
+] as const)('bypass drain ends by itself after %s, so that the bypass does not stay stopped', async (name, text) => {
   vi.spyOn(process, 'geteuid').mockReturnValue(0);
   const active = { isInstalled: true, isUsed: true, isActive: true, pid: 4711, since: '' };
   vi.mocked(bypassState).mockResolvedValue(active);

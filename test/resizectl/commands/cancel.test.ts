@@ -45,14 +45,14 @@ async function cancelled(text: string, pods = [dbPod, webPod], namespace?: strin
   return ended;
 }
 
-test('a pod name of hexadecimal letters comes before the beginning of an id', async () => {
+test('cancel matches a pod name of hexadecimal letters before the beginning of an id', async () => {
   expect(await cancelled('db')).toEqual([DB]);
   waiting.set(DB, hexPod);
   expect(await cancelled('dbfe0123', [hexPod, webPod])).toEqual([DB]);
   waiting.set(DB, dbPod);
 });
 
-test('the beginning of an id has at least 8 characters, so that a misspelled name cancels nothing', async () => {
+test('cancel needs at least 8 characters of an id, so that a misspelled name cancels nothing', async () => {
   for (const text of ['d', 'db', 'dbfe012', 'c'])
     await expect(cancelled(text, [webPod])).rejects.toThrow(
       `no pod on this node is named "${text}", and the beginning of an id has at least 8 characters`,
@@ -62,7 +62,7 @@ test('the beginning of an id has at least 8 characters, so that a misspelled nam
   await expect(cancelled('db', undefined, 'shop')).rejects.toThrow('no pod on this node is named "db"');
 });
 
-test('an id is taken as it is, and a pod is found by the beginning of its own id', async () => {
+test('cancel accepts a whole resize id, and the beginning of a pod id', async () => {
   expect(await cancelled(OTHER)).toEqual([OTHER]);
   expect(await cancelled('cccccccc')).toEqual([OTHER]);
   await expect(cancelled('ffffffff')).rejects.toThrow('no resize');

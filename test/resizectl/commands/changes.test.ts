@@ -28,7 +28,7 @@ describe('parseChanges', () => {
     });
   });
 
-  test('accepts any name of a container or volume', () => {
+  test('accepts any name of a container or volume, also a reserved word', () => {
     expect(
       parseChanges(['container/pod.cpu=1', 'container/volume.cpu=2', 'container.cpu=3', '__proto__.cpu=4']),
     ).toEqual({
@@ -72,7 +72,7 @@ describe('parseChanges', () => {
     [['app.cpu=1', 'app.cpu=2'], 'app.cpu is set twice'],
     [['app.cpu=1', 'container/app.limits.cpu=2'], 'container/app.limits.cpu is set twice'],
     [['volume.a=1Mi', 'volume.a=1Mi'], 'volume.a is set twice'],
-  ])('rejects %j, which contradict each other', (texts, message) => {
+  ])('rejects %j because a value is set twice', (texts, message) => {
     expect(usage(() => parseChanges(texts))).toBe(message);
   });
 });

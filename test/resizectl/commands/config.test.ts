@@ -38,7 +38,7 @@ test('config check names file, line, key and value of each problem', async () =>
   ]);
 });
 
-test('config check as an object, and of a valid file', async () => {
+test('config check prints its result as an object, and accepts a valid file', async () => {
   const path = file('logLevel: loud\n');
   expect(await checkConfig(context('json'), path)).toBe(1);
   expect(JSON.parse(printed)).toEqual({
@@ -67,7 +67,7 @@ test('config show prints every setting and where it comes from', async () => {
   expect(settings.find(({ key }) => key === 'intercept')).toEqual({ key: 'intercept', value: true, from: 'default' });
 });
 
-test('config show has the problems of an invalid file', async () => {
+test('config show reports the problems of an invalid file', async () => {
   expect(await showConfig(context('table'), file('zzz: 1\n'))).toBe(1);
   expect([printed, errors]).toEqual(['', [expect.stringMatching(/config\.yaml:1:1: zzz: unknown key/)]]);
 });

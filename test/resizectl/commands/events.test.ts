@@ -40,13 +40,13 @@ async function* toStream(events: readonly object[]) {
 }
 
 describe('watch', () => {
-  test('reads only the pod whose resize has ended', async () => {
+  test('watch reads only the pod whose resize has ended', async () => {
     const { calls, printed } = await watched([web, db]);
     expect(calls).toEqual(['ListPods', 'GetPod we', 'GetPod db']);
     expect(printed.map((line) => line.split(/ +/)[1])).toEqual(['we', 'db']);
   });
 
-  test('shows a pod that cannot be read with the reason, and goes on', async () => {
+  test('watch shows the reason for a pod that cannot be read, and continues', async () => {
     const failures = { [web.sandbox_id]: failure(14, 'BACKEND_UNAVAILABLE') };
     const { printed } = await watched([web, db], failures);
     expect(printed).toEqual([
@@ -55,20 +55,20 @@ describe('watch', () => {
     ]);
   });
 
-  test('says that a pod is gone', async () => {
+  test('watch reports that a pod is gone', async () => {
     const { printed } = await watched([web, db], { [web.sandbox_id]: failure(5, 'UNKNOWN_POD') });
     expect(printed[0]).toBe('default/we (wewewewewewew) is gone\n');
     expect(printed).toHaveLength(2);
   });
 
-  test.each(['json', 'yaml'] as const)('prints an object also for a pod that is gone: %s', async (output) => {
+  test.each(['json', 'yaml'] as const)('watch prints an object also for a pod that is gone: %s', async (output) => {
     const { printed } = await watched([web], { [web.sandbox_id]: failure(5, 'UNKNOWN_POD') }, output);
     expect(printed.map((line) => parse(line) as unknown)).toEqual([
       { identity: web, unreadable: { reason: 'UNKNOWN_POD', message: 'it is UNKNOWN_POD' } },
     ]);
   });
 
-  test('ends with the error if the shim does not answer', async () => {
+  test('watch ends with the error if the shim does not answer', async () => {
     const error = Object.assign(new Error('14 UNAVAILABLE'), { code: 14, details: '', metadata: new Metadata() });
     await expect(watched([web], { [web.sandbox_id]: error })).rejects.toBe(error);
   });

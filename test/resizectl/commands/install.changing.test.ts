@@ -7,7 +7,7 @@ afterEach(() => vi.restoreAllMocks());
 test.each([
   [4711, ' (pid 4711)'],
   [undefined, ''],
-])('a second installation names the process of the first one, %s, and has its own exit code', async (pid, named) => {
+])('a second installation names the process of the first one, %s, and exits with code 7', async (pid, named) => {
   vi.spyOn(process, 'geteuid').mockReturnValue(0);
   const busy: unknown = await locked(false, () => Promise.resolve({ kind: 'locked', pid })).catch(
     (error: unknown) => error,
@@ -20,7 +20,7 @@ test.each([
   });
 });
 
-test('a dry run does not wait for the lock, and neither does a user who can change nothing', async () => {
+test('a dry run does not take the installation lock, and neither does a user without root rights', async () => {
   const take = vi.fn(() => Promise.resolve({ kind: 'locked', pid: 1 } as const));
   const geteuid = vi.spyOn(process, 'geteuid').mockReturnValue(0);
   await (await locked(true, take))();

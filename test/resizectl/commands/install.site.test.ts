@@ -28,25 +28,25 @@ describe('a removal', () => {
 
   const other = 'containerRuntimeEndpoint: unix:///run/k3s/containerd.sock\n';
 
-  test('uses the settings of the service, and says nothing', async () => {
+  test('a removal uses the settings of the service, and prints nothing', async () => {
     expect(await removed(undefined)).toEqual([DEFAULT, []]);
     expect(await removed(other)).toEqual(['/run/k3s/containerd.sock', []]);
     expect(await removed(other, '--container-runtime-endpoint /run/flag.sock')).toEqual(['/run/flag.sock', []]);
   });
 
-  test('is possible with a configuration that is no YAML: containerd is what the shim has used last', async () => {
+  test('a removal with a configuration that is not YAML uses the containerd socket that the shim used last', async () => {
     const said = [expect.stringMatching(/^the configuration is ignored where it is invalid: .*not valid YAML/)];
     expect(await removed('a: b: c')).toEqual([DEFAULT, said]);
     writeFileSync(places.bypassFile, 'CRI_RESIZE_SHIM_BYPASS_TO="/run/last \\$1.sock"\n');
     expect(await removed('a: b: c')).toEqual(['/run/last $1.sock', said]);
   });
 
-  test('uses what is valid of an invalid configuration', async () => {
+  test('a removal uses the valid settings of an invalid configuration', async () => {
     writeFileSync(places.bypassFile, 'CRI_RESIZE_SHIM_BYPASS_TO="/run/last.sock"\n');
     expect((await removed(`${other}logLevel: loud\n`))[0]).toBe('/run/k3s/containerd.sock');
   });
 
-  test('is possible with invalid flags, and files that cannot be read', async () => {
+  test('a removal is possible with invalid flags or an unreadable file of flags', async () => {
     expect(await removed(undefined, '--no-such-flag')).toEqual([DEFAULT, [expect.stringContaining('--no-such-flag')]]);
     rmSync(places.flagsFile);
     mkdirSync(places.flagsFile);
@@ -65,18 +65,18 @@ describe('an installation with a given configuration', () => {
 
   const off = 'intercept: false\n';
 
-  test('uses its settings, with those of the flags that it does not have', async () => {
+  test('an installation uses the settings of a given configuration, and flags for the other settings', async () => {
     expect(await listenWith('listen: unix:///run/a/a.sock\n')).toBe('/run/a/a.sock');
     const flags = `--config ${places.configFile} --listen unix:///run/b/b.sock`;
     expect(await listenWith(off, flags)).toBe('/run/b/b.sock');
   });
 
-  test('replaces an invalid one', async () => {
+  test('an installation replaces an invalid configuration with a given one', async () => {
     writeFileSync(places.configFile, 'a: b: c');
     expect(await listenWith(off, `--config=${places.configFile}`)).toBe('/run/cri-resize-shim/cri-resize-shim.sock');
   });
 
-  test('is refused if a flag has another value, and not if it has the same', async () => {
+  test('an installation is refused if a flag and the given configuration differ, but not if they agree', async () => {
     const flags = (value: boolean): string => `--config ${places.configFile} --intercept=${value}`;
     await expect(listenWith(off, flags(true))).rejects.toMatchObject({
       name: 'Refusal',
@@ -89,19 +89,22 @@ describe('an installation with a given configuration', () => {
     ['', 'has no --config'],
     ['--config /etc/other.yaml', 'the service reads /etc/other.yaml'],
     ['--no-such-flag', 'no-such-flag'],
-  ])('is refused with the flags "%s", because the service would not read it', async (flags, message) => {
-    await expect(listenWith(off, flags)).rejects.toMatchObject({
-      name: 'Refusal',
-      message: expect.stringContaining(message) as string,
-    });
-  });
+  ])(
+    'an installation with the flags "%s" is refused, because the service would not read the given configuration',
+    async (flags, message) => {
+      await expect(listenWith(off, flags)).rejects.toMatchObject({
+        name: 'Refusal',
+        message: expect.stringContaining(message) as string,
+      });
+    },
+  );
 
-  test('is refused if it is invalid', async () => {
+  test('an installation is refused if the given configuration is invalid', async () => {
     await expect(listenWith('intercept: x\n')).rejects.toThrow('nothing was changed: invalid configuration: ');
   });
 });
 
-test('an installation without one uses the settings of the service', async () => {
+test('an installation without a given configuration uses the settings of the service', async () => {
   writeFileSync(places.flagsFile, 'CRI_RESIZE_SHIM_FLAGS="--listen unix:///run/b/b.sock"\n');
   expect((await siteToInstall({}, signal, places)).node.listen).toBe('/run/b/b.sock');
 });

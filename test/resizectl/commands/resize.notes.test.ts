@@ -9,7 +9,7 @@ const pod = (source: string, name = 'web') => ({
 });
 
 describe('a resize of a pod that kubelet manages', () => {
-  test('says what kubelet does about it, and which command makes it last', () => {
+  test('the notes of a resize say what kubelet does, and which command makes the resize permanent', () => {
     const notes = kubeletNotes(pod('kubelet-state'), parseChanges(['app.memory=1Gi', 'app.requests.cpu=250m']));
     expect(notes[0]).toContain('kubelet manages pod default/web and does not know of this resize.');
     expect(notes[1]).toBe(
@@ -20,7 +20,7 @@ describe('a resize of a pod that kubelet manages', () => {
     expect(notes).toHaveLength(2);
   });
 
-  test('puts sidecars and init containers into the list of the spec that has them', () => {
+  test('the patch command lists sidecars and init containers under initContainers of the spec', () => {
     const kinds = { proxy: 'sidecar', setup: 'init', app: 'app' };
     const containers = Object.entries(kinds).map(([name, kind]) => ({
       name,
@@ -46,7 +46,7 @@ describe('a resize of a pod that kubelet manages', () => {
     expect(only[1]).toContain('{"spec":{"initContainers":[{"name":"proxy"');
   });
 
-  test('names the manifest for a static pod, which the API server does not resize', () => {
+  test('the notes for a static pod name its manifest, because the API server does not resize it', () => {
     const { identity, declared } = pod('kubelet-state');
     const uid = '0123456789abcdef0123456789abcdef';
     const notes = kubeletNotes({ identity: { ...identity, uid }, declared }, parseChanges(['app.memory=1Gi']));
@@ -54,7 +54,7 @@ describe('a resize of a pod that kubelet manages', () => {
     expect(notes).toHaveLength(2);
   });
 
-  test('names what the API server has no value for', () => {
+  test('the notes name the changes that have no value in the API server', () => {
     const only = kubeletNotes(pod('spec'), parseChanges(['app.memory=max', 'volume.cache=50%', 'pod.cpu=1']));
     expect(only).toHaveLength(2);
     expect(only[1]).toContain("a removed limit, the pod's own values and volumes; docs/volumes.md has the annotation");
@@ -63,11 +63,11 @@ describe('a resize of a pod that kubelet manages', () => {
     expect(both).toHaveLength(3);
   });
 
-  test('has no note for a pod that a CRI client manages', () => {
+  test('a resize of a pod that a CRI client manages has no note', () => {
     expect(kubeletNotes(pod('inference'), parseChanges(['app.memory=1Gi']))).toEqual([]);
   });
 
-  test('quotes names for the shell, and prints no control characters', () => {
+  test('the patch command quotes names for the shell, and has no control characters', () => {
     const [, command] = kubeletNotes(pod('spec', "x'; rm -rf /\u001b"), parseChanges(['app.memory=1Gi']));
     expect(command).toContain(`kubectl patch pod 'x'\\''; rm -rf /?' -n default`);
   });
@@ -103,7 +103,7 @@ describe('a limit that the kernel rounds', () => {
     [['app.cpu=0.5', 'app.memory=1Gi'], after('500m', '1Gi'), []],
     [['app.memory=max'], after('max', 'max'), []],
     [['app.cpu=1m'], {}, []],
-  ])('%j', (changes, result, notes) => {
+  ])('prints a note only if the kernel rounds a limit: %j', (changes, result, notes) => {
     expect(roundingNotes(parseChanges(changes), result)).toEqual(notes);
   });
 });

@@ -31,7 +31,7 @@ const deferred = {
   message: 'pod default/web: app does not run: the resize waits for the next start',
 };
 
-test('a dry run with --defer says why the resize would be deferred, and exits as one that is', async () => {
+test('a dry run with --defer prints why the resize would be deferred, and exits as a deferred resize', async () => {
   const { exit, printed, asked } = await dryRun(deferred, { defer: true });
   expect(printed).toBe(
     'a resize of default/web would be deferred: NO_RUNNING_CONTAINER: pod default/web: app does not run: the resize waits ' +
@@ -59,7 +59,7 @@ test('a dry run of a resize that fits prints its steps', async () => {
   expect(asked).toMatchObject([{ dry_run: true, defer: false }]);
 });
 
-test('a resize whose shim has restarted meanwhile ends with the error of the resize, not with that it is unknown', async () => {
+test('a resize ends with its own error, not an unknown resize, if the shim restarted in the meantime', async () => {
   const failed = Object.assign(new Error('13 INTERNAL: rollback failed'), {
     code: 13,
     details: 'rollback failed',
@@ -76,7 +76,7 @@ test('a resize whose shim has restarted meanwhile ends with the error of the res
   await expect(resize(context as unknown as Context, 'web', ['app.memory=1Gi'], {})).rejects.toBe(failed);
 });
 
-test('a resize whose last event does not arrive ends 2 s after the answer, with the state of the answer', async () => {
+test('a resize without a last event ends 2 s after the answer, with the state of the answer', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   let printed = '';
   let cancel = (): void => undefined;

@@ -63,7 +63,7 @@ const before = { pods: podsAt(1000), at: 5000 };
 const now = { pods: podsAt(1500), at: 7000 };
 
 describe('the figures', () => {
-  test('sort pods by pressure, those that cannot be read last', () => {
+  test('top sorts pods by pressure, and pods that cannot be read last', () => {
     const figures = figuresOf(before, now, 'pressure');
     expect(figures.map(({ identity, own }) => [identity.name, own && Math.round(own.pressure)])).toEqual([
       ['full', 90],
@@ -75,7 +75,7 @@ describe('the figures', () => {
     expect(figures[0]?.containers.map(({ name }) => name)).toEqual(['app', 'side']);
   });
 
-  test('have the CPUs in use between the two readings, and none of a pod that has started since', () => {
+  test('top shows the CPUs in use between two readings, and none for a pod that started in between', () => {
     const quiet = (earlier: typeof before) =>
       figuresOf(earlier, now, 'cpu').find(({ identity }) => identity.name === 'quiet');
     // Half a second of CPU time in two seconds.
@@ -84,14 +84,14 @@ describe('the figures', () => {
     expect(figuresOf(before, now, 'cpu').map(({ identity }) => identity.name)[0]).toBe('quiet');
   });
 
-  test('sort pods with the same value by name', () => {
+  test('top sorts pods by name', () => {
     const names = figuresOf(before, now, 'name').map(({ identity }) => identity.name);
     expect(names).toEqual(['full', 'gone', 'quiet', 'volume', 'waiting']);
   });
 });
 
 describe('the table', () => {
-  test('has a row for each pod, and the stalled time where the kernel has it', () => {
+  test('the table of top has a row for each pod, and the stalled time if the kernel reports it', () => {
     const rows = topTable(figuresOf(before, now, 'pressure'), false)
       .split('\n')
       .map((line) => line.split(/ {3,}/));
@@ -108,7 +108,7 @@ describe('the table', () => {
     expect(topTable(figuresOf(before, withoutStalls, 'pressure'), false)).not.toContain('STALLED');
   });
 
-  test('has the containers below their pod', () => {
+  test('the table of top has the containers below their pod', () => {
     const lines = topTable(figuresOf(before, now, 'pressure'), true).split('\n');
     expect(lines.slice(1, 4).map((line) => line.split(/ {3,}/).slice(0, 4))).toEqual([
       ['default', 'full', '', '90%'].filter((cell) => cell !== '').concat('0m'),
@@ -140,7 +140,7 @@ describe('the command', () => {
     return { context, printed };
   };
 
-  test('prints the pods as JSON, sorted, with what is known only', async () => {
+  test('top prints the sorted pods as JSON, with only the known values', async () => {
     const { context, printed } = contextOf('json');
     await top(context, [], {});
     const { pods } = JSON.parse(printed.join('')) as { pods: Record<string, unknown>[] };
@@ -153,7 +153,7 @@ describe('the command', () => {
     });
   });
 
-  test('with --watch prints again until its output ends, one object per line, and on a terminal what fits', async () => {
+  test('top --watch prints until its output ends, one object per line, or the rows that fit on a terminal', async () => {
     const lines = contextOf('json');
     await expect(top(lines.context, [], { watch: true, interval: '100ms' })).rejects.toThrow('EPIPE');
     expect(lines.printed.map((text) => text.split('\n').length)).toEqual([2, 2, 2]);
@@ -163,7 +163,7 @@ describe('the command', () => {
     expect(screen.printed[0]?.split('\n')).toHaveLength(4);
   });
 
-  test('with --watch says which of the named pods has ended, and ends after the last of them', async () => {
+  test('top --watch reports which of the named pods has ended, and ends after the last of them', async () => {
     const said: string[] = [];
     const printed: string[] = [];
     const lives = new Map([
@@ -192,7 +192,7 @@ describe('the command', () => {
     await expect(top(context, ['uid'.padEnd(8, '0')], { watch: true })).rejects.toThrow('no pod on this node matches');
   });
 
-  test('rejects an interval below 100 ms', async () => {
+  test('top rejects an interval below 100 ms', async () => {
     const { context } = contextOf('name');
     await expect(top(context, [], { interval: '5ms' })).rejects.toThrow('--interval: invalid duration "5ms"');
   });

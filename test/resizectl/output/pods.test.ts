@@ -3,12 +3,15 @@ import { UsageError } from '../../../src/resizectl/output/failure.ts';
 import { chooseFrom, findPod } from '../../../src/resizectl/output/pods.ts';
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
 
-test.each(['', 'default/', 'a/b/c'])('an invalid pod is named, with each form that is accepted: %j', async (text) => {
-  const client = { call: () => Promise.reject(new Error('called')) };
-  await expect(findPod({ client } as unknown as Parameters<typeof findPod>[0], text)).rejects.toThrow(
-    `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one`,
-  );
-});
+test.each(['', 'default/', 'a/b/c'])(
+  'the error about the invalid pod %j names the pod and each accepted form',
+  async (text) => {
+    const client = { call: () => Promise.reject(new Error('called')) };
+    await expect(findPod({ client } as unknown as Parameters<typeof findPod>[0], text)).rejects.toThrow(
+      `invalid pod ${JSON.stringify(text)}: expected NAME, NAMESPACE/NAME, a uid or sandbox id, or a prefix of one`,
+    );
+  },
+);
 
 describe('chooseFrom', () => {
   const pods = [
@@ -19,7 +22,7 @@ describe('chooseFrom', () => {
   // One pod has two sandboxes, of which one has ended.
   const withEnded = [...pods, { sandbox_id: 'ffff', uid: 'uid-3', namespace: 'default', name: 'aaaa' }];
 
-  test('finds a pod by name before id, and by the start of an id or uid', () => {
+  test('finds a pod by name before id, and by the beginning of an id or uid', () => {
     expect(chooseFrom(withEnded, 'aaaa')).toEqual({ uid: 'uid-3' });
     expect(chooseFrom(pods, 'aaaa1')).toEqual({ sandbox_id: ids[0] });
     expect(chooseFrom(pods, 'dddd')).toEqual({ sandbox_id: ids[2] });

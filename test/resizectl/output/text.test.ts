@@ -19,7 +19,7 @@ describe('texts of resizectl', () => {
     ).toBe('A         LONGER   C\none       x\n?[2Jtwo   y?z      c\n');
   });
 
-  test('marks that reorder text are replaced in names and messages, and no other letter is', () => {
+  test('marks that reorder text are replaced in names and messages, and other letters are not', () => {
     const marks = [0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069];
     for (const mark of marks) expect(printable(`a${String.fromCodePoint(mark)}b`), mark.toString(16)).toBe('a?b');
     const all = Array.from({ length: 0xd800 }, (_, code) => String.fromCodePoint(code));
@@ -40,7 +40,7 @@ describe('texts of resizectl', () => {
     ['less than a page of memory, 4096 bytes', 'less than a page of memory, 4096 bytes'],
     ['expected less than 65011712', 'expected less than 62Mi'],
     ['\u001b[2J 1234567', '?[2J 1.2Mi'],
-  ])('the message %j has units', (message, text) => {
+  ])('the message %j has units only for large amounts of bytes', (message, text) => {
     expect(messageText(message)).toBe(text);
   });
 

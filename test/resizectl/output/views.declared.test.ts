@@ -30,7 +30,7 @@ test('describe shows all declared containers with kind, state and limits, and th
   expect(JSON.parse(objectText({ ...pod, declared }, 'json'))).toMatchObject({ declared });
 });
 
-test('describe shows nothing of it for a pod that no source knows', () => {
+test('describe shows no declared containers for a pod that no source knows', () => {
   expect(podDescription(pod)).not.toContain('Declared');
   expect(podDescription({ ...pod, declared: { source: 'inference', containers: [] } })).not.toContain('Declared');
 });

@@ -24,11 +24,11 @@ describe('the history in views', () => {
     [{ kind: 'ANNOTATION', process: '', pid: 0 }, 'annotation'],
     [{ kind: 'SHIM', process: '', pid: 0 }, 'shim'],
     [undefined, ''],
-  ])('%j is %s', (requester, text) => {
+  ])('the requester %j is shown as "%s"', (requester, text) => {
     expect(requesterText(requester)).toBe(text);
   });
 
-  test('a row has time, id, who, changes and outcome', () => {
+  test('a row of the history has time, id, requester, changes and outcome', () => {
     const rolledBack: Messages['ResizeSummary'] = { ...deferred, state: 'INFEASIBLE', rolled_back: true, count: 1 };
     const [, ...rows] = historyTable([deferred, rolledBack]).trimEnd().split('\n');
     const cells = ['2027-01-15 08:00:00Z', '1f3c9a2b', 'kubelet (812)', 'container app memory 256Mi -> 64Mi'];
@@ -40,20 +40,20 @@ describe('the history in views', () => {
     expect(historyTable([])).toBe('');
   });
 
-  test('describe has the last resizes, and get pods -o wide who asked for the last one', () => {
+  test('describe shows the last resizes, and get pods -o wide shows the requester of the last one', () => {
     expect(podDescription(pod)).toContain('Last resizes:\n  TIME');
     expect(podsTable([pod], true)).toMatch(/ kubelet \(812\) {3,}2027-01-15 08:00:00Z {3,}container app memory .*\n$/);
     expect(podsTable([pod])).not.toContain('kubelet');
   });
 
-  test('a pod of a shim without history has its last resize', () => {
+  test('describe shows the last resize of a pod of a shim without history', () => {
     const { id, state, reason, message } = deferred;
     const older = { identity, last_resize: { id, state, reason, message } };
     expect(podDescription(older)).toContain(`${id} Deferred: MEMORY_NOT_RECLAIMABLE: 90Mi are in use`);
     expect(podDescription(older)).not.toContain('Last resizes');
   });
 
-  test('the line of an event has no changes as long as the values before are not known', () => {
+  test('the line of an event shows no changes until the previous values are known', () => {
     const changes = [{ value: 'pod cpu', from: '', to: '1' }];
     const line = (state: 'PROPOSED' | 'INFEASIBLE'): string =>
       eventLine({ resize_id: 'f', pod: identity, time, state: { state, reason: '', message: '', changes } }, 0);
@@ -61,7 +61,7 @@ describe('the history in views', () => {
     expect(line('INFEASIBLE')).toMatch(/ Infeasible {2}pod cpu \? -> 1\n$/);
   });
 
-  test('the line of an event has the time in UTC, with the date unless it is of today', () => {
+  test('the line of an event has the time in UTC, and the date unless it is today', () => {
     const event = { resize_id: deferred.id, pod: identity, time, requester: kubelet, state: deferred };
     const rest =
       '1f3c9a2b  default/web  Deferred (3 times)  by kubelet (812)  container app memory 256Mi -> 64Mi: MEMORY_NOT_RECLAIMABLE: 90Mi are in use\n';

@@ -18,7 +18,7 @@ const pod: Messages['Pod'] = {
   values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
 };
 
-test('a pod is described with the pending resize of kubelet, and why they are deferred', () => {
+test('describe shows the pending resize of kubelet, and why the decrease is deferred', () => {
   const text = podDescription({
     ...pod,
     kubelet: {
@@ -34,7 +34,7 @@ test('a pod is described with the pending resize of kubelet, and why they are de
   expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('Pending kubelet resize'));
 });
 
-test('a pod is described without a pending resize if kubelet has none', () => {
+test('describe shows no pending resize if kubelet has none', () => {
   expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
 });
 

@@ -57,7 +57,7 @@ describe('views of resizectl', () => {
     expect(podText(gone)).toBe('default/db: CGROUP_UNAVAILABLE: no file\n');
   });
 
-  test('the table of pods has the error of a pod that is not recovered in place of its last resize', () => {
+  test('the table of pods shows the error of a pod that is not recovered instead of its last resize', () => {
     const pod = {
       identity: resize.pod,
       values: podValues('128Mi', MiB),
@@ -69,7 +69,7 @@ describe('views of resizectl', () => {
     expect(lastCell(podsTable([pod]).split('\n')[1])).toBe('Infeasible');
   });
 
-  test('the changes of a resize list changed values only', () => {
+  test('the changes of a resize list only changed values', () => {
     expect(changesTable({ before: podValues('128Mi', MiB), after: podValues('256Mi', 2 ** 21) })).toBe(
       '               BEFORE   AFTER\npod memory     128Mi    256Mi\nvolume cache   1Mi      2Mi\n',
     );
@@ -77,7 +77,7 @@ describe('views of resizectl', () => {
     expect(changesTable({})).toBe('');
   });
 
-  test('the text of a step has names, and units where they are exact', () => {
+  test('the text of a step has names, and has units where they are exact', () => {
     const step = (kind: Messages['Step']['kind'], target: string, text: string): Messages['Step'] => ({
       kind,
       target,
@@ -102,7 +102,7 @@ describe('views of resizectl', () => {
     );
   });
 
-  test('a finished resize is a line and an exit code', () => {
+  test('a finished resize leads to one line and an exit code', () => {
     expect(endText({ ...resize, steps: [{ kind: 'VOLUME', target: 'a', text: '', at: span, took: span }] })).toBe(
       'resize f00 of default/web: Completed: 1 step\n',
     );

@@ -35,11 +35,11 @@ const podWith = ({ size = 160 * MiB, request = '' }: Partial<Parts>): Messages['
 });
 
 describe('a volume in the text of a pod', () => {
-  test('is one row if it has neither warning nor error', () => {
+  test('the text of a pod has one row for a volume without warning and error', () => {
     expect(withVolume({ warning: '' })).toMatch(/volume cache +160Mi +0 +160Mi\n$/);
   });
 
-  test('is followed by its warning and its last error, without control characters', () => {
+  test('the text of a pod shows a warning and the last error below a volume, without control characters', () => {
     const last_error = { reason: 'VOLUME_IN_USE', message: 'stores \u001b[31m24' };
     const text = withVolume({ warning: 'has 160Mi, more than 128Mi', last_error });
     const [error, warning] = text.trimEnd().split('\n').reverse();
@@ -56,13 +56,16 @@ describe('the changes of a resize', () => {
   test.each([
     ['1500Mi', '1530Mi', 1500, 1530],
     ['10241Mi', '10280Mi', 10_241, 10_280],
-  ])('show a volume that grows by less than a tenth of its unit: %s -> %s', (before, after, from, to) => {
-    expect(changes({ size: from * MiB }, { size: to * MiB })).toBe(
-      `               BEFORE${' '.repeat(Math.max(0, before.length - 6))}   AFTER\nvolume cache   ${before}   ${after}\n`,
-    );
-  });
+  ])(
+    'the changes of a resize show a volume that grows by less than a tenth of its unit: %s -> %s',
+    (before, after, from, to) => {
+      expect(changes({ size: from * MiB }, { size: to * MiB })).toBe(
+        `               BEFORE${' '.repeat(Math.max(0, before.length - 6))}   AFTER\nvolume cache   ${before}   ${after}\n`,
+      );
+    },
+  );
 
-  test('show a memory request that is no whole number of kibibytes', () => {
+  test('the changes of a resize show a memory request that is not a whole number of kibibytes', () => {
     expect(changes({ request: '129000000' }, { request: '129010000' })).toMatch(
       /^pod memory request +129000000 +129010000$/m,
     );

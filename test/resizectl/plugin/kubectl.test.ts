@@ -11,7 +11,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('a node that does not answer in time is an error of that node, and kubectl is ended', async () => {
+test('a node that does not answer in time leads to an error of that node', async () => {
   writeFileSync(join(folder, 'kubectl'), '#!/bin/sh\nexec sleep 1000\n');
   chmodSync(join(folder, 'kubectl'), 0o755);
   vi.stubEnv('PATH', `${folder}${delimiter}${process.env['PATH'] ?? ''}`);

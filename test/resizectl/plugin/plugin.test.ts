@@ -69,7 +69,7 @@ const onNode = (node: string, words: string): string =>
 describe('status and plan', () => {
   beforeEach(() => hasInstallers(installer('n1'), installer('n2')));
 
-  test('run resizectl on the node of the pod, and pass on output and exit code', async () => {
+  test('status and plan run resizectl on the node of the pod, and return its output and exit code', async () => {
     hasPod('');
     answers[onNode('n2', 'describe pod -- default/web')] = [0, 'Name: web\n'];
     expect(await plugin('status', 'web')).toEqual({ code: 0, out: 'Name: web\n', err: '' });
@@ -84,7 +84,7 @@ describe('status and plan', () => {
     });
   });
 
-  test('find a pod by namespace/name, and pass kubectl its context', async () => {
+  test('status finds a pod by namespace/name, and passes its context to kubectl', async () => {
     answers[`--context=prod --kubeconfig=/k get pod web --namespace=team ${END}`] = [
       1,
       '',
@@ -94,13 +94,13 @@ describe('status and plan', () => {
     expect([code, err]).toEqual([2, 'kubectl-resizectl: kubectl get pod web --namespace=team: pods "web" not found\n']);
   });
 
-  test('fail with exit code 1 if the API server does not answer', async () => {
+  test('status fails with exit code 1 if the API server does not answer', async () => {
     answers[`get pod web ${END}`] = [1, '', 'Unable to connect to the server: dial tcp: connection refused\n'];
     const { code, err } = await plugin('status', 'web');
     expect([code, err]).toEqual([1, expect.stringContaining('kubectl get pod web: Unable to connect to the server')]);
   });
 
-  test('list the pods of a node', async () => {
+  test('status lists the pods of a node', async () => {
     answers[onNode('n1', 'top')] = [0, 'NAMESPACE\n'];
     expect(await plugin('status', '--node', 'n1')).toMatchObject({ code: 0, out: 'NAMESPACE\n' });
     expect((await plugin('status', '--node', 'n3')).err).toContain('no pod of the DaemonSet runs on node n3');
@@ -114,7 +114,7 @@ describe('status and plan', () => {
     [['status', 'default/--raw=/api'], 'invalid pod "default/--raw=/api"'],
     [['resize', 'web', 'app.memory=1Gi'], "unknown command 'resize'"],
     [[], 'missing command'],
-  ])('%j is invalid, and nothing is asked', async (argv, message) => {
+  ])('the command line %j is invalid, and kubectl is not called', async (argv, message) => {
     const { code, err } = await plugin(...argv);
     expect(code).toBe(2);
     expect(err).toContain(message);
@@ -132,7 +132,7 @@ describe('fleet', () => {
       ],
     });
 
-  test('lists the nodes by name with version, state, bypass and drift, also those that do not answer', async () => {
+  test('fleet lists the nodes by name with version, state, bypass and drift, also those that do not answer', async () => {
     hasInstallers(
       installer('n2'),
       installer('n1'),
@@ -159,7 +159,7 @@ describe('fleet', () => {
     expect(json.nodes.map(({ node }) => node)).toEqual(['n1', 'n2', 'n3', 'n4']);
   });
 
-  test('fails for a node without a report, an empty error or a missing check', async () => {
+  test('fleet fails for a node without a report, with an empty error or with a missing check', async () => {
     hasInstallers(installer('n1'), installer('n2'), installer('n3'));
     answers[onNode('n1', '--version')] = [137, '', ''];
     answers[onNode('n2', '--version')] = [0, '0.2.0\n'];
@@ -173,7 +173,7 @@ describe('fleet', () => {
     expect(out).toContain('unknown: no report of resizectl, which ended with exit code 1\n');
   });
 
-  test('asks only to read: pods, and resizectl commands that change nothing', async () => {
+  test('fleet only reads: it gets pods, and runs resizectl commands that change nothing', async () => {
     hasInstallers(installer('n1'));
     answers[onNode('n1', '--version')] = [0, '0.2.0\n'];
     await plugin('fleet');
@@ -183,7 +183,7 @@ describe('fleet', () => {
   });
 });
 
-test('a machine without kubectl says so', async () => {
+test('reports that kubectl cannot be run if the machine does not have it', async () => {
   vi.stubEnv('PATH', '/nowhere');
   const { code, err } = await plugin('fleet');
   expect(code).toBe(1);

@@ -54,7 +54,7 @@ test('an item that is due already expires in the next turn, not at once', () => 
   expect(expired).toEqual(['late']);
 });
 
-test('an item may become due earlier, and one that is added while others expire is noticed', () => {
+test('an item can become due earlier, and an item added while others expire also expires', () => {
   const moved = item('moved', 500);
   deadlines.add(moved);
   moved.due = performance.now() + 10;
@@ -70,7 +70,7 @@ test('an item may become due earlier, and one that is added while others expire 
   expect(expired).toEqual(['moved', 'one', 'two']);
 });
 
-test('a change of the system’s time ends nothing, and a time beyond the longest timer does not fire early', () => {
+test('a change of the system time expires nothing, and an item beyond the longest timer does not expire early', () => {
   deadlines.add(item('hour', 3_600_000));
   deadlines.add(item('months', 2 ** 32));
   vi.setSystemTime(Date.now() + 86_400_000);
@@ -84,7 +84,7 @@ test('a change of the system’s time ends nothing, and a time beyond the longes
   expect(expired).toEqual(['hour', 'months']);
 });
 
-test('no timer is left without items', () => {
+test('trim clears the timer when no items are left', () => {
   const only = item('only', 100);
   deadlines.add(only);
   deadlines.trim();

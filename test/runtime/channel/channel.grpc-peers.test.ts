@@ -65,18 +65,18 @@ describe('a server of grpc-js', () => {
     server.forceShutdown();
   });
 
-  test.each([0, 1, 16_379, 16_384, 65_531, 1_000_000, LIMIT])('echoes %d bytes', async (size) => {
+  test.each([0, 1, 16_379, 16_384, 65_531, 1_000_000, LIMIT])('a grpc-js server echoes %d bytes', async (size) => {
     const bytes = Buffer.alloc(size, 'The quick brown fox');
     expect((await call({ path: '/t/Echo', message: bytes })).equals(bytes)).toBe(true);
   });
 
-  test('echoes many messages at the same time', async () => {
+  test('a grpc-js server echoes 300 concurrent messages', async () => {
     const sent = Array.from({ length: 300 }, (_, index) => Buffer.alloc(index * 37, `${index}`));
     const received = await Promise.all(sent.map((bytes) => call({ path: '/t/Echo', message: bytes })));
     expect(received.every((bytes, index) => sent[index]?.equals(bytes))).toBe(true);
   });
 
-  test('sees metadata, and sends details and trailers', async () => {
+  test('a grpc-js server receives metadata, and its error details and trailers arrive', async () => {
     const metadata = new Metadata();
     metadata.add('x-id', '7');
     const error = await call({ path: '/t/Fail', metadata }).catch((reason: unknown) => reason);
@@ -85,11 +85,11 @@ describe('a server of grpc-js', () => {
     expect(isServiceError(error) && error.metadata.get('grpc-status-details-bin')).toEqual([Buffer.of(1, 2, 3)]);
   });
 
-  test('lacks a method', async () => {
+  test('a call of a method that a grpc-js server lacks fails with UNIMPLEMENTED', async () => {
     await expect(call({ path: '/t/Missing' })).rejects.toMatchObject({ code: status.UNIMPLEMENTED });
   });
 
-  test('sees the deadline, and that the call is cancelled', async () => {
+  test('a grpc-js server receives the deadline and the cancellation of a call', async () => {
     const abort = new AbortController();
     const deadline = performance.now() + 3_600_000;
     const running = call({ path: '/t/Hang', deadline, signal: abort.signal });
@@ -104,7 +104,7 @@ describe('a server of grpc-js', () => {
     await cancelled;
   });
 
-  test('sends a message that is too long', async () => {
+  test('a message above the maximum size from a grpc-js server fails its own call only', async () => {
     await expect(call({ path: '/t/Long' })).rejects.toMatchObject({
       code: status.RESOURCE_EXHAUSTED,
       details: `Received message larger than max (${LIMIT + 1} vs ${LIMIT})`,
@@ -136,7 +136,7 @@ describe('a server of node:http2', () => {
     await new Promise((resolve) => server.close(resolve));
   });
 
-  test('with small windows and few streams echoes many messages', async () => {
+  test('a node:http2 server with small windows and few streams echoes 50 messages', async () => {
     const sent = Array.from({ length: 50 }, (_, index) => Buffer.alloc(index * 701, `${index}`));
     const received = await Promise.all(sent.map((bytes) => call({ path: '/t/Echo', message: bytes })));
     expect(received.every((bytes, index) => sent[index]?.equals(bytes))).toBe(true);

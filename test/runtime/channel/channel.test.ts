@@ -80,8 +80,8 @@ const unconnected = [
   expect.stringMatching(/^No connection established\. Last error: connect (ENOENT|ECONNREFUSED) \//),
 ];
 
-describe('without a server', () => {
-  test('the first call fails at once with the reason, and a later one after the next attempts', async () => {
+describe('a channel without a server', () => {
+  test('without a server, the first call fails at once with the reason, and a later call after the next attempts', async () => {
     stopTime();
     expect(await failureOf(call())).toEqual(unconnected);
     const later = call();
@@ -93,7 +93,7 @@ describe('without a server', () => {
     expect(channel.calls).toBe(0);
   });
 
-  test('a call that waits for the next attempt ends when it is cancelled, at its deadline, and when the shim stops', async () => {
+  test('a call that waits for the next attempt ends when cancelled, at its deadline, and when the shim stops', async () => {
     stopTime();
     await failureOf(call());
     const abort = new AbortController();
@@ -108,7 +108,7 @@ describe('without a server', () => {
     expect(channel.calls).toBe(0);
   });
 
-  test('one that sends its SETTINGS and closes is connected to after a pause each time', async () => {
+  test('the channel waits 100 ms before it reconnects to a server that sends SETTINGS and closes', async () => {
     stopTime();
     await serve((peer) => {
       peer.greet();
@@ -123,7 +123,7 @@ describe('without a server', () => {
     await server.peer(1);
   });
 
-  test('a call that waits gets a server that has started', async () => {
+  test('a waiting call is sent to a server that has started in the meantime', async () => {
     stopTime();
     await failureOf(call());
     const running = call();
@@ -135,7 +135,7 @@ describe('without a server', () => {
     expect(await textOf(running)).toBe('answer');
   });
 
-  test('a call that waits for its turn on a server that has started waits until its deadline', async () => {
+  test('a call that waits for a free stream of a server ends at its deadline', async () => {
     stopTime();
     await failureOf(call());
     const [first, second] = [call(), call()];
@@ -157,7 +157,7 @@ describe('without a server', () => {
 });
 
 describe('a server that goes away', () => {
-  test('ends its calls, is noticed, and connected to again without a call', async () => {
+  test('a server that goes away ends its calls, and the channel reconnects without a new call', async () => {
     await serve();
     channel.keepConnected();
     await expect.poll(() => [channel.isConnected, connections], LONG_WAIT).toEqual([true, 1]);
@@ -170,7 +170,7 @@ describe('a server that goes away', () => {
     await expect.poll(() => [channel.isConnected, connections], LONG_WAIT).toEqual([true, 2]);
   });
 
-  test('without calls, nothing connects to it again until the next call', async () => {
+  test('a channel without keepConnected connects again for the next call after the server closes the connection', async () => {
     await serve();
     const running = call();
     const peer = await server.peer();
@@ -188,7 +188,7 @@ describe('a server that goes away', () => {
     expect(server.peers).toHaveLength(2);
   });
 
-  test('attempts are at least 100 ms apart, also if the server accepts and closes each connection', async () => {
+  test('connection attempts are at least 100 ms apart, even if the server accepts and closes each connection', async () => {
     const times: number[] = [];
     await serve((peer) => {
       times.push(performance.now());
@@ -202,7 +202,7 @@ describe('a server that goes away', () => {
     expect((times[3] ?? 0) - begin).toBeGreaterThan(295);
   });
 
-  test('a server that hangs is no connection; calls to it end at their deadlines and leave nothing', async () => {
+  test('calls to a server that hangs end at their deadlines, and the channel does not count as connected', async () => {
     await serve(() => undefined);
     channel.keepConnected();
     await server.peer();
@@ -211,7 +211,7 @@ describe('a server that goes away', () => {
     expect([channel.isConnected, channel.calls]).toEqual([false, 0]);
   });
 
-  test('a server that stops reading gets no more calls than its socket takes, and the others wait outside of it', async () => {
+  test('a server that stops reading gets only calls that fit into its socket, and the other calls wait in the shim', async () => {
     await serve((peer) => {
       peer.greet([4, 2_147_483_647]);
       peer.send(windowUpdate(0, 1 << 30));
@@ -241,7 +241,7 @@ describe('a server that goes away', () => {
 });
 
 describe('a call that the server has not processed', () => {
-  test('is sent again on the next connection, after GOAWAY; the others continue on the first', async () => {
+  test('a call after the last stream id of GOAWAY is sent again on the next connection, and earlier calls continue', async () => {
     await serve();
     const calls = [call(), call(), call()];
     const first = await server.peer();
@@ -257,7 +257,7 @@ describe('a call that the server has not processed', () => {
     expect([channel.isConnected, second.isClosed, server.peers.length]).toEqual([true, false, 2]);
   });
 
-  test('is sent again once, if the server refuses its stream', async () => {
+  test('a call whose stream the server refuses is sent again once', async () => {
     await serve();
     const [once, twice] = [call(), call()];
     const peer = await server.peer();
@@ -270,7 +270,7 @@ describe('a call that the server has not processed', () => {
     expect(await failureOf(twice)).toEqual([status.UNAVAILABLE, 'Stream refused by server']);
   });
 
-  test('is not sent again, if the server may have processed it', async () => {
+  test('a call that the server may have processed is not sent again', async () => {
     await serve();
     const running = call();
     const peer = await server.peer();
@@ -281,7 +281,7 @@ describe('a call that the server has not processed', () => {
     expect(server.peers).toHaveLength(1);
   });
 
-  test('after the second GOAWAY of a graceful shutdown too', async () => {
+  test('a call is sent again after the second GOAWAY of a graceful shutdown', async () => {
     await serve();
     const running = call();
     const first = await server.peer();
@@ -299,7 +299,7 @@ describe('a call that the server has not processed', () => {
     await first.closed();
   });
 
-  test('and a server that leaves at once, each time, ends it', async () => {
+  test('a call fails with UNAVAILABLE if the server sends GOAWAY at once on each connection', async () => {
     await serve((peer) => {
       peer.greet();
       peer.send(goaway(0, 11));
@@ -308,8 +308,8 @@ describe('a call that the server has not processed', () => {
   });
 });
 
-describe('limits', () => {
-  test('the server’s number of streams: further calls wait, in order', async () => {
+describe('limits of a channel', () => {
+  test('calls beyond the stream limit of the server wait in order', async () => {
     await serve((peer) => peer.greet([3, 2]));
     const calls = Array.from({ length: 5 }, () => call());
     const peer = await server.peer();
@@ -328,7 +328,7 @@ describe('limits', () => {
     expect(await Promise.all(calls.map(textOf))).toEqual(['a', 'b', 'c', 'd', 'e']);
   });
 
-  test('calls that have not ended, and the bytes of their requests', async () => {
+  test('calls beyond the limit of concurrent calls or of request bytes are rejected with UNAVAILABLE', async () => {
     stopTime();
     await serve((peer) => peer.greet([3, 0]));
     const refused = [status.UNAVAILABLE, 'too many calls to the backend at the same time'];
@@ -343,14 +343,14 @@ describe('limits', () => {
     expect(channel.calls).toBe(0);
   });
 
-  test('the size of a request', async () => {
+  test('a request above the maximum size is rejected with RESOURCE_EXHAUSTED', async () => {
     expect(await failureOf(call({ size: LIMIT + 1 }))).toEqual([
       status.RESOURCE_EXHAUSTED,
       'Attempted to send message with a size larger than 16777216',
     ]);
   });
 
-  test('connections whose server has announced to close them: the oldest loses its calls', async () => {
+  test('with too many connections after GOAWAY, the oldest is closed and its calls fail', async () => {
     await serve();
     const calls: Promise<Buffer>[] = [];
     for (let index = 0; index <= MAX_LEAVING; index += 1) {
@@ -367,7 +367,7 @@ describe('limits', () => {
 });
 
 describe('a closed channel', () => {
-  test('ends calls that wait and lets those that run continue', async () => {
+  test('a closed channel ends calls that wait and lets running calls continue', async () => {
     await serve((peer) => peer.greet([3, 1]));
     const [running, waiting] = [call(), call()];
     const peer = await server.peer();
@@ -380,7 +380,7 @@ describe('a closed channel', () => {
     await peer.closed();
   });
 
-  test('does not connect any more', async () => {
+  test('a closed channel does not reconnect', async () => {
     await serve();
     channel.keepConnected();
     await expect.poll(() => channel.isConnected, LONG_WAIT).toBe(true);
@@ -390,7 +390,7 @@ describe('a closed channel', () => {
   });
 });
 
-test('an error of the shim itself ends the connection that it occurred on, and not the process', async () => {
+test('an exception in the shim closes the connection where it occurs, but does not end the process', async () => {
   let failures = 1;
   const fragile = new Channel(server.path, LIMIT, () => {
     if (failures-- > 0) throw new Error('broken');

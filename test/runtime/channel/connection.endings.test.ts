@@ -25,10 +25,10 @@ const { call, started } = subject;
 
 afterEach(() => void vi.useRealTimers());
 
-describe('a call ends', () => {
+describe('the end of a call', () => {
   const trailers = (...fields: [name: string, value: string][]) => fields.map(([name, value]) => ({ name, value }));
 
-  test('with the status of the server, its message decoded, and its trailers', async () => {
+  test('a call ends with the status, the decoded message and the trailers of the server', async () => {
     const { running, peer, id } = await started();
     const fields = trailers(
       ['grpc-status', '5'],
@@ -48,7 +48,7 @@ describe('a call ends', () => {
     expect(isServiceError(error) && error.metadata.get('x-more')).toEqual(['a', 'b']);
   });
 
-  test('with DEADLINE_EXCEEDED if the server resets its stream at its deadline, as grpc-go does', async () => {
+  test('a call ends with DEADLINE_EXCEEDED if the server resets its stream at the deadline, as grpc-go does', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { running, peer, id } = await started({ deadline: performance.now() + 50 });
     vi.advanceTimersByTime(50);
@@ -63,7 +63,7 @@ describe('a call ends', () => {
     ['an empty status', trailers(['grpc-status', '']), [2, 'the backend ended the call with an invalid status']],
     ['no status', [], [2, 'Received HTTP status code 200']],
     ['no message', trailers(['grpc-status', '0']), [13, 'the backend answered a unary call with no message']],
-  ])('with %s', async (_, fields, expected) => {
+  ])('a HEADERS frame that ends the stream ends the call with a gRPC status: %s', async (_, fields, expected) => {
     const { running, peer, id } = await started();
     peer.send(headers(id, [...RESPONSE, ...fields], true));
     expect(await failureOf(running)).toEqual(expected);
@@ -80,14 +80,14 @@ describe('a call ends', () => {
     [503, status.UNAVAILABLE],
     [504, status.UNAVAILABLE],
     [418, status.UNKNOWN],
-  ])('HTTP status %d is a gRPC status, also with a page', async (http, code) => {
+  ])('HTTP status %d becomes a gRPC status, even with an HTML body', async (http, code) => {
     const { running, peer, id } = await started();
     const fields = trailers([':status', `${http}`], ['content-type', 'text/html']);
     peer.send(headers(id, fields), data(id, Buffer.from('<html>a long page</html>'), true));
     expect(await failureOf(running)).toEqual([code, `Received HTTP status code ${http}`]);
   });
 
-  test('by the gRPC status, if an HTTP error has one', async () => {
+  test('an HTTP error with a gRPC status ends a call with that gRPC status', async () => {
     const { running, peer, id } = await started();
     peer.send(headers(id, trailers([':status', '503'])), data(id, Buffer.from('page')));
     peer.send(headers(id, trailers(['grpc-status', '8'], ['grpc-message', 'full']), true));
@@ -136,15 +136,18 @@ describe('a call ends', () => {
       13,
       'without a gRPC status',
     ],
-  ] as const)('with a malformed response: %s; the connection stays', async (_, response, code, details) => {
-    const { running, peer, id } = await started();
-    peer.send(response(id));
-    expect(await failureOf(running)).toEqual([code, expect.stringContaining(details)]);
-    const second = call();
-    await peer.requests(2);
-    peer.send(answer(3));
-    expect((await second).toString()).toBe('answer');
-  });
+  ] as const)(
+    'a malformed response fails its call and keeps the connection: %s',
+    async (_, response, code, details) => {
+      const { running, peer, id } = await started();
+      peer.send(response(id));
+      expect(await failureOf(running)).toEqual([code, expect.stringContaining(details)]);
+      const second = call();
+      await peer.requests(2);
+      peer.send(answer(3));
+      expect((await second).toString()).toBe('answer');
+    },
+  );
 
   test.each([
     [0, status.INTERNAL, 'Received RST_STREAM with code 0'],
@@ -153,7 +156,7 @@ describe('a call ends', () => {
     [11, status.RESOURCE_EXHAUSTED, 'Bandwidth exhausted or memory limit exceeded'],
     [12, status.PERMISSION_DENIED, 'Protocol not secure enough'],
     [4_294_967_295, status.INTERNAL, 'Received RST_STREAM with code 4294967295'],
-  ])('with RST_STREAM %d', async (code, ...expected) => {
+  ])('a call that the server resets ends with the gRPC status for RST_STREAM code %d', async (code, ...expected) => {
     const { running, peer, id } = await started();
     peer.send(rst(id, code));
     expect(await failureOf(running)).toEqual(expected);
@@ -162,7 +165,7 @@ describe('a call ends', () => {
   test.each([
     ['RST_STREAM', (id: number) => rst(id, 7)],
     ['GOAWAY', () => goaway(0, 0)],
-  ])('with UNAVAILABLE, and is not sent again, by a refusal after its header fields: %s', async (_, refusal) => {
+  ])('a call refused after its header fields ends with UNAVAILABLE and is not sent again: %s', async (_, refusal) => {
     for (const [index, first] of [RESPONSE, trailers([':status', '103'])].entries()) {
       const own = new Channel(subject.server.path, LIMIT, () => undefined);
       const running = own.call({
@@ -182,13 +185,16 @@ describe('a call ends', () => {
     }
   });
 
-  test.each([0, 2, 7, 8])('by the HTTP status, if RST_STREAM %d follows it', async (code) => {
-    const { running, peer, id } = await started();
-    peer.send(headers(id, trailers([':status', '503'], ['content-type', 'text/html'])), rst(id, code));
-    expect(await failureOf(running)).toEqual([status.UNAVAILABLE, 'Received HTTP status code 503']);
-  });
+  test.each([0, 2, 7, 8])(
+    'a call with an HTTP error ends with its HTTP status, although RST_STREAM %d follows',
+    async (code) => {
+      const { running, peer, id } = await started();
+      peer.send(headers(id, trailers([':status', '503'], ['content-type', 'text/html'])), rst(id, code));
+      expect(await failureOf(running)).toEqual([status.UNAVAILABLE, 'Received HTTP status code 503']);
+    },
+  );
 
-  test('at its deadline, also at the server', async () => {
+  test('a call ends at its deadline, and its stream is reset', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const { running, peer, id } = await started({ deadline: performance.now() + 50 });
     vi.advanceTimersByTime(50);
@@ -197,7 +203,7 @@ describe('a call ends', () => {
     expect(subject.channel.calls).toBe(0);
   });
 
-  test('when its caller cancels it, also at the server', async () => {
+  test('a call ends when its caller cancels it, and its stream is reset', async () => {
     const abort = new AbortController();
     const { running, peer, id } = await started({ signal: abort.signal });
     abort.abort();
@@ -206,7 +212,7 @@ describe('a call ends', () => {
     expect(await failureOf(call({ signal: abort.signal }))).toEqual([status.CANCELLED, 'Cancelled on client']);
   });
 
-  test('early, if the server answers before it has the request: the rest is not sent', async () => {
+  test('a call that the server answers early ends, and the rest of its request is not sent', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(1_000_000) });
     await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(65_535);
     peer.send(headers(id, [...RESPONSE, ...trailers(['grpc-status', '8'])], true));

@@ -30,7 +30,7 @@ const { call, started } = subject;
 afterEach(() => void vi.useRealTimers());
 
 describe('flow control', () => {
-  test('a request beyond the server’s windows waits for them, in frames that it accepts', async () => {
+  test('a request larger than the windows of the server waits for them, in frames of at most 16 KiB', async () => {
     const request = Buffer.alloc(200_000, 'abc');
     const { running, peer, id } = await started({ request });
     const sent = (): number => dataOf(peer.frames, id).length;
@@ -64,7 +64,7 @@ describe('flow control', () => {
     await running;
   });
 
-  test('a window of one byte is used, for the prefix of the message too', async () => {
+  test('a request is sent through a window of one byte, including the prefix of the message', async () => {
     const own = new Channel(subject.server.path, LIMIT, () => undefined);
     await subject.server.stop();
     const small = new RawServer();
@@ -88,7 +88,7 @@ describe('flow control', () => {
     await small.remove();
   });
 
-  test('lowered windows count for what was sent, and streams share the window of the connection', async () => {
+  test('a lowered window counts bytes already sent, and streams share the window of the connection', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(60_000) });
     await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(60_005);
     const second = call({ request: Buffer.alloc(60_000) });
@@ -104,7 +104,7 @@ describe('flow control', () => {
     await Promise.all([running, second]);
   });
 
-  test('a large request delays new calls for one fill of the writer only, and they do not stop it', async () => {
+  test('a large request delays new calls for one fill of the writer only, and they do not block it', async () => {
     const { running, peer, id } = await started();
     peer.send(settings([4, 2_147_483_647], [5, 16_777_215]), windowUpdate(0, 1 << 30), answer(id));
     await running;
@@ -120,7 +120,7 @@ describe('flow control', () => {
     await Promise.all(calls);
   });
 
-  test('requests take turns for a window of the connection that one of them could use up', async () => {
+  test('requests take turns for the window of the connection, although one of them could use it up', async () => {
     const { running, peer, id } = await started({ request: Buffer.alloc(200_000) });
     await expect.poll(() => dataOf(peer.frames, id).length, LONG_WAIT).toBe(65_535);
     const small = call();
@@ -168,7 +168,7 @@ describe('flow control', () => {
     expect(peer.frames.filter(({ type }) => type === WINDOW_UPDATE)).toHaveLength(before);
   });
 
-  test('data of calls that have ended counts for the connection', async () => {
+  test('data that arrives for ended calls is returned to the window of the connection', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
     const { running, peer, id } = await started({ deadline: performance.now() + 20 });
     vi.advanceTimersByTime(20);

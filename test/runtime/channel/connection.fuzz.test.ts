@@ -53,7 +53,7 @@ const goodFrame = fc.constantFrom(
 );
 const bytes = fc.array(fc.oneof({ weight: 3, arbitrary: goodFrame }, anyFrame, octets), { maxLength: 12 });
 
-test('any bytes of a server end each call with a response or an error of gRPC', async () => {
+test('any bytes from a server end each call with a response or a gRPC error', async () => {
   await fc.assert(
     fc.asyncProperty(bytes, async (sent) => {
       for (const end of await play(sent)) expect(Buffer.isBuffer(end) || isServiceError(end)).toBe(true);
@@ -62,7 +62,7 @@ test('any bytes of a server end each call with a response or an error of gRPC', 
   );
 });
 
-test('a response with one wrong byte ends each call', async () => {
+test('a response with one flipped bit ends each call with a response or a gRPC error', async () => {
   const good = Buffer.concat([
     headers(1, RESPONSE),
     data(1, message(Buffer.from('answer'))),

@@ -42,7 +42,7 @@ const { call, started } = subject;
 afterEach(() => void vi.useRealTimers());
 
 describe('a call', () => {
-  test('is HEADERS and DATA in one write, without a dynamic table, and returns the bytes of the response', async () => {
+  test('a call is sent as HEADERS and DATA in one write, without a dynamic table, and returns the response bytes', async () => {
     const { running, peer, id } = await started();
     peer.send(answer(id));
     expect((await running).toString()).toBe('answer');
@@ -67,7 +67,7 @@ describe('a call', () => {
     await second;
   });
 
-  test('has the timeout that is left, and the metadata of its caller', async () => {
+  test('a call sends its remaining timeout and the metadata of its caller', async () => {
     const metadata = new Metadata();
     metadata.add('x-id', 'a');
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -94,7 +94,7 @@ describe('a call', () => {
     expect((await Promise.all(three)).map(String)).toEqual(['3', '5', '7']);
   });
 
-  test('the client’s first frames forbid a dynamic table and pushed responses', async () => {
+  test('the first SETTINGS of the client disable the dynamic table and server push', async () => {
     const { peer, running, id } = await started();
     const [first] = peer.frames;
     expect(first).toMatchObject({ type: SETTINGS, flags: 0 });
@@ -113,7 +113,7 @@ describe('a call', () => {
     await running;
   });
 
-  test('a response is read with tears at every byte', async () => {
+  test('a response is read wherever its bytes are split', async () => {
     const whole = Buffer.concat([
       frame(PING, 0, 0, Buffer.alloc(8)),
       answer(1),
@@ -154,7 +154,7 @@ describe('a call', () => {
     expect((await running).toString()).toBe('answer');
   });
 
-  test('PINGs are acknowledged together with the next call, or soon', async () => {
+  test('a PING is acknowledged with its payload', async () => {
     const { running, peer, id } = await started();
     peer.send(frame(PING, 0, 0, Buffer.from('12345678')), frame(PING, ACK, 0, Buffer.alloc(8)), answer(id));
     await running;
@@ -163,7 +163,7 @@ describe('a call', () => {
   });
 });
 
-describe('a server that breaks the rules loses its connection, and the next call makes another one', () => {
+describe('a server that violates HTTP/2', () => {
   const PROTOCOL_ERROR = 1;
   const FLOW_CONTROL_ERROR = 3;
   const FRAME_SIZE_ERROR = 6;
@@ -224,7 +224,7 @@ describe('a server that breaks the rules loses its connection, and the next call
       Buffer.concat(Array.from({ length: 10_001 }, () => headers(1, [{ name: ':status', value: '102' }]))),
       CALM,
     ],
-  ])('%s', async (_, bytes, code) => {
+  ])('a protocol violation closes the connection, and the next call opens another one: %s', async (_, bytes, code) => {
     const { running, peer } = await started();
     peer.send(bytes);
     const [failed, details] = await failureOf(running);
@@ -239,7 +239,7 @@ describe('a server that breaks the rules loses its connection, and the next call
     expect(subject.connections).toBe(2);
   });
 
-  test('but not with frames between calls that end, by RST_STREAM too', async () => {
+  test('many PINGs do not close a connection if calls end between them, also by RST_STREAM', async () => {
     const { running, peer, id } = await started();
     const pings = Buffer.concat(Array.from({ length: 6000 }, () => frame(PING, ACK, 0, Buffer.alloc(8))));
     const second = call();
@@ -249,7 +249,7 @@ describe('a server that breaks the rules loses its connection, and the next call
     expect((await second).toString()).toBe('answer');
   });
 
-  test('a server that sends no SETTINGS first', async () => {
+  test('a server that does not send SETTINGS first gets no call', async () => {
     await subject.server.stop();
     const rude = new RawServer();
     await rude.listen((peer) => peer.send(frame(PING, 0, 0, Buffer.alloc(8))));
@@ -266,7 +266,7 @@ describe('a server that breaks the rules loses its connection, and the next call
   });
 });
 
-test('a connection whose stream ids are used up takes no more calls, and closes after the last one', async () => {
+test('a connection without free stream ids accepts no calls, and closes after its last call', async () => {
   const seen: string[] = [];
   const ended: (string | undefined)[] = [];
   const connection = await new Promise<Connection>((resolve) => {

@@ -13,11 +13,11 @@ test.each([
   ['%C3%', '\ufffd%'],
   // Raw UTF-8, which the wire code reads as one character for each octet.
   ['gr\u00c3\u00bc', 'grü'],
-])('%j is decoded to %j', (text, decoded) => {
+])('percentDecoded decodes %j to %j', (text, decoded) => {
   expect(percentDecoded(text)).toBe(decoded);
 });
 
-test('every text survives the encoding of grpc-go', () => {
+test('percentDecoded restores any text that is encoded like in grpc-go', () => {
   const encoded = (text: string): string =>
     [...Buffer.from(text)]
       .map((octet) =>

@@ -13,7 +13,7 @@ function decoded(block: Buffer): Pairs {
   return fields;
 }
 
-test('the fields of a call, pseudo header fields first', () => {
+test('a call sends its pseudo-header fields first, then the gRPC fields', () => {
   const block = pathBlock('/runtime.v1.RuntimeService/Version');
   expect(decoded(block)).toEqual([
     [':method', 'POST'],
@@ -27,7 +27,7 @@ test('the fields of a call, pseudo header fields first', () => {
   expect(pathBlock('/runtime.v1.RuntimeService/Version')).toBe(block);
 });
 
-test('the paths that are remembered have a limit', () => {
+test('the number of cached path blocks is limited', () => {
   const first = pathBlock('/s/0');
   for (let index = 1; index <= 64; index += 1) pathBlock(`/s/${index}`);
   expect(pathBlock('/s/0')).not.toBe(first);
@@ -42,17 +42,17 @@ test.each([
   [100_000_000, '100000S'],
   [99_999_999_001, '1666667M'],
   [360_000_000_000_000, '99999999H'],
-])('%d ms are the timeout %s', (ms, timeout) => {
+])('a timeout of %d ms is sent as grpc-timeout %s', (ms, timeout) => {
   const text = ms === 360_000_000_000_000 ? decoded(timeoutBlock(ms - 3_600_000)) : decoded(timeoutBlock(ms));
   expect(text).toEqual([['grpc-timeout', timeout]]);
 });
 
-test('a time that no timeout can express is none', () => {
+test('a timeout that is too long for grpc-timeout is omitted', () => {
   expect(timeoutBlock(360_000_000_000_000)).toHaveLength(0);
   expect(timeoutBlock(Infinity)).toHaveLength(0);
 });
 
-test('metadata is taken over, except what belongs to the connection or the message', () => {
+test('metadata is copied, except for fields that belong to the connection or the message', () => {
   const metadata = new Metadata();
   for (const [name, value] of [
     ['x-request-id', 'a'],

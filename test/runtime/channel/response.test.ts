@@ -13,7 +13,7 @@ test.each([0, 1, 5, 16_384, 16_385, 99_999, LIMIT])('a message of %d bytes is re
   expect(reader.message).toEqual(body);
 });
 
-test('a message is read in pieces of any size', () => {
+test('a message is read if it is split at any byte', () => {
   const body = Buffer.from('hello');
   const bytes = message(body);
   for (let at = 0; at <= bytes.length; at += 1) {
@@ -26,7 +26,7 @@ test('a message is read in pieces of any size', () => {
   }
 });
 
-test('the message is a copy: the memory that it was read from is used again', () => {
+test('a message is a copy, so that its source buffer can be reused', () => {
   const reader = readerOf();
   const chunk = message(Buffer.from('hello'));
   reader.take(chunk);
@@ -34,7 +34,7 @@ test('the message is a copy: the memory that it was read from is used again', ()
   expect(reader.message?.toString()).toBe('hello');
 });
 
-describe('a call ends', () => {
+describe('an invalid response', () => {
   test.each([
     [
       'a second message',
@@ -52,13 +52,13 @@ describe('a call ends', () => {
     ['another flag', Buffer.of(2, 0, 0, 0, 0), status.INTERNAL, 'compressed flag 2'],
     ['a longer message', Buffer.of(0, 0, 1, 0x86, 0xa1), status.RESOURCE_EXHAUSTED, '100001 vs 100000'],
     ['the longest length', Buffer.of(0, 255, 255, 255, 255), status.RESOURCE_EXHAUSTED, '4294967295 vs 100000'],
-  ])('at %s', (_, bytes, code, details) => {
+  ])('a call ends with an error at %s', (_, bytes, code, details) => {
     expect(readerOf().take(bytes)).toEqual({ code, details: expect.stringContaining(details) as string });
   });
 });
 
-describe('memory', () => {
-  test('is taken as bytes arrive, not as announced', () => {
+describe('memory of responses', () => {
+  test('memory for a response is reserved as bytes arrive, not for the announced length', () => {
     const memory = new ResponseMemory(1_000_000);
     const reader = readerOf(memory);
     reader.take(message(Buffer.alloc(LIMIT)).subarray(0, 6));
@@ -67,7 +67,7 @@ describe('memory', () => {
     expect(memory.used).toBe(0);
   });
 
-  test('of all responses together has a limit, within which others are read', () => {
+  test('all responses share a memory limit, and a response that exceeds it fails alone', () => {
     const memory = new ResponseMemory(100_000);
     const [first, second, third] = [readerOf(memory), readerOf(memory), readerOf(memory)];
     expect(first.take(message(Buffer.alloc(60_000)))).toBeUndefined();

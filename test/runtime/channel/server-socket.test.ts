@@ -13,7 +13,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true });
 });
 
-test('how long the server was not read counts from the moment at which too much waits for it', async () => {
+test('the time without reads by the server counts from the moment when too much data waits for it', async () => {
   const server = createServer().listen(join(folder, 's.sock'));
   await once(server, 'listening');
   const accepted = once(server, 'connection');

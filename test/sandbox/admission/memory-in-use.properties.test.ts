@@ -81,7 +81,7 @@ function admitted(found: InUse): Case {
 }
 
 describe('unreclaimable memory', () => {
-  test('is within every limit after each step of an admitted resize and of its rollback, and sums of limits are within the pod limit', () => {
+  test('KEP-1287: no limit is below unreclaimable memory after any step of a resize or rollback, and sums stay within the pod limit', () => {
     fc.assert(
       fc.property(inUse, (found) => {
         const { states, steps, end } = admitted(found);
@@ -98,7 +98,7 @@ describe('unreclaimable memory', () => {
     );
   });
 
-  test('is the only reason to reject a decrease: when the new limit is at or below the unreclaimable memory of the container', () => {
+  test('KEP-1287: a decrease is rejected exactly if the new limit is at or below the unreclaimable memory of the container', () => {
     fc.assert(
       fc.property(inUse, (found) => {
         for (const change of found.target.containers ?? []) {

@@ -4,14 +4,14 @@ import { AdmittedRequests } from '../../../src/sandbox/admission/node-room.ts';
 
 const requests = (milliCpu: number) => ({ memory: bytes(0), milliCpu });
 
-test('an undone record leaves the one before it', () => {
+test('undoing a record of requests restores the previous one', () => {
   const admitted = new AdmittedRequests();
   admitted.record('u', requests(100), undefined);
   admitted.record('u', requests(200), undefined)();
   expect(admitted.of('u', undefined)).toEqual(requests(100));
 });
 
-test('a record that is undone after its pod was forgotten leaves nothing', () => {
+test('undoing a record of requests after its pod was forgotten leaves no record', () => {
   const admitted = new AdmittedRequests();
   admitted.record('u', requests(100), undefined);
   const undo = admitted.record('u', requests(200), undefined);
@@ -20,7 +20,7 @@ test('a record that is undone after its pod was forgotten leaves nothing', () =>
   expect([admitted.of('u', undefined), admitted.uids]).toEqual([undefined, []]);
 });
 
-test('a record that is undone after a newer one leaves the newer one', () => {
+test('undoing an older record of requests keeps the newer one', () => {
   const admitted = new AdmittedRequests();
   const undo = admitted.record('u', requests(100), undefined);
   admitted.record('u', requests(200), undefined);

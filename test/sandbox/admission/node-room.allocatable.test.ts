@@ -35,7 +35,7 @@ const parts = (limits: Readonly<Record<string, LiveLimits>> = {}, inApi?: Amount
 const limited = (memory: number, quota: number): LiveLimits =>
   ({ memoryMax: bytes(memory), cpuMax: { quota: microseconds(quota), period } }) as unknown as LiveLimits;
 
-test('the size of the node is its memory and its online CPUs; what cannot be read says nothing', () => {
+test('nodeSize returns the memory and the online CPUs of the node, without values that cannot be read', () => {
   expect(nodeSize(procRoot)).toEqual({ memory: 1_024_000, milliCpu: 2000 });
   rmSync(join(procRoot, 'stat'));
   expect(nodeSize(procRoot)).toEqual({ memory: 1_024_000 });
@@ -43,7 +43,7 @@ test('the size of the node is its memory and its online CPUs; what cannot be rea
   expect(nodeSize(procRoot)).toEqual({});
 });
 
-test('the finite limits above a pod are those of each cgroup that contains it', () => {
+test('limitsAbove returns the finite limits of each cgroup that contains the pod', () => {
   const noCpu = { memoryMax: bytes(7) } as unknown as LiveLimits;
   const above = limitsAbove(parts({ '/a': noCpu, '/a/b': limited(5, 150_000) }).tree, pod);
   expect(above.memory.map(({ cgroup, amount, source }) => [cgroup, amount, source])).toEqual([
@@ -56,8 +56,8 @@ test('the finite limits above a pod are those of each cgroup that contains it', 
   expect(counted.memory.map(({ cgroup }) => cgroup)).toEqual(['/a/b']);
 });
 
-describe('what all pods may request', () => {
-  test('is what the node has, or what the API server says', () => {
+describe('the allocatable resources of the node', () => {
+  test('the allocatable amount is that of the API server, or otherwise the size of the node', () => {
     expect(nodeAllocatable(parts(), pod)).toEqual({
       memory: { amount: 1_024_000, source: 'the node has no more' },
       milliCpu: { amount: 2000, source: 'the node has no more' },
@@ -67,14 +67,14 @@ describe('what all pods may request', () => {
     });
   });
 
-  test('is the least limit above the pod, if that is less', () => {
+  test('the allocatable amount is the lowest limit above the pod, if that is less than the node has', () => {
     const found = nodeAllocatable(parts({ '/a': limited(7, 190_000), '/a/b': limited(8, 150_000) }), pod);
     expect([found.memory?.amount, found.milliCpu?.amount]).toEqual([7, 1500]);
     const loose = nodeAllocatable(parts({ '/a': limited(2e6, 250_000) }), pod);
     expect([loose.memory?.source, loose.milliCpu?.source]).toEqual(Array(2).fill('the node has no more'));
   });
 
-  test('is a limit above the pod if nothing else is known, and otherwise not known', () => {
+  test('without the size of the node, the allocatable amount is a limit above the pod, or unknown', () => {
     rmSync(join(procRoot, 'stat'));
     rmSync(join(procRoot, 'meminfo'));
     expect(nodeAllocatable(parts({ '/a': limited(7, 150_000) }), pod)).toMatchObject({
@@ -85,7 +85,7 @@ describe('what all pods may request', () => {
   });
 });
 
-test('what may be the memory of the node: limits above first, the least of them before, then the API server, then the node', () => {
+test('memorySizes lists the limits above the pod from low to high, then the API server, then the node', () => {
   expect(memorySizes(parts({ '/a': limited(9, 1000), '/a/b': limited(8, 1000) }, { memory: bytes(5) }), pod)).toEqual([
     8, 9, 5, 1_024_000,
   ]);

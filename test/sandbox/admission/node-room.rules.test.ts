@@ -27,7 +27,7 @@ describe('the requests of a pod', () => {
     () =>
       assertNodeHasRoom(pod, { before: requests(...before), after: requests(...after) }, given);
 
-  test('fit up to what the node has, less what the others have', () => {
+  test('requests fit up to the allocatable amount of the node, less the requests of the other pods', () => {
     expect(check([1, 1], [100, 1000])).not.toThrow();
     expect(check([1, 1], [100, 1001])).toThrow('a CPU request of 1001m is more than 1: so');
     expect(check([1, 1], [60, 600], room(requests(40, 400)))).not.toThrow();
@@ -35,23 +35,23 @@ describe('the requests of a pod', () => {
     expect(check([1, 1], [60, 601], room(requests(40, 400)))).toThrow('600m is free');
   });
 
-  test('that do not rise always fit, each resource by itself', () => {
+  test('requests that do not rise always fit, each resource separately', () => {
     expect(check([200, 2000], [200, 2000])).not.toThrow();
     expect(check([200, 1], [200, 1000])).not.toThrow();
     expect(check([200, 1], [201, 1])).toThrow('a memory request of 201 is more than 100');
   });
 
-  test('fit where it is unknown what the node has, each resource by itself', () => {
+  test('requests fit if the allocatable amount is unknown, each resource separately', () => {
     const unknown: NodeRoom = { allocatable: { milliCpu: { amount: 1000, source: 'so' } }, others: requests(0, 0) };
     expect(check([1, 1], [1e9, 1000], unknown)).not.toThrow();
     expect(check([1, 1], [1e9, 1001], unknown)).toThrow('a CPU request');
   });
 
-  test('are infeasible for what can never fit, before they are deferred for another resource', () => {
+  test('a request that can never fit is infeasible, even if another resource would only be deferred', () => {
     expect(check([1, 1], [61, 1001], room(requests(40, 0)))).toThrow('a CPU request of 1001m is more than 1');
   });
 
-  test('say that nothing is free where the others have more than the node', () => {
+  test('the rejection reports that nothing is free if other pods have requested more than the node has', () => {
     expect(check([1, 1], [2, 1], room(requests(150, 0)))).toThrow(/150 of 100 \(so\), 0 is free$/);
   });
 });
@@ -102,7 +102,7 @@ describe('a memory limit above that of a cgroup that contains the pod', () => {
     () =>
       assertWithinCgroups(parts(limits).tree, pod, now, desired);
 
-  test('is rejected, of a container and of the pod, with the least of these limits', () => {
+  test('a memory limit of a container or a pod above that of a parent cgroup is rejected with the lowest such limit', () => {
     let thrown: unknown;
     try {
       check(state(mi(10)), asking({ c0: mi(51) }))();
@@ -138,11 +138,11 @@ describe('a memory limit above that of a cgroup that contains the pod', () => {
       state(mi(1), [declared('c1', { limits: {} })]),
       asking({ c1: mi(60) }),
     ],
-  ])('%s is allowed', (_, now, desired) => {
+  ])('assertWithinCgroups allows a memory limit: %s', (_, now, desired) => {
     expect(check(now, desired)).not.toThrow();
   });
 
-  test('that is raised for a container that does not run, or of which nothing is known, is rejected', () => {
+  test('a memory limit raised above a parent cgroup is rejected for a container that is not running or unknown', () => {
     const ended = state(mi(1), [declared('c1', { limits: { memory: mi(59) } }), declared('c2', {})]);
     expect(check(ended, asking({ c1: mi(60) }))).toThrow('container c1');
     expect(check(ended, asking({ c2: mi(60) }))).toThrow('container c2');
@@ -152,7 +152,7 @@ describe('a memory limit above that of a cgroup that contains the pod', () => {
     expect(check(undeclared, asking({ c0: mi(60) }))).toThrow('container c0');
   });
 
-  test('of kubelet itself is allowed', () => {
+  test('a memory limit above that of a kubelet cgroup is allowed', () => {
     const kubepods = { ...pod, cgroupParent: '/kubepods/burstable/podu' };
     expect(() =>
       assertWithinCgroups(

@@ -52,14 +52,14 @@ const entry = (containers: Readonly<Record<string, EntryLimits>>, pod?: EntryLim
   isComplete: true,
 });
 
-describe('A5: what the node can never fit', () => {
-  test('A5: limits above the node are allowed, and more CPUs than the shim itself may use', async () => {
+describe('A5: infeasible requests', () => {
+  test('A5: limits above the node are allowed, and so are requests for more CPUs than the shim itself may use', async () => {
     await request({ memory: 900, cpu: 200_000 });
     expect(runtime.limitOf(0)).toBe(2 ** 42);
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('1000000000 100000');
   });
 
-  test('A5: more memory or CPUs than the node has', async () => {
+  test('A5: a request for more memory or CPU than the node has is rejected as infeasible', async () => {
     runtime.makeNode(1000 * MiB, 200);
     await expect(request({ memory: 1001 })).rejects.toMatchObject({
       code: 9,
@@ -75,7 +75,7 @@ describe('A5: what the node can never fit', () => {
     await request({ memory: 1000, cpu: 200_000 });
   });
 
-  test('A5: the allocatable of the Node counts before the size of the node', async () => {
+  test('A5: the allocatable of the Node counts instead of the size of the node', async () => {
     runtime.nodeAllocatable = { memory: mi(800), milliCpu: 2000 };
     await expect(request({ memory: 801 })).rejects.toMatchObject({
       reason: 'EXCEEDS_NODE',
@@ -85,7 +85,7 @@ describe('A5: what the node can never fit', () => {
     await request({ memory: 800, cpu: 2000 });
   });
 
-  test('A5: a limit of kubepods counts where it is less', async () => {
+  test('A5: a limit of the kubepods cgroup counts if it is below the size of the node', async () => {
     runtime.writeCgroup('/kubepods', { 'memory.max': String(500 * MiB), 'cpu.max': '300000 100000' });
     const wanted = requesting({ memory: 501 });
     const limits = { memory: mi(300) };
@@ -100,7 +100,7 @@ describe('A5: what the node can never fit', () => {
     ).rejects.toMatchObject({ reason: 'EXCEEDS_NODE', context: { found: '3' } });
   });
 
-  test('the requests of the other containers count, as kubelet has admitted them', async () => {
+  test('the requests of the other containers of the pod count with the values that kubelet has admitted', async () => {
     runtime.allocated.set('uid-1', entry({ c0: { memory: mi(100) }, c1: { memory: mi(500) } }));
     await request({ memory: 500 });
     await expect(request({ memory: 501 })).rejects.toMatchObject({
@@ -109,7 +109,7 @@ describe('A5: what the node can never fit', () => {
     });
   });
 
-  test('the requests of the other containers count, as an earlier resize has set them', async () => {
+  test('the requests of the other containers of the pod count with the values of an earlier resize', async () => {
     const earlierMemoryRequests = { containers: { c1: mi(500) } };
     await expect(resize({ ...requesting({ memory: 501 }), earlierMemoryRequests })).rejects.toMatchObject({
       reason: 'EXCEEDS_NODE',
@@ -122,7 +122,7 @@ describe('A5: what the node can never fit', () => {
     expect(runtime.limitOf(0)).toBe(2 ** 42);
   });
 
-  test('the overhead counts', async () => {
+  test('the overhead of the pod counts toward its requests', async () => {
     const metadata = { name: 'web', uid: 'uid-1', namespace: 'default' };
     const linux = { cgroup_parent: '/kubepods/pod1', overhead: { memory_limit_in_bytes: 200 * MiB } };
     runtime.describePod({ config: { metadata, annotations: {}, linux } });
@@ -131,18 +131,18 @@ describe('A5: what the node can never fit', () => {
   });
 });
 
-describe('A5: what does not fit next to the other pods', () => {
+describe('A5: requests that do not fit next to the other pods', () => {
   // kubelet creates the cgroup of a pod before its sandbox.
   beforeEach(() => runtime.writeCgroup('/kubepods/burstable/poduid-2', { 'memory.max': 'max' }));
 
-  test('an evicted pod, whose entry kubelet keeps, requests nothing', async () => {
+  test('an evicted pod requests nothing, although kubelet keeps its entry', async () => {
     runtime.allocated.set('uid-3', entry({ app: { memory: mi(900) } }));
     await request({ memory: 400 });
     runtime.writeCgroup('/kubepods/poduid-3', { 'memory.max': 'max' });
     await expect(request({ memory: 401 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
   });
 
-  test('A5: is deferred, with what is free', async () => {
+  test('A5: a request that does not fit next to the other pods is deferred with the free amount', async () => {
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(300), milliCpu: 1000 }, proxy: { memory: mi(100) } }));
     await expect(request({ memory: 601 })).rejects.toMatchObject({
       code: 9,
@@ -156,14 +156,14 @@ describe('A5: what does not fit next to the other pods', () => {
     await request({ memory: 601 });
   });
 
-  test('CPU as well, and pod-level requests instead of the sum', async () => {
+  test('CPU requests of other pods count too, and pod-level requests replace the sum of the containers', async () => {
     runtime.nodeAllocatable = { milliCpu: 4000 };
     runtime.allocated.set('uid-2', entry({ app: { milliCpu: 1000 } }, { milliCpu: 3000 }));
     await expect(request({ cpu: 1001 })).rejects.toMatchObject({ reason: 'NODE_FULL', context: { found: '1' } });
     await request({ cpu: 1000 });
   });
 
-  test('a pod that has ended requests nothing, and one whose sandbox is not created yet does', async () => {
+  test('a pod that has ended requests nothing, but a pod without a sandbox counts with its requests', async () => {
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(700) } }));
     await expect(request({ memory: 400 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
@@ -178,7 +178,7 @@ describe('A5: what does not fit next to the other pods', () => {
     await expect(request({ memory: 401 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
   });
 
-  test('an init container of another pod counts only as far as it is more than the app containers, by the spec', async () => {
+  test('an init container of another pod counts, by the spec, only as far as it exceeds the app containers', async () => {
     runtime.allocated.set('uid-2', entry({ init: { memory: mi(450) }, app: { memory: mi(400) } }));
     await expect(request({ memory: 400 })).rejects.toMatchObject({ reason: 'NODE_FULL' });
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
@@ -204,7 +204,7 @@ describe('A5: what does not fit next to the other pods', () => {
     await expect(request({ memory: 551 })).rejects.toMatchObject({ reason: 'NODE_FULL', context: { found: '550Mi' } });
   });
 
-  test('what a ResizePod has set for another pod counts, until kubelet admits other values', async () => {
+  test('the requests that ResizePod has set for another pod count until kubelet admits other values', async () => {
     const { admitted } = runtime.node;
     runtime.allocated.set('uid-2', entry({ app: { memory: mi(300) } }));
     admitted.record('uid-2', { memory: mi(800), milliCpu: 0 }, runtime.allocated.get('uid-2'));
@@ -213,7 +213,7 @@ describe('A5: what does not fit next to the other pods', () => {
     await request({ memory: 600 });
   });
 
-  test('a resize counts for the other pods once it is applied, and not if it fails or is a dry run', async () => {
+  test('the requests of a resize count for other pods once it is applied, but not after a failure or a dry run', async () => {
     const { admitted } = runtime.node;
     const recorded = () => admitted.of('uid-1', undefined)?.memory;
     await resize(requesting({ memory: 400 }), true);
@@ -240,7 +240,7 @@ describe('A5: what does not fit next to the other pods', () => {
   });
 });
 
-test('a pod that is removed while its resize is admitted leaves no record', async () => {
+test('a pod that is removed while its resize is admitted leaves no record of requests', async () => {
   const { registry, admitted } = runtime.node;
   runtime.wrapResponder('ListContainers', async (listed, obey) => {
     const containers = await obey(listed);
@@ -251,7 +251,7 @@ test('a pod that is removed while its resize is admitted leaves no record', asyn
   expect([admitted.uids, registry.pods]).toEqual([[], []]);
 });
 
-test('what cannot be read rejects nothing', async () => {
+test('a request is not rejected if the size of the node cannot be read', async () => {
   rmSync(join(runtime.procRoot, 'meminfo'));
   rmSync(join(runtime.procRoot, 'stat'));
   await request({ memory: 100_000, cpu: 100_000 });

@@ -49,7 +49,7 @@ describe('parseLimits', () => {
       { unified: { 'cpu.max': '30000' } },
       { cpu: { quota: 30_000, period: 100_000 } },
     ],
-  ] as const)('reads %s', (_name, linux, expected) => {
+  ] as const)('parseLimits reads %s', (_name, linux, expected) => {
     expect(parsed(linux)).toStrictEqual(expected);
   });
 
@@ -78,7 +78,7 @@ describe('parseLimits', () => {
     ['cpu.max', { unified: { 'cpu.max': '5000 1000001' } }, '1000001: the period must be'],
     ['cpu.max', { cpu_quota: 17_592_186_044_416n }, '17592186044416: the quota must be at most'],
     ['unified["cpu.max"]', { unified: { 'cpu.max': '1000 1000 1000' } }, '1000 1000": cpu.max is "quota period"'],
-  ] as const)('rejects an invalid %s and reports the value', (field, linux, value) => {
+  ] as const)('parseLimits rejects an invalid %s and reports the value', (field, linux, value) => {
     const rejection = (() => {
       try {
         return parsed(linux);
@@ -125,12 +125,12 @@ describe('fieldsSet', () => {
     return [...fieldsSet(received)].sort();
   };
 
-  test('returns the fields that are not zero and not empty', () => {
+  test('fieldsSet returns the fields that are not zero and not empty', () => {
     const linux = { memory_limit_in_bytes: -1n, cpu_shares: 2n, cpu_quota: 0n, cpuset_cpus: '0-1', cpuset_mems: '' };
     expect(set({ linux })).toEqual(['cpu_shares', 'cpuset_cpus', 'memory_limit_in_bytes']);
   });
 
-  test('returns each key of a map separately, so that a request with another key does not replace it', () => {
+  test('fieldsSet returns each key of a map separately, so that a request with another key does not replace it', () => {
     const request = {
       linux: {
         unified: { 'memory.high': 'max', 'io.max': '' },
@@ -148,7 +148,7 @@ describe('fieldsSet', () => {
     ]);
   });
 
-  test('returns nothing for an empty request, and `windows` for a Windows request', () => {
+  test('fieldsSet returns nothing for an empty request, and `windows` for a Windows request', () => {
     expect(set({})).toEqual([]);
     expect(set({ linux: {} })).toEqual([]);
     expect(set({ windows: {} })).toEqual(['windows']);

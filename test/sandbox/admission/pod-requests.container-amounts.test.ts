@@ -57,28 +57,28 @@ describe('the CPU request', () => {
     ['is the declared one if that leads to the minimum', 2, { milliCpu: 1 }, 1],
     ['is the largest that leads to the minimum if more is declared', 2, { milliCpu: 500 }, 2],
     ['is above the minimum with three shares', 3, { milliCpu: 500 }, 3],
-  ])('%s', (_, shares, requests, milliCpu) => {
+  ])('the CPU request %s', (_, shares, requests, milliCpu) => {
     expect(amountsNow(state(shares, requests), nothing)[0]?.requests.milliCpu).toBe(milliCpu);
   });
 
   test.each([
     [2, 2],
     [512, 500],
-  ])('after a resize to %i shares is %i thousandths', (shares, milliCpu) => {
+  ])('the CPU request after a resize to %i shares is %i milliCPU', (shares, milliCpu) => {
     const desired = asking({ shares: cpuShares(shares) });
     expect(amountsAfter(state(1024, { milliCpu: 1000 }), desired)[0]?.requests.milliCpu).toBe(milliCpu);
     expect(amountsNow(state(1024, { milliCpu: 1000 }), desired)[0]?.requests.milliCpu).toBe(1000);
   });
 });
 
-test('the minimum of shares asks for no request where none is declared, as kubelet writes it', () => {
+test('the minimum of shares means no CPU request if none is declared, as kubelet writes it', () => {
   const desired = asking({ shares: cpuShares(2) });
   expect(amountsAfter(state(512, {}), desired)[0]?.requests.milliCpu).toBeUndefined();
   expect(requestOfShares(cpuShares(2), undefined)).toBeUndefined();
 });
 
 describe('the memory request', () => {
-  test('is that of the resize, of an earlier one, or the declared one', () => {
+  test('the memory request is that of the resize, of an earlier resize, or the declared one', () => {
     const requests = { memory: bytes(100) };
     const [earlier, now] = [200, 300].map((size) => ({ containers: { app: bytes(size) } }));
     const of = (desired: DesiredPod): unknown => amountsAfter(state(2, requests), desired)[0]?.requests.memory;
@@ -102,16 +102,19 @@ test.each<
     asking({}, { memoryRequests: { containers: { app: bytes(1) } } }),
     { memory: true, milliCpu: false },
   ],
-])('with shares %j and requests %j, what is known is known', (shares, requests, desired, knows) => {
-  expect(amountsAfter(state(shares, requests), desired)[0]?.knows).toEqual(knows);
-});
+])(
+  'with shares %j and declared requests %j, the amounts report which requests are known',
+  (shares, requests, desired, knows) => {
+    expect(amountsAfter(state(shares, requests), desired)[0]?.knows).toEqual(knows);
+  },
+);
 
 describe('the limits', () => {
   const quota = (value: number | 'max') => ({
     quota: value === 'max' ? value : microseconds(value),
     period: microseconds(100_000),
   });
-  test('are those of the kernel, changed by the resize', () => {
+  test('the limits of a container are those of the kernel, changed by the resize', () => {
     const now = state(2, {});
     const of = (desired: DesiredPod): unknown => amountsAfter(now, desired)[0]?.limits;
     expect(of(nothing)).toEqual({ memory: 8192, milliCpu: 200 });
@@ -120,7 +123,7 @@ describe('the limits', () => {
     expect(of(asking({ memory: 'max', cpu: quota('max') }))).toEqual({});
   });
 
-  test('are the declared ones of a container that does not run, or was never created', () => {
+  test('the limits of a container that is not running or was never created are the declared ones', () => {
     expect(amountsNow(state(undefined, {}), nothing)[0]?.limits).toEqual({ memory: 4096 });
     const { declared, ...others } = state(2, {});
     const [{ id, ...absent }] = declared!.containers as [DeclaredContainer];
@@ -133,7 +136,7 @@ describe('the limits', () => {
   });
 });
 
-test('a container without a part in the pod limit is left out, and a pod that nothing declares has none', () => {
+test('a container that does not count toward the pod limit is left out, and an undeclared pod has no amounts', () => {
   expect(amountsNow(state(2, {}, { isUncounted: true }), nothing)).toEqual([]);
   expect(amountsNow(state(2, {}, { isUncounted: false }), nothing)).toHaveLength(1);
   const { declared, ...others } = state(2, {});

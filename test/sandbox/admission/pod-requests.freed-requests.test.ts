@@ -13,7 +13,7 @@ const entry = (memory: number, milliCpu: number): PodEntry => {
   };
 };
 
-test('less requested by one pod of several frees requests', () => {
+test('a lower request of one of several pods frees requests', () => {
   const of = (b: PodEntry): Map<string, PodEntry> => new Map(Object.entries({ a: entry(1, 1), b, c: entry(1, 1) }));
   expect(areRequestsFreed(of(entry(100, 200)), of(entry(99, 200)))).toBe(true);
   expect(areRequestsFreed(of(entry(100, 200)), of(entry(100, 200)))).toBe(false);
@@ -26,6 +26,6 @@ test.each<[string, Readonly<Record<string, PodEntry>>, boolean]>([
   ['a pod gone', {}, true],
   ['less memory requested', { a: entry(99, 300) }, true],
   ['less CPU requested', { a: entry(100, 199) }, true],
-])('%s: requests are freed: %s', (_, after, freed) => {
+])('a change of admitted requests (%s) frees requests: %s', (_, after, freed) => {
   expect(areRequestsFreed(new Map([['a', entry(100, 200)]]), new Map(Object.entries(after)))).toBe(freed);
 });

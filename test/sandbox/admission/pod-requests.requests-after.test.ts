@@ -38,10 +38,10 @@ test.each<[string, PodState, DesiredPod, { memory: number; milliCpu: number }]>(
   ['those of a resize of the pod, overhead included', pod(level), asked(3000, 600), { memory: 3000, milliCpu: 600 }],
   ['those of an earlier resize of the pod', pod(), asked(undefined, undefined, 3000), { memory: 3000, milliCpu: 250 }],
   ['at least the overhead', pod(), asked(50, 20), { memory: 100, milliCpu: 50 }],
-])('the requests of a pod are %s', (_, state, desired, requests) => {
+])('the requests of a pod after a resize are %s', (_, state, desired, requests) => {
   expect(requestsAfter(state, desired)).toEqual(requests);
 });
 
-test('a resize of the pod to its present requests, overhead included, changes none', () => {
+test('a resize of a pod to its present requests, overhead included, changes nothing', () => {
   expect(requestsAfter(pod(level), asked(2100, 450))).toEqual(requestsNow(pod(level), asked(2100, 450)));
 });

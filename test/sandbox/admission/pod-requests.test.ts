@@ -40,11 +40,11 @@ describe('the requests of a pod', () => {
     ['a container without requests adds nothing', [{ kind: 'app' }, app], 100, 200],
     ['one of unknown kind is an app container', [container('unknown', 1, 2), app], 101, 202],
     ['no containers request nothing', [], 0, 0],
-  ])('%s', (_, containers, memory, milliCpu) => {
+  ])('in the requests of a pod, %s', (_, containers, memory, milliCpu) => {
     expect(podRequests({ containers })).toEqual({ memory, milliCpu });
   });
 
-  test('pod-level requests replace the sum, each resource by itself, and the overhead is added', () => {
+  test('pod-level requests replace the sum of the containers per resource, and the overhead is added', () => {
     const overhead = { memory: bytes(5), cpu: { quota: microseconds(25_000), period } };
     const unlimited = { memory: bytes(5), cpu: { quota: 'max' as const, period } };
     expect(podRequests({ containers: [app], level: { memory: bytes(7) }, overhead })).toEqual({
@@ -58,7 +58,7 @@ describe('the requests of a pod', () => {
   });
 });
 
-describe('what kubelet has admitted', () => {
+describe('requests that kubelet has admitted', () => {
   const entry = (requests?: PodEntry['requests']): PodEntry => ({
     containers: new Map(),
     pod: undefined,
@@ -78,24 +78,24 @@ describe('what kubelet has admitted', () => {
     { name: 'proxy', kind: 'app', requests: amounts(10, 20) },
   ] as unknown as readonly SpecContainer[];
 
-  test('without the spec all listed containers add up', () => {
+  test('without a spec, the admitted requests of all listed containers add up', () => {
     expect(admittedRequests(admitted, undefined, undefined)).toEqual({ memory: 600, milliCpu: 201 });
   });
-  test('with the spec each container counts as its kind, with what is admitted, otherwise asked for', () => {
+  test('with a spec, each container counts by its kind, with its admitted or otherwise its declared requests', () => {
     expect(admittedRequests(admitted, spec, undefined)).toEqual({ memory: 500, milliCpu: 220 });
   });
-  test('pod-level requests and the overhead count', () => {
+  test('admitted requests include pod-level requests and the overhead', () => {
     const level = entry({ containers: new Map(), pod: { memory: bytes(50) } });
     const overhead = { memory: bytes(5), cpu: { quota: microseconds(1000), period } };
     expect(admittedRequests(level, undefined, overhead)).toEqual({ memory: 55, milliCpu: 10 });
   });
-  test('an entry without requests has those of the spec, or none', () => {
+  test('an entry without requests counts with the requests of the spec, or with none', () => {
     expect(admittedRequests(entry(), undefined, undefined)).toEqual({ memory: 0, milliCpu: 0 });
     expect(admittedRequests(entry(), spec, undefined)).toEqual({ memory: 11, milliCpu: 21 });
   });
 });
 
-test('requests add up', () => {
+test('addRequests adds up memory and CPU', () => {
   expect(addRequests([])).toEqual({ memory: 0, milliCpu: 0 });
   expect(
     addRequests([

@@ -111,7 +111,7 @@ test.each<[string, readonly [Amounts, Amounts][], QosClass]>([
     'Burstable',
   ],
   ['less requested than the limit', [[amounts(100, 500), amounts(100, 499)]], 'Burstable'],
-])('the class of %s', (_, all, qosClass) => {
+])('computeQosClass returns the class of a pod with %s', (_, all, qosClass) => {
   expect(computeQosClass(all.map(([limits, requests]) => ({ limits, requests })))).toBe(qosClass);
 });
 
@@ -138,22 +138,25 @@ describe('a resize', () => {
     ['BestEffort', 'Burstable', 'a limit', [nothing], desired({ c0: { limits: { memory: mi(64) } } })],
     ['BestEffort', 'Burstable', 'a CPU request', [nothing, nothing], desired({ c1: { cpuRequest: 100 } })],
     ['BestEffort', 'Burstable', 'a memory request', [nothing], desired({ c0: { memoryRequest: 1 } })],
-  ])('from %s to %s is rejected: %s', (from, to, _, containers, wanted) => {
-    let thrown: unknown;
-    try {
-      check(state(from, containers), wanted)();
-    } catch (error) {
-      thrown = error;
-    }
-    expect(thrown).toMatchObject({
-      code: 9,
-      reason: 'QOS_CLASS_CHANGES',
-      message: expect.stringContaining(
-        `pod default/web: the resize would change the QoS class from ${from} to ${to}: `,
-      ) as string,
-      context: { pod: 'u', asked: to, found: from },
-    });
-  });
+  ])(
+    'KEP-1287: a resize that would change the QoS class from %s to %s is rejected: %s',
+    (from, to, _, containers, wanted) => {
+      let thrown: unknown;
+      try {
+        check(state(from, containers), wanted)();
+      } catch (error) {
+        thrown = error;
+      }
+      expect(thrown).toMatchObject({
+        code: 9,
+        reason: 'QOS_CLASS_CHANGES',
+        message: expect.stringContaining(
+          `pod default/web: the resize would change the QoS class from ${from} to ${to}: `,
+        ) as string,
+        context: { pod: 'u', asked: to, found: from },
+      });
+    },
+  );
 
   test.each<[string, QosClass, readonly Values[], DesiredPod]>([
     [
@@ -203,11 +206,11 @@ describe('a resize', () => {
         { earlierMemoryRequests: { containers: { c0: mi(200) } } },
       ),
     ],
-  ])('%s is no change', (_, qosClass, containers, wanted) => {
+  ])('a resize keeps the QoS class: %s', (_, qosClass, containers, wanted) => {
     expect(check(state(qosClass, containers), wanted)).not.toThrow();
   });
 
-  test('a limit that is not whole pages counts as the request that it was rounded from', () => {
+  test('a limit rounded to whole pages counts as the request that it was rounded from', () => {
     const decimal = (amount: number): Amounts => ({ memory: bytes(amount), milliCpu: 500 });
     const now = state('Guaranteed', [{ limits: decimal(99_999_744), requests: decimal(100_000_000), shares: 500 }]);
     const limit = { memory: bytes(200_000_000) };
@@ -216,13 +219,13 @@ describe('a resize', () => {
     expect(check(now, both)).not.toThrow();
   });
 
-  test('a container that does not run counts with its declared values', () => {
+  test('a container that is not running counts for the QoS class with its declared values', () => {
     const stopped = { limits: amounts(100, 500), requests: amounts(100, 500) };
     const wanted = desired({ c1: { limits: { memory: mi(200) } } });
     expect(check(state('Guaranteed', [equal, stopped]), wanted)).toThrow(/Guaranteed to Burstable/);
   });
 
-  test('a container of unknown values may be what keeps a pod Burstable', () => {
+  test('KEP-1287: a resize is not rejected as Guaranteed if a container with unknown values can keep the pod Burstable', () => {
     const now = state('Burstable', [half]);
     const hidden: DeclaredContainer = { name: 'init', kind: 'unknown', state: 'ended', isUncounted: true };
     const containers = [...now.declared!.containers, hidden];
@@ -234,7 +237,7 @@ describe('a resize', () => {
     expect(check({ ...now, containers: [], declared }, desired({ c0: { cpuRequest: 100 } }))).toThrow(/to Burstable/);
   });
 
-  test('pod-level values count instead of those of the containers', () => {
+  test('pod-level values determine the QoS class instead of the values of the containers', () => {
     const level = { limits: amounts(400, 1000), requests: amounts(400, 1000) };
     const now = state('Guaranteed', [half], level);
     expect(check(now, desired({ c0: { limits: { memory: mi(200) } } }))).not.toThrow();
@@ -262,12 +265,12 @@ describe('a resize', () => {
       'Burstable',
       'Guaranteed',
     ],
-  ])('of the pod-level values by %s is rejected', (_, level, more, from, to) => {
+  ])('a resize of pod-level values that would change the QoS class is rejected: %s', (_, level, more, from, to) => {
     const check = () => assertQosClassStays(pod, state(from, [half], level), desired({}, more));
     expect(check).toThrow(`the resize would change the QoS class from ${from} to ${to}: ${RULES[from]}`);
   });
 
-  test('of a container leaves the class to pod-level values of one resource alone', () => {
+  test('a resize of a container does not change a QoS class that pod-level values of one resource determine', () => {
     const now = state('Burstable', [half], { requests: amounts(0, 500) });
     expect(check(now, desired({ c0: { cpuRequest: 500, memoryRequest: 100 } }))).not.toThrow();
     expect(
@@ -278,12 +281,12 @@ describe('a resize', () => {
     ).not.toThrow();
   });
 
-  test('of a Burstable pod does not count unknown requests as equal to the limits', () => {
+  test('unknown requests of a Burstable pod do not count as equal to the limits', () => {
     const now = state('Burstable', [{ limits: amounts(100, 500), shares: 500 }]);
     expect(check(now, desired({ c0: { limits: { memory: mi(200) } } }))).not.toThrow();
   });
 
-  test('an unknown class changes nothing', () => {
+  test('a resize is not rejected if the QoS class is unknown', () => {
     const { declared, ...others } = state('Guaranteed', [equal]);
     expect(check(others, desired({ c0: { cpuRequest: 1 } }))).not.toThrow();
     expect(declared?.qosClass).toBe('Guaranteed');

@@ -59,7 +59,7 @@ const check =
   };
 const shares = (milli: number): Limits => ({ shares: milliCpuToShares(milli) });
 
-describe('a request above a limit that stays is rejected', () => {
+describe('a request above a limit that stays', () => {
   test.each<[string, Asked, string, string, string]>([
     [
       'memory of a container',
@@ -85,7 +85,7 @@ describe('a request above a limit that stays is rejected', () => {
       '101m',
       '100m',
     ],
-  ])('%s', (_, asked, field, value, limit) => {
+  ])('a request above a limit that stays is rejected: %s', (_, asked, field, value, limit) => {
     expect(check(asked)).toThrow(`${field}: "${value}": the request is above the limit, ${limit}`);
   });
 });
@@ -109,11 +109,11 @@ test.each<[string, Asked]>([
     'one of a container that the runtime does not have',
     { containers: { absent: shares(900) }, requests: { absent: 1e9 } },
   ],
-])('%s fits', (_, asked) => {
+])('assertRequestsFit accepts %s', (_, asked) => {
   expect(check(asked)).not.toThrow();
 });
 
-describe('a limit that is lowered below the present request is rejected', () => {
+describe('a limit lowered below the present request', () => {
   const requests = { memory: bytes(900), milliCpu: 150 };
   const declared = (source: 'spec' | 'kubelet-state'): PodState => ({
     ...after,
@@ -153,12 +153,15 @@ describe('a limit that is lowered below the present request is rejected', () => 
     ['memory of the pod, overhead included', { pod: { memory: bytes(1599) } }, 'resources.limits.memory: "1599"'],
     ['CPU of the pod, overhead included', { pod: { cpu: cpu(44_900) } }, 'resources.limits.cpu: "449m"'],
   ];
-  test.each(cases)('%s, as the spec and kubelet’s state have it', (_, asked, message) => {
-    for (const source of ['spec', 'kubelet-state'] as const)
-      expect(lower(declared(source), asked)).toThrow(`${message}: the limit is below the request, `);
-  });
+  test.each(cases)(
+    'KEP-1287: a limit lowered below the request in the spec or in the kubelet state is rejected: %s',
+    (_, asked, message) => {
+      for (const source of ['spec', 'kubelet-state'] as const)
+        expect(lower(declared(source), asked)).toThrow(`${message}: the limit is below the request, `);
+    },
+  );
 
-  test('CPU, as the runtime stores the shares: of a container that runs, and of one that does not', () => {
+  test('a CPU limit below the request in the stored shares is rejected, for running and stopped containers', () => {
     const [running, other] = after.containers as [LiveContainer, LiveContainer];
     const state = { ...after, containers: [{ ...running, ...shares(150) }, other] };
     const message = 'limits.cpu: "149m": the limit is below the request, 150m';
@@ -170,8 +173,8 @@ describe('a limit that is lowered below the present request is rejected', () => 
     expect(lower(known, { containers: { stopped: { cpu: cpu(14_900) } } })).toThrow(message);
   });
 
-  describe('below the request of the pod that an earlier resize has set', () => {
-    test('memory: the declared one does not count any more, whether it is higher or lower', () => {
+  describe('the pod request set by an earlier resize', () => {
+    test('the pod memory request of an earlier resize replaces the declared one, whether it is higher or lower', () => {
       const asked = (size: number): Asked => ({ pod: { memory: bytes(size) }, earlier: 1200 });
       expect(lower(declared('spec'), asked(1200))).not.toThrow();
       expect(lower(declared('spec'), asked(1199))).toThrow(
@@ -188,26 +191,29 @@ describe('a limit that is lowered below the present request is rejected', () => 
     });
     const limit = (milli: number): Asked => ({ pod: { cpu: cpu(milli * 100) } });
 
-    test.each(['old', 'new'] as const)('CPU: that of the shares, if the kernel has their %s weight', (formula) => {
-      expect(lower(weighing(350, formula), limit(350), 350)).not.toThrow();
-      expect(lower(weighing(350, formula), limit(349), 350)).toThrow(
-        'resources.limits.cpu: "349m": the limit is below the request, 350m',
-      );
-      expect(lower(weighing(490, formula), limit(480), 490)).toThrow('the limit is below the request, 490m');
-    });
+    test.each(['old', 'new'] as const)(
+      'the pod CPU request of the stored shares counts if the pod has their weight by the %s formula',
+      (formula) => {
+        expect(lower(weighing(350, formula), limit(350), 350)).not.toThrow();
+        expect(lower(weighing(350, formula), limit(349), 350)).toThrow(
+          'resources.limits.cpu: "349m": the limit is below the request, 350m',
+        );
+        expect(lower(weighing(490, formula), limit(480), 490)).toThrow('the limit is below the request, 490m');
+      },
+    );
 
-    test('CPU: the declared one, if kubelet has set its weight since', () => {
+    test('the declared pod CPU request counts if kubelet has set its weight since', () => {
       expect(lower(weighing(450), limit(449), 350)).toThrow('the limit is below the request, 450m');
       expect(lower(weighing(450), limit(450), 490)).not.toThrow();
     });
 
-    test('CPU: none, if it is unknown what the weight stands for', () => {
+    test('no pod CPU request counts if the meaning of the weight is unknown', () => {
       expect(lower(weighing(350), limit(349), 490)).not.toThrow();
       expect(lower(weighing(350), limit(349))).not.toThrow();
     });
   });
 
-  describe('but not one below the shares that kubelet derives from a pod-level CPU limit', () => {
+  describe('shares that kubelet derives from a pod-level CPU limit', () => {
     const withLevel = (source: 'spec' | 'kubelet-state', own: Partial<DeclaredContainer>, milli = 1000): PodState => ({
       ...after,
       cpu: cpu(100_000),
@@ -223,15 +229,20 @@ describe('a limit that is lowered below the present request is rejected', () => 
     /** The limit of the pod, and that of the container, which goes along. */
     const both = (quota: number): Asked => ({ pod: { cpu: cpu(quota) }, containers: { c0: { cpu: cpu(quota) } } });
 
-    test.each(['spec', 'kubelet-state'] as const)('the request of the pod counts, as the %s has it', (source) => {
-      const state = withLevel(source, { requests: {} });
-      expect(lower(state, both(60_000))).not.toThrow();
-      expect(lower(state, both(50_000))).not.toThrow();
-      expect(lower(state, both(49_900))).toThrow('resources.limits.cpu: "499m": the limit is below the request, 500m');
-      expect(lower(state, { containers: { c0: { cpu: cpu(60_000) } } })).not.toThrow();
-    });
+    test.each(['spec', 'kubelet-state'] as const)(
+      'a CPU limit below the derived shares is accepted down to the pod request in the %s',
+      (source) => {
+        const state = withLevel(source, { requests: {} });
+        expect(lower(state, both(60_000))).not.toThrow();
+        expect(lower(state, both(50_000))).not.toThrow();
+        expect(lower(state, both(49_900))).toThrow(
+          'resources.limits.cpu: "499m": the limit is below the request, 500m',
+        );
+        expect(lower(state, { containers: { c0: { cpu: cpu(60_000) } } })).not.toThrow();
+      },
+    );
 
-    test('also where the source does not report requests, and for a container that does not run', () => {
+    test('a CPU limit below the derived shares is accepted if requests are unknown, or for a stopped container', () => {
       expect(lower(withLevel('kubelet-state', {}), both(60_000))).not.toThrow();
       const ended = { name: 'stopped', kind: 'app', state: 'ended', id: 'i4', limits: {}, isUncounted: true } as const;
       const asked = { containers: { stopped: { cpu: cpu(14_900) } } };
@@ -242,7 +253,7 @@ describe('a limit that is lowered below the present request is rejected', () => 
       ['has a CPU request', { requests: { milliCpu: 700 } }, 700],
       ['has a CPU limit, which is its request too', { limits: { milliCpu: 700 }, requests: {} }, 700],
       ['has limits that are not known', { limits: undefined as never }, 700],
-    ])('the shares of a container count that %s', (_, own, milli) => {
+    ])('a CPU limit below the shares is rejected for a container that %s', (_, own, milli) => {
       const message = 'containers["c0"].limits.cpu: "699m": the limit is below the request, 700m';
       expect(lower(withLevel('spec', own, milli), both(69_900))).toThrow(message);
     });
@@ -255,11 +266,11 @@ describe('a limit that is lowered below the present request is rejected', () => 
     ['removed', { containers: { c0: { memory: 'max', cpu: NO_CPU } }, pod: { memory: 'max', cpu: NO_CPU } }],
     ['lowered together with the request of the pod', { pod: { memory: bytes(1500) }, podRequest: 1500 }],
     ['equal to the request of the pod and the overhead', { pod: { memory: bytes(1600), cpu: cpu(45_000) } }],
-  ])('not one that is %s', (_, asked) => {
+  ])('a limit is not rejected as below the request if it is %s', (_, asked) => {
     expect(lower(declared('spec'), asked)).not.toThrow();
   });
 
-  test('not one that is raised and stays below it: another program has set it', () => {
+  test('a limit that is raised but stays below the request is accepted, since another program has lowered it', () => {
     const [, other] = after.containers as [LiveContainer, LiveContainer];
     const low = { id: 'i0', memory: bytes(500), cpu: cpu(10_000) };
     const state = { ...declared('spec'), containers: [low, other] };

@@ -23,18 +23,18 @@ function rejection(container: Partial<DeclaredContainer> | undefined): { reason:
   }
 }
 
-test.each(['app', 'sidecar', 'unknown'] as const)('a container of the kind %s is resized in every state', (kind) => {
+test.each(['app', 'sidecar', 'unknown'] as const)('a container of kind %s can be resized in every state', (kind) => {
   for (const state of ['declared', 'created', 'running', 'ended'] as const)
     expect(rejection({ kind, state, resizePolicy: { cpu: 'RestartContainer', memory: 'RestartContainer' } })).toBe(
       undefined,
     );
 });
 
-test('a container that nothing declares is resized', () => {
+test('a container without a declaration can be resized', () => {
   expect(rejection(undefined)).toBeUndefined();
 });
 
-test('an ephemeral container is rejected', () => {
+test('KEP-1287: a resize of an ephemeral container is rejected', () => {
   expect(rejection({ kind: 'ephemeral' })).toMatchObject({
     reason: 'EPHEMERAL_CONTAINER_NOT_RESIZABLE',
     message: 'container setup of pod default/web is an ephemeral container: it cannot be resized',
@@ -42,12 +42,12 @@ test('an ephemeral container is rejected', () => {
 });
 
 describe('an ordinary init container', () => {
-  test.each(['created', 'running'] as const)('is resized when it is %s', (state) => {
+  test.each(['created', 'running'] as const)('KEP-1287: an init container is resized while it is %s', (state) => {
     expect(rejection({ state, resizePolicy: never })).toBeUndefined();
     expect(rejection({ state })).toBeUndefined();
   });
 
-  test('that has ended is rejected for that alone', () => {
+  test('KEP-1287: a resize of an init container that has ended is rejected with that reason alone', () => {
     expect(rejection({ state: 'ended', isFixed: true })).toMatchObject({
       reason: 'INIT_CONTAINER_ENDED',
       message: 'container setup of pod default/web is an init container that has ended: it cannot be resized',
@@ -67,7 +67,7 @@ describe('an ordinary init container', () => {
       'its resizePolicy is RestartContainer',
     ],
     ['has not been created', { state: 'declared' }, 'it has not been created'],
-  ] as const)('that %s is rejected', (_what, container, why) => {
+  ] as const)('KEP-1287: a resize of an init container that %s is rejected', (_what, container, why) => {
     const found = rejection(container);
     expect(found?.reason).toBe('INIT_CONTAINER_NOT_RESIZABLE');
     expect(found?.message).toContain(`is an init container, and ${why}`);

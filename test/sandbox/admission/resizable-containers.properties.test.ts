@@ -249,7 +249,7 @@ function changed(now: Declared, { memory, milliCpu, memoryRequest, cpuRequest }:
   };
 }
 
-test('a request is rejected with the reason that Kubernetes has, and only then', () => {
+test('KEP-1287: a container resize is rejected if and only if a rule of Kubernetes, such as QoS class or swap, rejects it', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(given, ({ containers, place, change: wanted }) => {

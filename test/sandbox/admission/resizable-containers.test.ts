@@ -49,7 +49,7 @@ describe('the static managers of kubelet', () => {
   test.each([
     ['limit', { cpu: cpu(200) }],
     ['request', { shares: milliCpuToShares(200) }],
-  ])('a CPU change of a container with exclusive CPUs is rejected: its %s', async (_, limits) => {
+  ])('KEP-1287: a CPU resize of a container with exclusive CPUs is rejected: its %s', async (_, limits) => {
     await expect(resize({ c0: limits, c1: { cpu: cpu(50) } })).rejects.toMatchObject({
       code: 9,
       reason: 'EXCLUSIVE_CPUS',
@@ -63,7 +63,7 @@ describe('the static managers of kubelet', () => {
   test.each([
     ['limit', { c1: { memory: mi(250) } }, {}],
     ['request', {}, { memoryRequests: { containers: { c1: mi(50) } } }],
-  ])('a memory change of a container with pinned memory is rejected: its %s', async (_, containers, more) => {
+  ])('KEP-1287: a memory resize of a container with pinned memory is rejected: its %s', async (_, containers, more) => {
     await expect(resize(containers, more)).rejects.toMatchObject({
       code: 9,
       reason: 'PINNED_MEMORY',
@@ -74,13 +74,13 @@ describe('the static managers of kubelet', () => {
     expect(runtime.limitOf(1)).toBe(200 * MiB);
   });
 
-  test('the other resource, the present values and other containers are resized', async () => {
+  test('with static managers, the other resource and unchanged values of a container are resized', async () => {
     await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
     expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([150 * MiB, 200 * MiB]);
     expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('20000 100000');
   });
 
-  test('a present limit that is not whole pages is no change of the memory', async () => {
+  test('a memory limit that rounds to the present one is not a change of pinned memory', async () => {
     write('memory_manager_state', { policyName: 'none', entries: {} });
     await resize({ c1: { memory: bytes(100_000_000) } });
     // The kernel rounds it down.
@@ -93,7 +93,7 @@ describe('the static managers of kubelet', () => {
     expect(runtime.read(`${containerId(1)}/cpu.max`)).toBe('30000 100000');
   });
 
-  test('another policy, or another pod, rejects nothing', async () => {
+  test('assignments by another policy or to another pod do not reject a resize', async () => {
     write('cpu_manager_state', { policyName: 'none', defaultCpuSet: '', entries: { 'uid-1': { c0: '2-3' } } });
     write('memory_manager_state', {
       policyName: 'Static',
@@ -127,24 +127,27 @@ describe('the resizePolicy in the spec', () => {
     ['cpu', 'c0', { c0: { cpu: cpu(200) }, c1: { cpu: cpu(200) } }],
     ['cpu', 'c0', { c0: { shares: milliCpuToShares(50) } }],
     ['memory', 'c1', { c0: { memory: mi(150) }, c1: { memory: mi(150) } }],
-  ])('a change of %s is rejected where its policy is RestartContainer', async (resource, name, containers) => {
-    await expect(resize(containers)).rejects.toMatchObject({
-      code: 9,
-      reason: 'RESTART_REQUIRED',
-      message:
-        `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet, which owns ` +
-        'the container, can restart it with other values: resize the pod through the API server (kubectl patch --subresource resize)',
-      context: { container: name, pod: 'default/web', found: 'RestartContainer' },
-    });
-    expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([100 * MiB, 200 * MiB]);
-  });
+  ])(
+    'KEP-1287: a change of %s is rejected if its resizePolicy is RestartContainer',
+    async (resource, name, containers) => {
+      await expect(resize(containers)).rejects.toMatchObject({
+        code: 9,
+        reason: 'RESTART_REQUIRED',
+        message:
+          `container ${name} of pod default/web: its resizePolicy for ${resource} is RestartContainer, and only kubelet, which owns ` +
+          'the container, can restart it with other values: resize the pod through the API server (kubectl patch --subresource resize)',
+        context: { container: name, pod: 'default/web', found: 'RestartContainer' },
+      });
+      expect([0, 1].map((index) => runtime.limitOf(index))).toEqual([100 * MiB, 200 * MiB]);
+    },
+  );
 
-  test('the other resource and the present values are resized', async () => {
+  test('with RestartContainer for one resource, the other resource and unchanged values are resized', async () => {
     await resize({ c0: { memory: mi(150), cpu: cpu(100) }, c1: { memory: mi(200), cpu: cpu(200) } });
     expect(runtime.limitOf(0)).toBe(150 * MiB);
   });
 
-  test('a volume is resized with any policy of its containers', async () => {
+  test('KEP-6030: a resizePolicy of RestartContainer does not reject the resize of a volume', async () => {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const state = await readDeclaredPod(runtime.node, pod, []);
     expect(state.declared?.containers.map(({ resizePolicy }) => resizePolicy?.memory)).toContain('RestartContainer');
@@ -152,7 +155,7 @@ describe('the resizePolicy in the spec', () => {
     expect(() => assertNoRestart(pod, state, { pod: {}, containers: new Map(), volumes })).not.toThrow();
   });
 
-  test('a pod without a spec has none', async () => {
+  test('a resize of a pod without a spec is not restricted by a resizePolicy', async () => {
     runtime.specs.clear();
     await resize({ c0: { cpu: cpu(200) }, c1: { memory: mi(250) } });
     expect(runtime.limitOf(1)).toBe(250 * MiB);
@@ -177,7 +180,7 @@ describe('A8: a limit on swap that kubelet derives from the memory request (Limi
   const requesting = (mebibytes: number) =>
     resize({ c0: { memory: mi(150) } }, { memoryRequests: { containers: { c0: mi(mebibytes) } } });
 
-  test('a change of the request is rejected, as by kubelet', async () => {
+  test('KEP-1287: a change of the memory request of a container that may swap is rejected', async () => {
     storedSwap(String(64 * MiB));
     admitted({ c0: { memory: mi(50) } });
     await expect(requesting(60)).rejects.toMatchObject({
@@ -191,7 +194,7 @@ describe('A8: a limit on swap that kubelet derives from the memory request (Limi
     expect(runtime.limitOf(0)).toBe(100 * MiB);
   });
 
-  test('a new limit and the present request are applied', async () => {
+  test('KEP-1287: a container that may swap is resized to a new memory limit with its present request', async () => {
     storedSwap(String(64 * MiB));
     admitted({ c0: { memory: mi(50) } });
     await requesting(50);
@@ -202,14 +205,14 @@ describe('A8: a limit on swap that kubelet derives from the memory request (Limi
     ['no swap', '0', { c0: { memory: mi(50) } }],
     ['all swap, which kubelet does not set', 'max', { c0: { memory: mi(50) } }],
     ['a request that kubelet does not report', String(64 * MiB), {}],
-  ])('with %s any request is applied', async (_, swap, requests) => {
+  ])('a change of the memory request is applied with %s', async (_, swap, requests) => {
     storedSwap(swap);
     admitted(requests);
     await requesting(60);
     expect(runtime.limitOf(0)).toBe(150 * MiB);
   });
 
-  test('a change that needs a restart says so', async () => {
+  test('a change that needs a restart is rejected with RESTART_REQUIRED, even if the container may swap', async () => {
     storedSwap(String(64 * MiB));
     admitted({ c0: { memory: mi(50) } });
     runtime.specs.set('uid-1', {

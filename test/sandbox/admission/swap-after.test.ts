@@ -13,10 +13,10 @@ test.each<[string, string, number | undefined]>([
   ['max', '16M', 0],
   ['16M', '1048576', MiB],
   ['16M', '16M', undefined],
-])('memory.swap.max from %s to %s', (from, to, expected) => {
+])('swapAfter returns memory.swap.max only if it is lowered: from %s to %s', (from, to, expected) => {
   expect(swapAfter('/pod', { from, to })).toEqual(expected === undefined ? undefined : new Map([['/pod', expected]]));
 });
 
-test('without a change of memory.swap.max nothing is lowered', () => {
+test('swapAfter returns nothing without a change of memory.swap.max', () => {
   expect(swapAfter('/pod', undefined)).toBeUndefined();
 });

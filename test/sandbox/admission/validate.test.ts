@@ -80,23 +80,23 @@ describe('validatePodRequest', () => {
     validatePodRequest(subject, request);
   };
 
-  test('accepts an overhead below a page of memory', () => {
+  test('validatePodRequest accepts an overhead below a page of memory', () => {
     validate({}, { memory_limit_in_bytes: 100n });
   });
 
   test.each([
     ['memory', { memory_limit_in_bytes: -1n }],
     ['shares', { cpu_shares: -1n }],
-  ])('rejects an overhead with negative %s', (_name, overhead) => {
+  ])('validatePodRequest rejects an overhead with negative %s', (_name, overhead) => {
     expect(() => validate({}, overhead)).toThrow(invalid);
   });
 
-  test('rejects a negative limit of a resource without an overhead', () => {
+  test('validatePodRequest rejects a negative limit of a resource without an overhead', () => {
     expect(() => validate({ cpu_quota: -25_001n }, { memory_limit_in_bytes: 4096n })).toThrow(invalid);
     expect(() => validate({ memory_limit_in_bytes: -4097n }, { cpu_quota: 25_000n })).toThrow(invalid);
   });
 
-  test('rejects an invalid period, also with an overhead', () => {
+  test('validatePodRequest rejects an invalid period, also with an overhead', () => {
     expect(() => validate({ cpu_quota: 5000n, cpu_period: 2n ** 60n }, { cpu_quota: 5000n })).toThrow(invalid);
     expect(() => validate({ cpu_quota: 5000n, cpu_period: -1n }, { cpu_quota: 5000n })).toThrow(invalid);
   });

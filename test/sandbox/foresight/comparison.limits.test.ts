@@ -9,7 +9,7 @@ const settle = async (): Promise<void> => {
   for (let turn = 0; turn < 20; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 };
 
-describe('calls of kubelet that wait', () => {
+describe('waiting stats calls of kubelet', () => {
   let clock: FakeClock;
   let comparison: Comparison;
   let through: number;
@@ -30,7 +30,7 @@ describe('calls of kubelet that wait', () => {
     void comparison.ready('cadvisor', look).then(() => (through += 1));
   };
 
-  test('are let through after the longest hold, though usage is never below the limits', async () => {
+  test('a stats call of kubelet is forwarded after the longest hold, even if usage is never below the limits', async () => {
     call();
     await settle();
     clock.pass(HOLD_MS - 1);
@@ -41,7 +41,7 @@ describe('calls of kubelet that wait', () => {
     expect(through).toBe(1);
   });
 
-  test('are let through after it though a check never ends, and look no more', async () => {
+  test('a call is forwarded after the longest hold even if a check never ends, and does not check again', async () => {
     call(() => comparison.nextCheck());
     await settle();
     clock.pass(HOLD_MS);
@@ -52,7 +52,7 @@ describe('calls of kubelet that wait', () => {
     expect(looks).toBe(1);
   });
 
-  test('are not delayed beyond a number of them', async () => {
+  test('calls beyond the maximum number of waiting calls are forwarded at once', async () => {
     for (let calls = 0; calls < MAX_CALLS; calls += 1) call();
     await settle();
     expect(through).toBe(0);
@@ -68,7 +68,7 @@ describe('calls of kubelet that wait', () => {
     expect(through).toBe(MAX_CALLS + 1);
   });
 
-  test('leave no timer behind', async () => {
+  test('a forwarded call leaves no timer', async () => {
     call();
     await settle();
     comparison.open();
@@ -83,7 +83,7 @@ describe('calls of kubelet that wait', () => {
   });
 });
 
-describe('the usage of the pod was reported by the runtime', () => {
+describe('usage of a pod that the runtime has reported', () => {
   let node: FakeKubeletNode;
   beforeEach(async () => {
     node = new FakeKubeletNode();
@@ -105,7 +105,7 @@ describe('the usage of the pod was reported by the runtime', () => {
     return () => isThrough;
   };
 
-  test('the next attempt of kubelet takes the figure of cAdvisor if the runtime does not report it again', async () => {
+  test('the next attempt of kubelet waits for cAdvisor if the runtime does not report the usage again', async () => {
     const isPodThrough = calls('runtime');
     await node.settle();
     const isThrough = calls('cadvisor');
@@ -116,7 +116,7 @@ describe('the usage of the pod was reported by the runtime', () => {
     expect(isThrough()).toBe(true);
   });
 
-  test('a report during an earlier hold does not count for the next one', async () => {
+  test('a usage report by the runtime during an earlier hold does not count for the next hold', async () => {
     node.admitAll('a', { a: 48, pod: 48 });
     await node.pass(500);
     const isThrough = calls('cadvisor');

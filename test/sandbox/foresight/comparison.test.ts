@@ -27,7 +27,7 @@ function blockedPod(): void {
 }
 
 describe('a decrease that page cache blocks', () => {
-  test('is compared once the usage is held and cAdvisor has measured the pod since', async () => {
+  test('KEP-1287: a decrease blocked by page cache is compared once usage is held and cAdvisor has measured the pod since', async () => {
     blockedPod();
     const isThrough = calls('cadvisor');
     await node.pass(5000);
@@ -45,7 +45,7 @@ describe('a decrease that page cache blocks', () => {
     expect(isLaterThrough()).toBe(true);
   });
 
-  test('is compared as soon as the usage is held if only containers have limits', async () => {
+  test('a decrease is compared as soon as usage is held if only containers have limits', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     let letReclaim = (): void => undefined;
     memory.beforeReclaim = () => new Promise((resolve) => (letReclaim = resolve));
@@ -59,7 +59,7 @@ describe('a decrease that page cache blocks', () => {
     expect([isThrough(), memory.current < 64 * MiB, node.watched]).toEqual([true, true, []]);
   });
 
-  test('is compared as soon as the usage is held if the runtime has reported the usage of the pod', async () => {
+  test('a decrease is compared as soon as usage is held if the runtime has reported the usage of the pod', async () => {
     blockedPod();
     const isPodThrough = calls('runtime');
     const areContainersThrough = calls('cadvisor');
@@ -71,7 +71,7 @@ describe('a decrease that page cache blocks', () => {
     expect(areContainersThrough()).toBe(true);
   });
 
-  test('is compared after the longest interval of cAdvisor if the pod cannot be watched', async () => {
+  test('KEP-1287: a decrease of a pod that cannot be watched is compared after the longest interval of cAdvisor', async () => {
     node.watchFault = new Error('no watches left');
     blockedPod();
     const isThrough = calls('cadvisor');
@@ -81,7 +81,7 @@ describe('a decrease that page cache blocks', () => {
     expect(isThrough()).toBe(true);
   });
 
-  test('of a limit that kubelet has admitted during a hold waits until usage is held below that one', async () => {
+  test('KEP-1287: a limit that kubelet admits during a hold is compared once usage is held below that limit', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 96);
     await node.pass(1000);
@@ -97,7 +97,7 @@ describe('a decrease that page cache blocks', () => {
     expect(memory.current).toBeLessThan(64 * MiB);
   });
 
-  test('is compared though the state files of kubelet change all the time', async () => {
+  test('KEP-1287: a decrease that cannot be reclaimed is compared although the state files of kubelet keep changing', async () => {
     node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admitted.set('a', { a: 64 });
     node.beforeDecreases = async () => {
@@ -109,7 +109,7 @@ describe('a decrease that page cache blocks', () => {
     expect(isThrough()).toBe(true);
   });
 
-  test('is compared at once, and each later one, when the shim ends', async () => {
+  test('a waiting decrease is compared at once when the shim ends, and so is each later one', async () => {
     blockedPod();
     const isThrough = calls('cadvisor');
     await node.pass(1000);
@@ -119,7 +119,7 @@ describe('a decrease that page cache blocks', () => {
     expect([isThrough(), node.reclaimer.comparable('a', 'cadvisor')]).toEqual([true, undefined]);
   });
 
-  test('is compared when kubelet admits something else meanwhile', async () => {
+  test('a waiting decrease is compared when kubelet admits another limit in the meantime', async () => {
     blockedPod();
     const isThrough = calls('cadvisor');
     await node.pass(5000);
@@ -129,7 +129,7 @@ describe('a decrease that page cache blocks', () => {
     expect([isThrough(), node.watched]).toEqual([true, []]);
   });
 
-  test('is compared when the pod is removed', async () => {
+  test('a waiting decrease is compared when the pod is removed', async () => {
     blockedPod();
     const isThrough = calls('cadvisor');
     await node.pass(5000);
@@ -138,7 +138,7 @@ describe('a decrease that page cache blocks', () => {
     expect([isThrough(), node.watched]).toEqual([true, []]);
   });
 
-  test('is held again for what kubelet admits after it was deferred', async () => {
+  test('a limit that kubelet admits after a Deferred decrease is held again', async () => {
     node.pod('a', { limit: 192, anon: 100, cache: 60 });
     node.admitted.set('a', { a: 64 });
     const isFirstThrough = calls('cadvisor');
@@ -151,7 +151,7 @@ describe('a decrease that page cache blocks', () => {
     expect(isThrough()).toBe(false);
   });
 
-  test('waits for a new figure after an interruption by a request', async () => {
+  test('a decrease waits for a new measurement after a request has interrupted its hold', async () => {
     blockedPod();
     const isThrough = calls('cadvisor');
     await node.pass(5000);
@@ -167,7 +167,7 @@ describe('a decrease that page cache blocks', () => {
   });
 });
 
-describe('what kubelet has admitted is not read yet', () => {
+describe('a call before the admitted limits are read', () => {
   let read: () => void;
   let reading: Promise<void>;
   beforeEach(() => {
@@ -175,7 +175,7 @@ describe('what kubelet has admitted is not read yet', () => {
     node.pod('a', { limit: 192, anon: 20, cache: 100 });
   });
 
-  test('the call waits for the read, and then until the usage is held', async () => {
+  test('a call waits until the admitted limits are read, and then until usage is held', async () => {
     const found: number[] = [];
     void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => found.push(node.cgroups.get('a')!.current));
     await node.pass(1000);
@@ -187,7 +187,7 @@ describe('what kubelet has admitted is not read yet', () => {
     expect(found[0]).toBeLessThan(64 * MiB);
   });
 
-  test('the call passes after the read if nothing is pending', async () => {
+  test('a call is forwarded once the admitted limits are read if nothing is pending', async () => {
     let isThrough = false;
     void node.reclaimer.comparable('a', 'cadvisor', reading)?.then(() => (isThrough = true));
     await node.settle();
@@ -197,7 +197,7 @@ describe('what kubelet has admitted is not read yet', () => {
     expect(isThrough).toBe(true);
   });
 
-  test('the call passes at once when the shim ends', async () => {
+  test('a call that waits for the admitted limits is forwarded at once when the shim ends', async () => {
     const waiting = node.reclaimer.comparable('a', 'cadvisor', reading);
     node.reclaimer.openComparisons();
     await expect(waiting).resolves.toBeUndefined();
@@ -205,15 +205,15 @@ describe('what kubelet has admitted is not read yet', () => {
   });
 });
 
-describe('kubelet compares at once', () => {
-  test('without a pending decrease', async () => {
+describe('comparisons without a wait', () => {
+  test('kubelet compares at once without a pending decrease', async () => {
     node.pod('a', { limit: 192, anon: 20, cache: 100 });
     const isThrough = calls('cadvisor');
     await node.settle();
     expect(isThrough()).toBe(true);
   });
 
-  test('if the usage is below the new limit', async () => {
+  test('kubelet compares at once if usage is below the new limit', async () => {
     node.pod('a', { limit: 192, anon: 20, cache: 10 });
     node.admitted.set('a', { a: 64 });
     const isThrough = calls('cadvisor');
@@ -221,7 +221,7 @@ describe('kubelet compares at once', () => {
     expect([isThrough(), node.cgroups.get('a')?.high]).toEqual([true, 'max']);
   });
 
-  test('if what cannot be reclaimed does not fit', async () => {
+  test('KEP-1287: kubelet compares a decrease at once if unreclaimable memory is above the new limit', async () => {
     node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admitted.set('a', { a: 64 });
     const isThrough = calls('cadvisor');
@@ -229,7 +229,7 @@ describe('kubelet compares at once', () => {
     expect([isThrough(), node.deferred.length]).toEqual([true, 1]);
   });
 
-  test('once usage does not fall while it is reclaimed, long before the end of reclaim', async () => {
+  test('KEP-1287: kubelet compares a decrease early if usage does not fall while it is reclaimed', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100, stuck: 60 });
     node.admitted.set('a', { a: 64 });
     const isThrough = calls('cadvisor');

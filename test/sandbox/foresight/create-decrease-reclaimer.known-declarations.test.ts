@@ -30,7 +30,7 @@ async function kindsWith(allocated: PodEntry): Promise<readonly string[] | undef
 }
 const listed = (): number => runtime.calls.filter((call) => call === 'ListContainers').length;
 
-test('the backend is asked once for an entry, and again when other containers run', async () => {
+test('the containers of a pod are listed once for an entry, and again when other containers run', async () => {
   const allocated = entry();
   expect(await kindsWith(allocated)).toEqual(['c0 app running', 'c1 app running']);
   const before = listed();
@@ -42,7 +42,7 @@ test('the backend is asked once for an entry, and again when other containers ru
   expect(listed()).toBe(before + 2);
 });
 
-test('while the backend does not answer, the last known declaration counts', async () => {
+test('KEP-1287: the declaration of a pod is the last known one while the backend fails, and unknown for a new entry', async () => {
   const allocated = entry();
   await kindsWith(allocated);
   runtime.on('ListContainers');

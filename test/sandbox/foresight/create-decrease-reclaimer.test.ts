@@ -6,7 +6,7 @@ import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 test.each(['before', 'after'])(
-  'of two sandboxes of a pod the newest counts, also where a recovery has found it %s the ended one',
+  'the newest of two sandboxes of a pod counts, even if recovery has found it %s the ended one',
   async (order) => {
     const runtime = await FakeRuntime.start();
     runtime.makePod(String(200 * MiB), [200 * MiB]);
@@ -39,7 +39,7 @@ test.each(['before', 'after'])(
   },
 );
 
-test('the cgroup that a container of an ended sandbox has left defers no decrease of the container that replaced it', async () => {
+test('a cgroup left by a container of an ended sandbox does not defer a decrease of the container that replaced it', async () => {
   const runtime = await FakeRuntime.start();
   runtime.makePod(String(200 * MiB), [200 * MiB]);
   const { decreaseReclaimer } = runtime;
@@ -121,7 +121,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
   };
 
-  test('of a container that is killed for it: only that of the pod is held, and is compared once the pod is measured', async () => {
+  test('after a container is killed for a decrease, only the pod limit is held, and compared once the pod is measured', async () => {
     use(`${POD}/${containerId(0)}`, 150, 0);
     use(POD, 170, 10);
     await admit();
@@ -141,7 +141,7 @@ describe('a decrease that kubelet does not compare in place', () => {
     await waiting;
   });
 
-  test('of a container that does not run: neither held nor reported', async () => {
+  test('a decrease of a container that does not run is neither held nor reported', async () => {
     runtime.removeCgroup(`${POD}/${containerId(0)}`);
     use(POD, 60, 120);
     await admit();

@@ -91,21 +91,21 @@ const applied = (swap: number): Promise<unknown> => {
 };
 
 describe('A8: a pending decrease of a container that may swap', () => {
-  test('counts its free swap where the request stays below the limit: so does the update', async () => {
+  test('KEP-1287: a pending decrease counts the free swap of a container if its request stays below the limit, like the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 40, after: 40 })).toMatchObject({ state: 'InProgress' });
     await runtime.decreaseReclaimer.release(uid);
     expect(await applied(64)).toBe('RECLAIM_TIMEOUT');
   });
 
-  test('counts the swap that a lower request leaves it: so does the update', async () => {
+  test('a pending decrease counts the swap that a lower request leaves, like the update', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 40, after: 20 })).toMatchObject({ state: 'InProgress' });
     await runtime.decreaseReclaimer.release(uid);
     expect(await applied(32)).toBe('RECLAIM_TIMEOUT');
   });
 
-  test('counts no more than the swap that a lower request leaves it', async () => {
+  test('a pending decrease counts no more than the swap that a lower request leaves', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 40, after: 10 })).toMatchObject({
       state: 'Deferred',
@@ -114,7 +114,7 @@ describe('A8: a pending decrease of a container that may swap', () => {
     expect(await applied(16)).toBe('MEMORY_NOT_RECLAIMABLE');
   });
 
-  test('counts no swap where the limit becomes the request: kubelet then sets memory.swap.max to 0', async () => {
+  test('KEP-1287: a pending decrease counts no swap if the limit becomes the request, since the update sets memory.swap.max to 0', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({ before: 80, after: 80 })).toMatchObject({
       state: 'Deferred',
@@ -123,7 +123,7 @@ describe('A8: a pending decrease of a container that may swap', () => {
     expect(await applied(0)).toBe('MEMORY_NOT_RECLAIMABLE');
   });
 
-  test('is deferred above the usage and below usage and swap together: kubelet would try, and the update fail', async () => {
+  test('KEP-1287: a decrease to a limit above usage but below the sum of usage and swap is Deferred if the update takes the swap', async () => {
     create({ swapMax: 64, anon: 60, swapped: 40 });
     const report = await reportOf({ before: 80, after: 80 });
     expect(report).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
@@ -131,7 +131,7 @@ describe('A8: a pending decrease of a container that may swap', () => {
     expect(await applied(0)).toBe('MEMORY_NOT_RECLAIMABLE');
   });
 
-  test('counts no swap where the requests are not known', async () => {
+  test('a pending decrease counts no swap if the requests are unknown', async () => {
     create({ swapMax: 64, anon: 100, swapped: 0 });
     expect(await reportOf({})).toMatchObject({ state: 'Deferred', reason: 'MEMORY_NOT_RECLAIMABLE' });
   });

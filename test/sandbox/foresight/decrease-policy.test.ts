@@ -11,7 +11,7 @@ test('a decrease is stuck with less than the larger of 1/64 and 2 MiB between th
   expect(stuckFrom(bytes(MiB))).toBe(0);
 });
 
-test('assessDecrease tries any decrease unless unreclaimable memory is close to the limit', () => {
+test('KEP-1287: a decrease is tried unless unreclaimable memory is close to the limit', () => {
   const size = fc.integer({ min: 0, max: 2 ** 40 });
   fc.assert(
     // More than the usage cannot be reclaimed where memory in swap comes back.

@@ -20,7 +20,7 @@ const events = () => node.counters.snapshot().foresight;
 const asked = (uid = 'a'): number => (node.cgroups.get(uid)?.asked ?? []).reduce((sum, amount) => sum + amount, 0);
 
 describe('a decrease blocked by page cache', () => {
-  test('is reclaimed in steps to a margin below the limit, and is held there until kubelet has applied it', async () => {
+  test('a decrease blocked by page cache is reclaimed in steps to below the limit, and held until kubelet applies it', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(5000);
@@ -38,7 +38,7 @@ describe('a decrease blocked by page cache', () => {
     expect(node.clock.next).toBeUndefined();
   });
 
-  test('is reclaimed again when usage rises, with growing pauses, for ten minutes', async () => {
+  test('KEP-1287: a decrease is reclaimed again when usage rises, with growing pauses, for ten minutes at most', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     const rounds: number[] = [];
@@ -72,7 +72,7 @@ describe('a decrease blocked by page cache', () => {
     expect(events()).toMatchObject({ stuck: 2, given_up: 1 });
   });
 
-  test('is not held if it fits with swap alone, and the decrease takes the swap', async () => {
+  test('KEP-1287: a decrease that fits only with swap is not held if its update takes the swap', async () => {
     const memory = node.pod('a', { limit: 192, anon: 50, cache: 60 });
     memory.swapMax = 50 * MiB;
     memory.swapped = 20 * MiB;
@@ -84,7 +84,7 @@ describe('a decrease blocked by page cache', () => {
     expect(node.reclaimer.reportOf('a')?.message).toContain(`${70 * MiB} bytes are in use that cannot be reclaimed`);
   });
 
-  test('is released if memory goes to swap and then grows past the limit with it', async () => {
+  test('a hold ends if memory goes to swap and then exceeds the limit together with the swap', async () => {
     const memory = node.pod('a', { limit: 192, anon: 40, cache: 60 });
     memory.swapMax = 100 * MiB;
     node.swapAfter.set('a', bytes(0));
@@ -97,7 +97,7 @@ describe('a decrease blocked by page cache', () => {
     expect([memory.high, node.deferred[0]?.[1].reason]).toEqual(['max', 'MEMORY_NOT_RECLAIMABLE']);
   });
 
-  test('is no longer reported once kubelet has admitted other values', async () => {
+  test('a Deferred decrease is no longer reported once kubelet has admitted other values', async () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
@@ -109,7 +109,7 @@ describe('a decrease blocked by page cache', () => {
     expect(events()).toEqual({ stuck: 1, deferred: 1 });
   });
 
-  test('is not reclaimed while a resize of the pod is in progress', async () => {
+  test('a decrease is not reclaimed while a resize of the pod is in progress', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.busy.add('a');
     node.admit('a', 64);
@@ -128,7 +128,7 @@ describe('a decrease blocked by page cache', () => {
     expect([memory.asked.length, node.reclaimer.reportOf('a')]).toEqual([1, undefined]);
   });
 
-  test('is Deferred with the figures while dirty pages cannot be reclaimed, and is retried until they can', async () => {
+  test('a decrease is Deferred with figures while dirty pages cannot be reclaimed, and retried until they can be', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
     node.admit('a', 64);
     await node.pass(33_000);
@@ -143,7 +143,7 @@ describe('a decrease blocked by page cache', () => {
 });
 
 describe('a decrease without anything to reclaim', () => {
-  test('is Deferred with the figures, reported once, and retried with backoff until memory is freed', async () => {
+  test('a decrease without reclaimable memory is Deferred with figures, reported once, and retried until memory is freed', async () => {
     const memory = node.pod('a', { limit: 192, anon: 63, cache: 37 });
     node.admit('a', 64);
     await node.settle();
@@ -166,7 +166,7 @@ describe('a decrease without anything to reclaim', () => {
     expect(events()).toEqual({ stuck: 1, held: 1, deferred: 1 });
   });
 
-  test('is reported at once to a listener that is added later, as when the shim starts', async () => {
+  test('a Deferred decrease is reported at once to a listener that is added later', async () => {
     node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.pod('b', { limit: 192, anon: 20, cache: 100 });
     for (const uid of ['a', 'b']) node.admit(uid, 64);
@@ -178,7 +178,7 @@ describe('a decrease without anything to reclaim', () => {
     expect([told.length, node.deferred.length]).toEqual([1, 1]);
   });
 
-  test('is reported again after five minutes, with the figures from then, and a later decrease of the pod at once', async () => {
+  test('a Deferred decrease is reported again after five minutes with new figures, and a later decrease at once', async () => {
     const memory = node.pod('a', { limit: 192, anon: 63, cache: 37 });
     const told = (): (string | undefined)[] =>
       node.deferred.map(([, { message }]) => /to (\d+), but (\d+) bytes/.exec(message)?.slice(1).join(' '));
@@ -200,7 +200,7 @@ describe('a decrease without anything to reclaim', () => {
     expect(events()).toMatchObject({ stuck: 3, deferred: 3 });
   });
 
-  test('is retried after the same backoff however often kubelet writes its files', async () => {
+  test('a decrease is retried after the same backoff, however often kubelet writes its files', async () => {
     const memory = node.pod('a', { limit: 192, anon: 63, cache: 40 });
     node.admit('a', 64);
     for (let n = 0; n < 50; n += 1) {
@@ -212,7 +212,7 @@ describe('a decrease without anything to reclaim', () => {
     expect(memory.current).toBe(56 * MiB);
   });
 
-  test('is left to kubelet and not reported when usage is below the new limit', async () => {
+  test('a decrease is neither reclaimed nor reported if usage is below the new limit', async () => {
     const memory = node.pod('a', { limit: 192, anon: 60, cache: 3 });
     node.admit('a', 64);
     await node.pass(5000);
@@ -222,7 +222,7 @@ describe('a decrease without anything to reclaim', () => {
     expect(events()).toEqual({});
   });
 
-  test('is reclaimed by memory.high alone on a kernel without memory.reclaim', async () => {
+  test('a decrease is reclaimed by memory.high alone on a kernel without memory.reclaim', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     memory.hasReclaim = false;
     node.admit('a', 64);
@@ -233,7 +233,7 @@ describe('a decrease without anything to reclaim', () => {
 });
 
 describe('a decrease that kubelet has not compared yet', () => {
-  test('is neither held nor reported, however long kubelet leaves it', async () => {
+  test('a decrease that kubelet has not compared yet is neither held nor reported', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 120 });
     const stuck = node.pod('b', { limit: 192, anon: 150, cache: 20 });
     for (const uid of ['a', 'b']) node.admitUncompared(uid, { [uid]: 64 });
@@ -250,7 +250,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     expect(events().given_up).toBeUndefined();
   });
 
-  test('is held where it is the limit of the pod itself: kubelet applies that without a comparison', async () => {
+  test('a decrease of the pod limit itself is held without a comparison, since kubelet applies it without one', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.podLevelPending.add('a');
     node.admitUncompared('a', { a: 64 });
@@ -262,7 +262,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     ['above', 80],
     ['below', 40],
   ])(
-    'of a container that is killed for it: with the usage of its pod %s the limit then, that of the pod is held until cAdvisor has measured it',
+    'after a container is killed with the usage of its pod %s the limit, the pod limit is held until cAdvisor has measured it',
     async (_which, cache) => {
       node.podLevel.add('pod');
       node.pod('a', { limit: 192, anon: 150, cache: 20 });
@@ -283,7 +283,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     },
   );
 
-  test('of a container that is killed for it: that of the pod is compared at once if it was never above its own limit', async () => {
+  test('after a container is killed, the pod limit is compared at once if usage was never above it', async () => {
     node.podLevel.add('pod');
     node.pod('a', { limit: 192, anon: 100, cache: 0 });
     const pod = node.pod('pod', { limit: 256, anon: 100, cache: 20 });
@@ -297,7 +297,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     expect([isThrough, pod.highs]).toEqual([true, []]);
   });
 
-  test('of a pod that is evicted while usage is held does not count as applied', async () => {
+  test('a decrease of a pod that is evicted while usage is held does not count as applied', async () => {
     node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(5000);
@@ -308,7 +308,7 @@ describe('a decrease that kubelet has not compared yet', () => {
     expect(events()).toEqual({ stuck: 1, held: 1 });
   });
 
-  test('that was never held does not count as applied after reclaim', async () => {
+  test('a decrease that was never held does not count as applied after reclaim', async () => {
     node.pod('a', { limit: 192, anon: 150, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);
@@ -320,7 +320,7 @@ describe('a decrease that kubelet has not compared yet', () => {
 });
 
 describe('decreases of several pods', () => {
-  test('reclaim in two writes at a time, and are all held', async () => {
+  test('KEP-1287: decreases of several pods are reclaimed with two writes at a time, and all of them are held', async () => {
     const names = Array.from({ length: 10 }, (_, index) => `pod-${index}`);
     let now = 0;
     let most = 0;
@@ -356,7 +356,7 @@ describe('decreases of several pods', () => {
     expect(removed.high).toBe('max');
   });
 
-  test('is checked when kubelet has written its entry, and not with those of other pods', async () => {
+  test('a decrease is checked when kubelet writes the entry of its pod, without the decreases of other pods', async () => {
     for (const uid of ['a', 'b', 'c']) {
       node.pod(uid, { limit: 192, anon: 63, cache: 40 });
       node.admit(uid, 64);
@@ -377,7 +377,7 @@ describe('decreases of several pods', () => {
     expect(node.lists).toBe(0);
   });
 
-  test('closed while the disk hangs: ends after a second, for all pods together', async () => {
+  test('a reclaimer closed while the disk hangs ends after one second, for all pods together', async () => {
     const memories = ['a', 'b', 'c'].map((uid) => {
       const memory = node.pod(uid, { limit: 192, anon: 20, cache: 100 });
       node.admit(uid, 64);
@@ -397,7 +397,7 @@ describe('decreases of several pods', () => {
     expect([...node.journal.keys()]).toEqual(['a', 'b', 'c']);
   });
 
-  test('closed while the disk hangs before a hold has begun: ends after a second, too', async () => {
+  test('a reclaimer closed while the disk hangs before a hold has begun ends after one second', async () => {
     node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.beforeJournal = new Promise(() => undefined);
     node.admit('a', 64);
@@ -407,7 +407,7 @@ describe('decreases of several pods', () => {
     await closed;
   });
 
-  test('a closed reclaimer does nothing more', async () => {
+  test('a closed reclaimer does not reclaim any more', async () => {
     const memory = node.pod('a', { limit: 192, anon: 100, cache: 20 });
     node.admit('a', 64);
     await node.pass(1000);

@@ -40,7 +40,7 @@ const messages = [
   (each: Blocked) => failedMessage(each, timeout),
 ];
 
-test('no message has a negative figure, however small the limit is and however much is in use', () => {
+test('KEP-1287: messages of a blocked decrease have no negative figures, also with small limits and high usage', () => {
   for (const to of [4096, MiB, 2 * MiB, 64 * MiB])
     for (const [current, unreclaimable] of [
       [0, 0],
@@ -50,18 +50,18 @@ test('no message has a negative figure, however small the limit is and however m
       for (const message of messages) expect(message(blocked(to, current, unreclaimable))).not.toMatch(/-\d/);
 });
 
-test('the message of a limit that nothing could be held below names no figure to reach', () => {
+test('the message for a limit that is too small to hold usage below it has no target figure', () => {
   expect(stuckMessage(blocked(2 * MiB, 3 * MiB, MiB))).toMatch(/: usage cannot be held below so small a limit$/);
   expect(stuckMessage(blocked(2 * MiB + 1, 3 * MiB, MiB))).toMatch(/: expected less than 1$/);
 });
 
-test('each message has the limit', () => {
+test('each message of a blocked decrease contains the old and the new limit', () => {
   for (const message of messages)
     expect(message(blocked(64 * MiB, 100 * MiB, MiB))).toMatch(
       /^container a: kubelet is to lower memory.max from 201326592 to 67108864, but /,
     );
 });
 
-test('the message of a hold that the end of the help has cut short has its time', () => {
+test('the message of a hold that ended early contains its duration', () => {
   expect(expiredMessage(blocked(64 * MiB, 60 * MiB, MiB), 7000)).toContain('while usage was held below it for 7 s: ');
 });

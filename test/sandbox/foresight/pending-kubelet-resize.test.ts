@@ -66,7 +66,7 @@ function addInit(mebibytes: number): void {
 const podLimit = (): number => Number(runtime.read('memory.max')) / MiB;
 
 describe('the pod limit during a pending kubelet resize', () => {
-  test('is not lowered with one container when another container raises it again', async () => {
+  test('the pod limit is not lowered with one container if another container raises it again', async () => {
     await makePod([192, 64], [64, 192]);
     await update(0, 64);
     expect(podLimit()).toBe(256);
@@ -75,7 +75,7 @@ describe('the pod limit during a pending kubelet resize', () => {
   });
 
   test.each([160, 200])(
-    'A9: stays as kubelet has written it, with an init container that has ended: 96 to %i',
+    'A9: the pod limit stays as kubelet has written it, with an init container that has ended: 96 to %i',
     async (to) => {
       await makePod([96], [to]);
       addInit(64);
@@ -86,14 +86,14 @@ describe('the pod limit during a pending kubelet resize', () => {
     },
   );
 
-  test('A9: is raised to no more than kubelet’s own sum when the container is updated first', async () => {
+  test('A9: the pod limit is raised to at most the sum that kubelet computes if the container is updated first', async () => {
     await makePod([96], [200]);
     addInit(64);
     await update(0, 200);
     expect(podLimit()).toBe(200);
   });
 
-  describe('is raised with the CPU limit of a container', () => {
+  describe('a pod CPU limit raised with a container', () => {
     /** kubelet has admitted memory for c0 that it cannot set yet, and these limits on CPU for it, before and after. */
     async function pendingMemory(before = 100, after = before): Promise<void> {
       await makePod([100, 100], [50, 100]);
@@ -115,28 +115,28 @@ describe('the pod limit during a pending kubelet resize', () => {
       return [runtime.read('cpu.max'), runtime.read(`${containerId(0)}/cpu.max`)];
     };
 
-    test('by another client, while a new memory limit of that container is pending', async () => {
+    test('the pod CPU limit is raised with a container by another client while a new memory limit is pending', async () => {
       await pendingMemory();
       expect(await updateCpu(50_000)).toEqual(['60000 100000', '50000 100000']);
     });
 
-    test('by another client, to another value than the pending one', async () => {
+    test('the pod CPU limit is raised with a container by another client to another value than the pending one', async () => {
       await pendingMemory(100, 200);
       expect(await updateCpu(50_000)).toEqual(['60000 100000', '50000 100000']);
     });
 
-    test('by kubelet, to the value that a plugin of the runtime has chosen instead', async () => {
+    test('the pod CPU limit follows the value that a runtime plugin chooses instead of the value from kubelet', async () => {
       await pendingMemory(100, 200);
       expect(await updateCpu(20_000, 50_000)).toEqual(['60000 100000', '50000 100000']);
     });
 
-    test('by kubelet, to the sum that kubelet sets as well', async () => {
+    test('the pod CPU limit is raised by an update of kubelet to the sum that kubelet sets as well', async () => {
       await pendingMemory(100, 200);
       expect(await updateCpu(20_000)).toEqual(['30000 100000', '20000 100000']);
     });
   });
 
-  test('is lowered to the value that kubelet sets at the end', async () => {
+  test('the pod limit is lowered to the value that kubelet sets at the end', async () => {
     await makePod([192, 64], [64, 96]);
     await update(0, 64);
     expect(podLimit()).toBe(160);
@@ -144,7 +144,7 @@ describe('the pod limit during a pending kubelet resize', () => {
     expect(podLimit()).toBe(160);
   });
 
-  test('follows the containers when an update is not part of the resize, or no resize is pending', async () => {
+  test('the pod limit follows the containers if an update is not part of the resize, or no resize is pending', async () => {
     await makePod([192, 64], [64, 192]);
     await update(0, 128);
     expect(podLimit()).toBe(192);
@@ -158,7 +158,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
   const info = () => podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX);
   const wants = (mebibytes: number) => ({ 'memory.max': String(mebibytes * MiB) });
 
-  test('has the pending values of kubelet next to the actual ones', async () => {
+  test('the pod info has the pending values of kubelet next to the actual ones', async () => {
     await makePod([192, 64], [96, 64]);
     expect(await info()).toMatchObject({
       pod: { pending: wants(160), actual: { 'memory.max': String(256 * MiB) } },
@@ -170,7 +170,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     expect((await info()).pod.pending).toBeUndefined();
   });
 
-  test('has the pod limit that kubelet 1.36 computes with an ended init container', async () => {
+  test('the pod info has the pod limit that kubelet 1.36 computes with an ended init container', async () => {
     await makePod([192, 64], [96, 64]);
     const setup = 'e'.repeat(64);
     runtime.node.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });
@@ -193,7 +193,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
     expect((await info()).pod).toMatchObject({ pending: wants(160) });
   });
 
-  test('is Deferred with the figures while memory cannot be reclaimed, and Completed after that', async () => {
+  test('the pod info is Deferred with figures while memory cannot be reclaimed, and Completed after that', async () => {
     await makePod([192], [64]);
     const use = (anon: number): void => {
       runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(anon * MiB));
@@ -221,7 +221,7 @@ describe('the info of a pod with a pending kubelet resize', () => {
   });
 });
 
-test('an ended init container with limits that kubelet has admitted since does not make the shim read its pod again', async () => {
+test('limits that kubelet admits for an ended init container do not make the shim read the pod repeatedly', async () => {
   await makePod([192], [192]);
   const setup = 'e'.repeat(64);
   runtime.node.registry.learnContainer({ containerId: setup, sandboxId: SANDBOX, name: 'setup' });

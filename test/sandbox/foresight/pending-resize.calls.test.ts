@@ -27,13 +27,13 @@ describe('hasPendingMemory', () => {
     volumes: new Map(),
   });
 
-  test('an init container that has ended does not count: kubelet never applies what it has admitted for it', () => {
+  test('KEP-1287: a limit that kubelet admits for an init container that has ended is not pending', () => {
     expect(hasPendingMemory(allocated, actuated, declared({}))).toBe(false);
     expect(hasPendingMemory(allocated, actuated, declared({ kind: 'unknown', mayBeInit: true }))).toBe(false);
     expect(hasPendingMemory(entry({ a: 32, setup: 32 }), actuated, declared({}))).toBe(true);
   });
 
-  test('all other containers count, and all of them while the kinds are not known', () => {
+  test('limits of all other containers are pending, and of all containers while their kinds are unknown', () => {
     expect(hasPendingMemory(allocated, actuated, declared({ state: 'running' }))).toBe(true);
     expect(hasPendingMemory(allocated, actuated, declared({ kind: 'app' }))).toBe(true);
     expect(hasPendingMemory(allocated, actuated)).toBe(true);
@@ -44,7 +44,7 @@ describe('hasPendingMemory', () => {
 describe('a call during a pending resize', () => {
   const target: PendingResize = { pod: { memory: mi(96) }, containers: new Map([['id-a', { memory: mi(64) }]]) };
 
-  test('of a container is part of the resize when it has the admitted memory', () => {
+  test('a container call is part of the pending resize if it has the admitted memory', () => {
     expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(64) }, mi(128))).toBe(true);
     expect(matchesContainerUpdate(target, { id: 'id-a' }, mi(128))).toBe(true);
     expect(matchesContainerUpdate(target, { id: 'id-a', memory: mi(128) }, mi(128))).toBe(false);
@@ -57,7 +57,7 @@ describe('a call during a pending resize', () => {
     expect(matchesContainerUpdate(cpuOnly, { id: 'id-a', memory: mi(65) }, mi(64))).toBe(false);
   });
 
-  test('of the pod is part of the resize when it has the current or the admitted limit', () => {
+  test('a pod call is part of the pending resize if it has the current or the admitted limit', () => {
     const now = state({ a: 128 }, 128);
     expect([undefined, mi(128), mi(96), mi(64)].map((memory) => matchesPodUpdate(target, now, memory))).toEqual([
       true,
@@ -67,7 +67,7 @@ describe('a call during a pending resize', () => {
     ]);
   });
 
-  test('is the last one when all containers have the admitted limits and the pod limit fits them', () => {
+  test('a pending resize is complete if all containers have the admitted limits and the pod limit fits them', () => {
     const two: PendingResize = {
       pod: { memory: mi(96) },
       containers: new Map([
@@ -81,7 +81,7 @@ describe('a call during a pending resize', () => {
     expect(isMemoryComplete(state({ a: 64, b: 32 }, 96), { ...two, pod: {} })).toBeUndefined();
   });
 
-  test('lowers the pod no further than its final limit, and not at all when that is higher', () => {
+  test('a call lowers the pod to no less than its final limit, and not at all if that limit is higher', () => {
     const now = state({ a: 128 }, 192);
     expect(boundDecrease({ memory: mi(80) }, now, target)).toEqual({ memory: mi(96) });
     expect(boundDecrease({ memory: mi(100) }, now, target)).toEqual({ memory: mi(100) });
@@ -97,7 +97,7 @@ describe('a call during a pending resize', () => {
     expect(boundDecrease({ cpu: cpu(20_000) }, busy, to(10_000))).toEqual({ cpu: cpu(20_000) });
   });
 
-  describe('raises the pod', () => {
+  describe('a raise of the pod during a pending resize', () => {
     const now = state({ a: 64 }, 64);
     const cpu = (quota: number) => ({ quota: microseconds(quota), period: PERIOD });
     const busy = { ...now, cpu: cpu(50_000) };
@@ -107,7 +107,7 @@ describe('a call during a pending resize', () => {
     const to = (quota: number): PendingResize => ({ pod: { cpu: cpu(quota) }, containers });
     const podMemory = (memory: number): PendingResize => ({ pod: { memory: mi(memory) }, containers });
 
-    test('no further than its final limit, and not at all when kubelet has written it', () => {
+    test('a call raises the pod to at most its final limit, and not at all if kubelet has written that limit', () => {
       expect(boundIncrease({ memory: mi(112) }, now, podMemory(96), asked)).toEqual({ memory: mi(96) });
       expect(boundIncrease({ memory: mi(80) }, now, podMemory(96), asked)).toEqual({ memory: mi(80) });
       expect(boundIncrease({ memory: mi(112) }, now, { pod: {}, containers }, asked)).toEqual({ memory: mi(112) });
@@ -122,7 +122,7 @@ describe('a call during a pending resize', () => {
       expect(boundIncrease(less, busy, { ...to(70_000), written }, asked)).toEqual(less);
     });
 
-    test('as far as its containers need for a limit that kubelet has not admitted, each resource by itself', () => {
+    test('a call raises the pod for a container limit that kubelet has not admitted, each resource separately', () => {
       const limits = { memory: mi(112), cpu: cpu(80_000) };
       const pending: PendingResize = { pod: { memory: mi(80), cpu: cpu(60_000) }, containers, written };
       expect(boundIncrease(limits, busy, pending, asked)).toEqual({});
@@ -134,7 +134,7 @@ describe('a call during a pending resize', () => {
     });
   });
 
-  test('has its CPU limit written by some way to count, also rounded up to whole percents by systemd', () => {
+  test('a pod CPU limit counts as written by kubelet if it matches a possible sum, also rounded up to percents by systemd', () => {
     const setup: DeclaredContainer = {
       name: 'setup',
       kind: 'unknown',
@@ -165,7 +165,7 @@ describe('a call during a pending resize', () => {
   });
 });
 
-test('for any resize of a pod with a tight limit, each call of kubelet leads to the same pending values, and the last one to none', () => {
+test('a pending resize with a tight pod limit keeps its values after each call of kubelet, and ends after the last one', () => {
   const sizes = fc.array(fc.record({ from: fc.integer({ min: 1, max: 64 }), to: fc.integer({ min: 1, max: 64 }) }), {
     minLength: 1,
     maxLength: 3,

@@ -39,7 +39,7 @@ const raised = fc
   .map(([pod, more]) => ({ pod, to: bytes(pod.containers.find(({ name }) => name === 'a0')!.limit + more) }));
 
 test.each(['1.36', '1.35'] as const)(
-  'as %s admits it: a pod limit that kubelet has written for a raised container stays, whichever containers are init containers',
+  'kubelet %s: a pod limit written for a raised container stays, whichever containers are init containers',
   (view) => {
     fc.assert(
       fc.property(raised, ({ pod, to }) => {
@@ -53,7 +53,7 @@ test.each(['1.36', '1.35'] as const)(
 );
 
 test.each(['1.36', '1.35'] as const)(
-  'as %s admits it: a container that is raised before its pod takes the pod no higher than kubelet could count it',
+  'kubelet %s: a container raised before its pod raises the pod to no more than a sum that kubelet could compute',
   (view) => {
     fc.assert(
       fc.property(raised, ({ pod, to }) => {

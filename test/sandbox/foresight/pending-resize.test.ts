@@ -12,29 +12,29 @@ import { entry, names, pendingMemory, state } from '../../support/resize/pending
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 describe('derivePendingResize', () => {
-  test('returns the values that kubelet has admitted and not yet applied', () => {
+  test('derivePendingResize returns the values that kubelet has admitted and not yet applied', () => {
     expect(pendingMemory(state({ a: 192 }, 192), entry({ a: 64 }), entry({ a: 192 }))).toEqual({
       pod: 64,
       containers: { 'id-a': 64 },
     });
   });
 
-  test('returns one container of two, and the sum of both for the pod', () => {
+  test('derivePendingResize returns the changed one of two containers, and the sum of both for the pod', () => {
     const found = pendingMemory(state({ a: 128, b: 64 }, 192), entry({ a: 32, b: 64 }), entry({ a: 128, b: 64 }));
     expect(found).toEqual({ pod: 96, containers: { 'id-a': 32 } });
   });
 
-  test('returns nothing without a record, when all is applied, or after another writer changed the kernel values', () => {
+  test('KEP-1287: no resize is pending without a record, when all is applied, or after another writer changed the kernel values', () => {
     expect(pendingMemory(state({ a: 192 }, 192), undefined)).toBeUndefined();
     expect(pendingMemory(state({ a: 64 }, 64), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
     expect(pendingMemory(state({ a: 128 }, 128), entry({ a: 64 }), entry({ a: 64 }))).toBeUndefined();
   });
 
-  test('compares with the kernel values when there is no actuated record', () => {
+  test('derivePendingResize compares with the kernel values if there is no actuated record', () => {
     expect(pendingMemory(state({ a: 192 }, 192), entry({ a: 64 }))).toEqual({ pod: 64, containers: { 'id-a': 64 } });
   });
 
-  test('handles a container without limit, one that does not run and an unknown one', () => {
+  test('derivePendingResize handles a container without a limit, one that is not running and an unknown one', () => {
     expect(
       pendingMemory(state({ a: 192 }, 'max'), entry({ a: 64, b: undefined }), entry({ a: 192, b: undefined })),
     ).toEqual({
@@ -52,14 +52,14 @@ describe('derivePendingResize', () => {
     });
   });
 
-  test('leaves out the pod limit when an init container determines it, or when the record is incomplete', () => {
+  test('the pending pod limit is left out if an init container determines it, or if the record is incomplete', () => {
     const now = state({ a: 192 }, 512);
     expect(pendingMemory(now, entry({ a: 64 }), entry({ a: 192 }))?.pod).toBeUndefined();
     const torn = entry({ a: 64 }, { isComplete: false });
     expect(pendingMemory(state({ a: 192 }, 192), torn, entry({ a: 192 }))?.pod).toBeUndefined();
   });
 
-  test('includes limits of the pod itself, alone or with containers, and the overhead', () => {
+  test('the pending pod limit includes pod-level limits, alone or with containers, and the overhead', () => {
     const level = (mebibytes: number) => ({ pod: { memory: mi(mebibytes) } });
     const now = state({ a: 64 }, 256);
     expect(
@@ -75,7 +75,7 @@ describe('derivePendingResize', () => {
     });
   });
 
-  test('converts CPU as kubelet does: a quota from milliCPU, at least 1 ms', () => {
+  test('pending CPU limits are converted as by kubelet: a quota from milliCPU, at least 1 ms', () => {
     const cpu = (milliCpu: number) => ({
       containers: new Map([['a', { milliCpu }]]),
       pod: undefined,
@@ -91,12 +91,12 @@ describe('derivePendingResize', () => {
     expect(derivePendingResize(now(30_000), { allocated: cpu(5), actuated: cpu(200), names })?.pod.cpu).toBeUndefined();
   });
 
-  test('returns the final pod limit in the middle of a resize when the pod limit is the sum of its containers', () => {
+  test('the final pod limit is known in the middle of a resize if the pod limit is the sum of its containers', () => {
     const [allocated, actuated] = [entry({ a: 64, b: 48 }), entry({ a: 128, b: 128 })];
     expect(pendingMemory(state({ a: 64, b: 128 }, 192), allocated, actuated)?.pod).toBe(112);
   });
 
-  test('returns the pod limit found at the start when the current limit matches neither sum', () => {
+  test('the pod limit found at the start of a resize counts if the current limit matches neither sum', () => {
     const allocated = entry({ a: 64, b: 32 });
     const start = derivePendingResize(state({ a: 128, b: 128 }, 256), {
       allocated,
@@ -122,7 +122,7 @@ describe('derivePendingResize with the declared pod', () => {
   const app = (name: string): DeclaredContainer => ({ name, kind: 'app', state: 'running', id: `id-${name}` });
   const setup: DeclaredContainer = { name: 'setup', kind: 'init', state: 'ended', id: 'id-setup' };
 
-  test('an init container that kubelet 1.36 lists counts as a maximum', () => {
+  test('KEP-1287: an init container that kubelet 1.36 lists counts as a maximum in the pending pod limit', () => {
     const pod = { ...state({ a: 128, b: 64 }, 192), ...declares([setup, app('a'), app('b')]) };
     const done = entry({ a: 128, b: 64, setup: 100 });
     const pending = (memory: Readonly<Record<string, number>>) => pendingMemory(pod, entry(memory), done)?.pod;
@@ -144,7 +144,7 @@ describe('derivePendingResize with the declared pod', () => {
     expect(pendingMemory(pod, allocated, done)?.pod).toBe(232);
   });
 
-  test('CPU counts in the same way', () => {
+  test('the pending pod CPU limit counts an init container as a maximum', () => {
     const cpu = (a: number, init: number): PodEntry => ({
       containers: new Map([
         ['a', { milliCpu: a }],
@@ -172,20 +172,20 @@ describe('derivePendingResize with the declared pod', () => {
     expect(pendingMemory(pod, entry({ a: 64, b: 48, c: 32 }), done)?.pod).toBe(144);
   });
 
-  describe('from kubelet’s state, which does not mark init containers', () => {
+  describe('kubelet state, which does not mark init containers', () => {
     const maybe: DeclaredContainer = { ...setup, kind: 'unknown', mayBeInit: true };
     const pending = (limit: number, wanted: number) => {
       const pod = { ...state({ a: 128 }, limit), ...declares([maybe, app('a')], 'kubelet-state') };
       return pendingMemory(pod, entry({ a: wanted, setup: 64 }), entry({ a: 128, setup: 64 }))?.pod;
     };
 
-    test('the present limit shows whether a container that ended well is one', () => {
+    test('the present pod limit shows whether an ended container is an init container', () => {
       expect(pending(128, 96)).toBe(96);
       expect(pending(128, 32)).toBe(64);
       expect(pending(192, 96)).toBe(160);
     });
 
-    test('a container that the runtime has no more counts as an init container that has ended, where the pod limit shows it', () => {
+    test('a container missing in the runtime counts as an ended init container if the pod limit shows it', () => {
       const gone: DeclaredContainer = { name: 'setup', kind: 'unknown', state: 'declared', mayBeInit: true };
       const to = (limit: number) => {
         const pod = { ...state({ a: 150 }, limit), ...declares([app('a'), gone], 'kubelet-state') };
@@ -203,13 +203,13 @@ describe('derivePendingResize with the declared pod', () => {
       ).toBe(110);
     });
 
-    test('the pod limit is left out when both are possible and lead to different limits', () => {
+    test('KEP-1287: the pending pod limit is left out if it depends on whether an ended container is an init container', () => {
       // The sum of what was applied, and the maximum of what is admitted.
       expect(pending(192, 192)).toBeUndefined();
     });
   });
 
-  test('of a pod from its spec, any resize leads to the limit that kubelet computes', () => {
+  test('KEP-1287: the pending pod limit of any resize is the limit that kubelet computes from the spec', () => {
     const size = fc.option(fc.integer({ min: 1, max: 64 }), { nil: undefined, freq: 12 });
     const one = fc.record({
       kind: fc.constantFrom('app' as const, 'sidecar' as const, 'init' as const),

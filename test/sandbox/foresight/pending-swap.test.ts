@@ -59,11 +59,11 @@ test.each<[string, Parameters<typeof swapOf>, Readonly<Record<string, number>>]>
   ['a container without swap has none to lose', [{ a: [80, 80] }, { a: [80, 200] }, { a: 0 }], {}],
   ['nor has one of a kernel without swap accounting', [{ a: [80, 80] }, { a: [80, 200] }, { a: undefined }], {}],
   ['a container without an entry is not updated', [{ b: [80, 80] }, { b: [80, 200] }, { a: 64 }], {}],
-])('%s', (_, given, expected) => {
+])('pendingSwapOf computes the swap after a resize: %s', (_, given, expected) => {
   expect(swapOf(...given)).toEqual(expected);
 });
 
-test('an entry without requests, as of a container with unknown ones, may take all', () => {
+test('an entry with unknown requests may take all swap, unless its limit stays', () => {
   const without = (limit: number): PodEntry => {
     const { containers, pod, isComplete } = entry({ a: [40, limit] });
     return { containers, pod, isComplete };
@@ -74,7 +74,7 @@ test('an entry without requests, as of a container with unknown ones, may take a
   expect(pendingSwapOf(tree, places, { allocated: without(80), actuated: without(80) })).toEqual(new Map());
 });
 
-test('a container that ends meanwhile has none, and another error is passed on', () => {
+test('pendingSwapOf ignores a container that ends concurrently, and throws other errors', () => {
   const failing = (error: Error) => () =>
     pendingSwapOf(
       {

@@ -20,7 +20,7 @@ async function timeToDefer(): Promise<number> {
 describe('usage that climbs back', () => {
   const note = (): string => node.deferred[0]?.[1].message ?? '';
 
-  test('while it is held: Deferred within 5 s, with the usage, the limit and what cannot be reclaimed', async () => {
+  test('KEP-1287: a decrease is Deferred within 5 s if usage climbs back during its hold, with usage, limit and unreclaimable memory', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(10_000);
@@ -38,7 +38,7 @@ describe('usage that climbs back', () => {
     );
   });
 
-  test('after the hold, with memory that cannot be reclaimed: Deferred within 5 s, with the figures', async () => {
+  test('KEP-1287: a decrease is Deferred within 5 s with figures if unreclaimable memory has grown after its hold', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -50,7 +50,7 @@ describe('usage that climbs back', () => {
     expect(note()).toContain(`but ${90 * MiB} bytes are in use that cannot be reclaimed`);
   });
 
-  test('only while it is held, and is gone at the next check: Deferred with the figures of the hold', async () => {
+  test('a decrease is Deferred with the figures of its hold if unreclaimable memory is gone at the next check', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -65,7 +65,7 @@ describe('usage that climbs back', () => {
     expect(note()).toContain(`but ${63 * MiB} bytes are in use that cannot be reclaimed`);
   });
 
-  test('while it is lowered, as with pages that cannot be written: Deferred within 5 s, with the figures, and lowered further', async () => {
+  test('KEP-1287: a decrease is Deferred within 5 s with figures if usage does not fall during reclaim, and reclaim continues', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 10, stuck: 90 });
     node.admit('a', 64);
     expect(await timeToDefer()).toBeLessThan(5000);
@@ -80,7 +80,7 @@ describe('usage that climbs back', () => {
     expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
   });
 
-  test('while it is lowered, if usage falls steadily: not Deferred', async () => {
+  test('a decrease is not Deferred while usage falls steadily during reclaim', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 0, stuck: 100 });
     node.admit('a', 64);
     for (let second = 0; second < 20; second += 1) {
@@ -90,7 +90,7 @@ describe('usage that climbs back', () => {
     expect([node.deferred, events()]).toEqual([[], { stuck: 1, held: 1 }]);
   });
 
-  test('because another program raises memory.high again and again: Deferred at the third time', async () => {
+  test('KEP-1287: a decrease is Deferred with the reason when another program has raised memory.high for the third time', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     for (let round = 0; round < 3; round += 1) {
@@ -114,7 +114,7 @@ describe("frequent writes of kubelet's state, which trigger checks", () => {
     await node.pass(10);
   };
 
-  test('do not make usage that is still reclaimed count as usage that does not fall', async () => {
+  test('frequent kubelet writes do not make usage that is still being reclaimed count as stalled', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     memory.beforeReclaim = () => new Promise((resolve) => void node.clock.after(1000, resolve));
     node.admit('a', 64);
@@ -122,7 +122,7 @@ describe("frequent writes of kubelet's state, which trigger checks", () => {
     expect(node.deferred).toEqual([]);
   });
 
-  test('do not make usage that has just climbed back end the hold', async () => {
+  test('frequent kubelet writes do not end the hold of usage that has just climbed back', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -132,8 +132,8 @@ describe("frequent writes of kubelet's state, which trigger checks", () => {
   });
 });
 
-describe('a pod that waits for a slot to reclaim, because other pods use all of them', () => {
-  test('is not reported, and is reclaimed when a slot is free', async () => {
+describe('a pod that waits for a free slot to reclaim', () => {
+  test('a pod that waits for a reclaim slot is not Deferred, and is reclaimed when a slot is free', async () => {
     const end = Promise.withResolvers<undefined>();
     for (const uid of ['x', 'y']) {
       const busy = node.pod(uid, { limit: 192, anon: 20, cache: 100 });

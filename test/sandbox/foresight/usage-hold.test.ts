@@ -25,7 +25,7 @@ async function highestIn(memory: FakeMemory, seconds: number): Promise<number> {
 }
 
 describe('hot page cache', () => {
-  test('stays below the limit until kubelet tries, and memory.high is as it was afterwards', async () => {
+  test('hot page cache is held below the limit until kubelet tries, and memory.high is restored afterwards', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     memory.high = bytes(180 * MiB);
     node.admit('a', 64);
@@ -43,7 +43,7 @@ describe('hot page cache', () => {
     expect([events(), node.deferred]).toEqual([{ stuck: 1, held: 1, unstuck: 1 }, []]);
   });
 
-  test('of a container and of its pod: both stay below until kubelet tries', async () => {
+  test('hot page cache of a container and its pod is held below both limits until kubelet admits other values', async () => {
     const container = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     const pod = node.hotPod('pod', { limit: 256, anon: 20, hot: 150 });
     node.admitAll('a', { a: 64, pod: 128 });
@@ -61,7 +61,7 @@ describe('hot page cache', () => {
     expect([container.high, pod.high, node.journal.size]).toEqual(['max', 'max', 0]);
   });
 
-  test('a pod that cannot be lowered does not keep its container held', async () => {
+  test('a decrease is Deferred if the usage of the pod cannot be lowered, although its container is held', async () => {
     const container = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     const pod = node.pod('pod', { limit: 256, anon: 100, cache: 0, stuck: 60 });
     node.admitAll('a', { a: 64, pod: 128 });
@@ -106,7 +106,7 @@ describe('hot page cache', () => {
     expect(failed).toEqual([expect.stringMatching(/^container pod: .* frees no more of the 62914560 /)]);
   });
 
-  test('the report after a hold has the usage below the limit while it was held', async () => {
+  test('the report after a hold contains the usage during the hold, below the limit', async () => {
     rushing(node.hotPod('a', { limit: 192, anon: 20, hot: 100 }));
     node.admit('a', 64);
     const found = (await messagesIn(602)).flatMap((message) => {
@@ -117,7 +117,7 @@ describe('hot page cache', () => {
     expect(Math.max(...found)).toBeLessThan(64 * MiB);
   });
 
-  test('kubelet does not try for a minute: Deferred with figures, and held again after a rest', async () => {
+  test('KEP-1287: a held decrease that kubelet does not try for a minute is Deferred with figures, and held again later', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(59_000);
@@ -134,7 +134,7 @@ describe('hot page cache', () => {
     expect(memory.high).not.toBe('max');
   });
 
-  test('is held for ten minutes at most', async () => {
+  test('KEP-1287: usage is held below the new limit for ten minutes at most', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(601_000);
@@ -146,7 +146,7 @@ describe('hot page cache', () => {
 });
 
 describe('memory that cannot be reclaimed', () => {
-  test('grows while held: memory.high follows it, so that the process is not delayed', async () => {
+  test('KEP-1287: memory.high follows unreclaimable memory that grows during a hold, so that the process is not delayed', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(2000);
@@ -159,7 +159,7 @@ describe('memory that cannot be reclaimed', () => {
     expect(events()).toEqual({ stuck: 1, held: 1 });
   });
 
-  test('comes close to the limit while held: released, and Deferred with figures', async () => {
+  test('KEP-1287: a hold ends, and the decrease is Deferred with figures, if unreclaimable memory comes close to the limit', async () => {
     const memory = node.pod('a', { limit: 192, anon: 20, cache: 100 });
     node.admit('a', 64);
     await node.pass(2000);
@@ -174,7 +174,7 @@ describe('memory that cannot be reclaimed', () => {
     expect(events()).toMatchObject({ held: 2 });
   });
 
-  test('is 3 MiB below the limit: held, since the decrease fits', async () => {
+  test('a decrease with unreclaimable memory 3 MiB below the limit is held, since it fits', async () => {
     const memory = node.pod('a', { limit: 192, anon: 61, cache: 40 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -183,8 +183,8 @@ describe('memory that cannot be reclaimed', () => {
   });
 });
 
-describe('others', () => {
-  test('a request for the pod begins with memory.high as it was, and the hold goes on after it', async () => {
+describe('a hold with requests, failures and other programs', () => {
+  test('a request for the pod starts with the original memory.high, and the hold continues after it', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -199,7 +199,7 @@ describe('others', () => {
     expect(node.deferred).toEqual([]);
   });
 
-  describe('an update of kubelet that fails again and again', () => {
+  describe('an update of kubelet that fails repeatedly', () => {
     const message = 'volume cache of pod default/a is in use';
     let memory: FakeMemory;
     /** kubelet tries every 10 s. Returns how long its call has waited, and how long usage was held, in seconds. */
@@ -227,7 +227,7 @@ describe('others', () => {
       node.admitUncompared('a', { a: 64, pod: 64 });
     });
 
-    test('is Deferred with its reason from the second time on, and kubelet no longer waits', async () => {
+    test('a decrease whose update fails twice is Deferred with the reason, and kubelet no longer waits', async () => {
       await tries(1);
       expect(node.reclaimer.reportOf('a')).toMatchObject({ state: 'InProgress' });
       await tries(1);
@@ -237,7 +237,7 @@ describe('others', () => {
       expect(node.deferred).toMatchObject([['a', { reason: 'VOLUME_IN_USE', message }]]);
     });
 
-    test('usage that climbs back is held after growing pauses, and kubelet does not wait', async () => {
+    test('after repeated failures, usage that climbs back is held with growing pauses, and kubelet does not wait', async () => {
       memory.meanwhile = () => {
         if (memory.high === 'max') memory.cache = 100 * MiB;
       };
@@ -254,7 +254,7 @@ describe('others', () => {
       );
     });
 
-    test('is forgotten once another request is not refused', async () => {
+    test('a failed update is forgotten once a later request is not rejected', async () => {
       await tries(2);
       await node.take('a');
       node.refusals.delete('a');
@@ -264,7 +264,7 @@ describe('others', () => {
     });
   });
 
-  test('a request while the journal is written waits until the hold is over', async () => {
+  test('KEP-1287: a request during the journal write of a hold waits until the hold is over', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     let write = (): void => undefined;
     node.beforeJournal = new Promise((resolve) => (write = resolve));
@@ -279,11 +279,11 @@ describe('others', () => {
     expect([memory.highs, node.journal.size]).toEqual([[], 0]);
   });
 
-  test('a pod without a hold: nothing to wait for', () => {
+  test('releasing a pod without a hold does not wait', () => {
     expect(node.reclaimer.release('a')).toBeUndefined();
   });
 
-  test('memory.high raised by another program: held again', async () => {
+  test('KEP-1287: usage is held again after another program has raised memory.high', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -294,7 +294,7 @@ describe('others', () => {
     expect(node.deferred).toEqual([]);
   });
 
-  test('memory.high set by another program to less is left as it is', async () => {
+  test('KEP-1287: memory.high stays if another program has set it below the value of a hold', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -304,7 +304,7 @@ describe('others', () => {
     expect(memory.high).toBe(40 * MiB);
   });
 
-  test('an unfinished transaction of the pod: no hold before it is recovered', async () => {
+  test('KEP-1287: a hold begins only after an unfinished transaction of the pod is recovered', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.unfinished.add('a');
     node.admit('a', 64);
@@ -315,7 +315,7 @@ describe('others', () => {
     expect(memory.high).not.toBe('max');
   });
 
-  test('a journal that cannot be written: memory.high stays, Deferred with the reason', async () => {
+  test('if the journal cannot be written, memory.high stays and the decrease is Deferred with the reason', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.journalFault = new ShimError(Code.FAILED_PRECONDITION, Reason.JOURNAL_UNAVAILABLE, 'the disk is full');
     node.admit('a', 64);
@@ -325,7 +325,7 @@ describe('others', () => {
     expect(node.deferred[0]?.[1].message).toContain('usage cannot be held below it: the disk is full');
   });
 
-  test('memory.high of an earlier hold that cannot be restored stays in the journal', async () => {
+  test('memory.high of an earlier hold stays in the journal if it cannot be restored', async () => {
     node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.journal.set('a', new Map([['a', bytes(180 * MiB)]]));
     node.journalFault = new ShimError(Code.INTERNAL, Reason.CGROUP_WRITE_FAILED, 'memory.high cannot be written');
@@ -335,7 +335,7 @@ describe('others', () => {
     expect(node.journal.get('a')).toEqual(new Map([['a', 180 * MiB]]));
   });
 
-  test('memory.high that cannot be restored is left to a recovery, though nothing is pending any more', async () => {
+  test('memory.high that cannot be restored is left to recovery, even if nothing is pending', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -346,7 +346,7 @@ describe('others', () => {
     expect([node.left, node.journal.get('a'), node.clock.next]).toEqual([['a'], new Map([['a', 'max']]), undefined]);
   });
 
-  test('a hold whose end cannot be journalled is left to a recovery', async () => {
+  test('a hold is left to recovery if its end cannot be written to the journal', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -358,7 +358,7 @@ describe('others', () => {
     expect([memory.high, node.left]).toEqual(['max', ['a']]);
   });
 
-  test('closed: resolves with memory.high as it was', async () => {
+  test('closing the reclaimer restores memory.high', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -366,7 +366,7 @@ describe('others', () => {
     expect([memory.high, node.journal.size]).toEqual(['max', 0]);
   });
 
-  test('removed: memory.high is as it was', async () => {
+  test('removing a pod restores its memory.high', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     await node.pass(3000);
@@ -375,7 +375,7 @@ describe('others', () => {
     expect([memory.high, node.journal.size]).toEqual(['max', 0]);
   });
 
-  test('kubelet writes its files all the time: the hold goes on', async () => {
+  test('a hold continues while kubelet writes its files all the time', async () => {
     const memory = node.hotPod('a', { limit: 192, anon: 20, hot: 100 });
     node.admit('a', 64);
     for (let n = 0; n < 100; n += 1) {

@@ -27,7 +27,7 @@ function complete(history: ResizeHistory, mebibytes: number, pod = web): void {
 const states = (entries: readonly HistoryEntry[]): string[] => entries.map(({ state }) => state);
 
 describe('the history of resizes', () => {
-  test('has who asked, what changed from and to, and the outcome, the newest of a pod first', () => {
+  test('the history has the requester, the changes and the outcome of each resize, with the newest of a pod first', () => {
     const history = new ResizeHistory();
     complete(history, 256);
     const refused = history.request(web, kubelet);
@@ -51,7 +51,7 @@ describe('the history of resizes', () => {
     ]);
   });
 
-  test('has the newest first although the system’s time is set back, of those in progress too', () => {
+  test('the history lists the newest resize first even if the system time is set back, including those in progress', () => {
     const now = vi.spyOn(Date, 'now');
     try {
       const history = new ResizeHistory();
@@ -72,13 +72,13 @@ describe('the history of resizes', () => {
     }
   });
 
-  test('says that a client other than kubelet was rejected: only kubelet tries again', () => {
+  test('a rejected resize of a client other than kubelet is Infeasible, since only kubelet retries', () => {
     const history = new ResizeHistory();
     history.request(web, crictl).failed(tooLow);
     expect(states(history.all)).toEqual(['Infeasible']);
   });
 
-  test('does not store a request that changes nothing', () => {
+  test('the history does not store a request that changes nothing', () => {
     const history = new ResizeHistory();
     const request = history.request(web, kubelet);
     request.asks({ pod: { memory: bytes(MiB) } }, { pod: { memory: bytes(MiB) } });
@@ -87,7 +87,7 @@ describe('the history of resizes', () => {
     expect(history.all).toEqual([]);
   });
 
-  test('says that applied steps were rolled back, and not so when the rollback failed', () => {
+  test('a history entry is marked as rolled back only if the rollback succeeded', () => {
     const history = new ResizeHistory();
     for (const reason of [Reason.RECLAIM_TIMEOUT, Reason.UNDO_FAILED]) {
       const request = history.request(web, crictl);
@@ -102,7 +102,7 @@ describe('the history of resizes', () => {
     ]);
   });
 
-  test('counts a failure that kubelet repeats, and begins a new entry after another result', () => {
+  test('the history counts a failure that kubelet repeats, and starts a new entry after another result', () => {
     const history = new ResizeHistory();
     for (let time = 0; time < 5; time += 1) history.request(web, kubelet).failed(tooLow);
     complete(history, 256);
@@ -114,7 +114,7 @@ describe('the history of resizes', () => {
     ]);
   });
 
-  test('ends each request for its listeners by the id that it has begun with, also one that repeats a failure', () => {
+  test('listeners get the end of each request with the id of its start, including a repeated failure', () => {
     const history = new ResizeHistory();
     const events: (readonly [id: string, state: string])[] = [];
     history.onRequest(({ id, state }) => events.push([id, state]));
@@ -134,7 +134,7 @@ describe('the history of resizes', () => {
     expect(history.all).toMatchObject([{ id: first, count: 2 }]);
   });
 
-  test('has a resize that waits since an earlier time after those that have ended since', () => {
+  test('the history lists a waiting resize after resizes that have ended since its last update', () => {
     const history = new ResizeHistory();
     complete(history, 128, db);
     const [ended] = history.all;
@@ -148,7 +148,7 @@ describe('the history of resizes', () => {
     expect(states(history.ofPod(web.sandboxId))).toEqual(['Deferred', 'Completed']);
   });
 
-  test('drops the oldest beyond its limits, of the node and of each pod', () => {
+  test('the history drops the oldest entries beyond its limits per node and per pod', () => {
     const history = new ResizeHistory({ bounds: { node: 4, pod: 2 } });
     complete(history, 1, db);
     for (let mebibytes = 10; mebibytes < 20; mebibytes += 1) complete(history, mebibytes);
@@ -161,13 +161,13 @@ describe('the history of resizes', () => {
     expect(tos(history.all)).toEqual(['16Mi', '17Mi', '18Mi', '19Mi']);
   });
 
-  test('stores nothing by pod for a pod that is gone', () => {
+  test('the history stores no entries by pod for a pod that is gone', () => {
     const history = new ResizeHistory({ isKnown: () => false });
     complete(history, 1);
     expect([history.ofPod(web.sandboxId).length, history.all.length]).toEqual([0, 1]);
   });
 
-  test('limits the changes of one resize, and the characters of a message and of a value', () => {
+  test('the history limits the changes of one resize and the length of messages and values', () => {
     const history = new ResizeHistory();
     const request = history.request(web, crictl);
     const keys = Array.from({ length: historyBounds.changes + 10 }, (_, index) => `io.max${index}`);
@@ -179,7 +179,7 @@ describe('the history of resizes', () => {
     expect(entry?.message).toHaveLength(historyBounds.text);
   });
 
-  test('logs each end with the pod by namespace and name', () => {
+  test('the history logs the end of each resize with the namespace and name of its pod', () => {
     const lines: LogFields[] = [];
     const add = (fields: LogFields): void => void lines.push(fields);
     const history = new ResizeHistory({ log: { debug: add, info: add, warn: add, error: add } });
@@ -195,7 +195,7 @@ describe('the history of resizes', () => {
     ]);
   });
 
-  test('finds an entry by the beginning of its id, if that is unique', () => {
+  test('the history finds an entry by the first characters of its id', () => {
     const history = new ResizeHistory();
     complete(history, 256);
     const [entry] = history.all;
@@ -211,6 +211,6 @@ test.each([
   ['crictl', 'cri-client'],
   ['not-kubelet', 'cri-client'],
   [undefined, 'cri-client'],
-])('the process %s is taken for %s', (name, kind) => {
+])('the process %s counts as %s', (name, kind) => {
   expect(criRequester({ pid: 1, name }).kind).toBe(kind);
 });

@@ -50,7 +50,7 @@ const resize = (first: number, second: number, dryRun = false) =>
   );
 
 describe('the metrics of resizes', () => {
-  test('count requests by final state and direction', async () => {
+  test('resize metrics count requests by final state and direction', async () => {
     await update(150);
     await update(120);
     await update(120);
@@ -70,7 +70,7 @@ describe('the metrics of resizes', () => {
     });
   });
 
-  test('count requests of UpdatePodSandboxResources and ResizePod, but no dry run', async () => {
+  test('resize metrics count UpdatePodSandboxResources and ResizePod, but no dry run', async () => {
     const request = { pod_sandbox_id: SANDBOX, resources: { memory_limit_in_bytes: BigInt(400 * MiB) } };
     const asked = decode('UpdatePodSandboxResourcesRequest', encode('UpdatePodSandboxResourcesRequest', request));
     await updatePod(runtime.node, asked, () => Promise.resolve(Buffer.alloc(0)));
@@ -87,7 +87,7 @@ describe('the metrics of resizes', () => {
     expect(resizes()).toEqual({ 'Completed up': 1, 'Completed both': 1 });
   });
 
-  test('time the steps, and count the rollbacks', async () => {
+  test('resize metrics measure the duration of steps and count rollbacks', async () => {
     await update(150);
     expect(counts('step_duration_seconds')).toEqual({ 'pod-memory': 1, runtime: 1 });
     expect(counts('undos_total')).toEqual({ undone: 0, failed: 0 });
@@ -96,7 +96,7 @@ describe('the metrics of resizes', () => {
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
-  test('time the reclaim before a limit is lowered, by its outcome', async () => {
+  test('resize metrics measure the duration of reclaim before a decrease, by its outcome', async () => {
     await update(50);
     expect(counts('reclaim_duration_seconds')).toMatchObject({ done: expect.any(Number) as number });
     expect(counts('oom_kills_total')).toEqual({ '': 0 });

@@ -42,7 +42,7 @@ const update = (memory: number, fails?: Error) =>
   );
 
 describe('the info of a pod', () => {
-  test('has only the actual values before any request', async () => {
+  test('the pod info has only the actual values before any request', async () => {
     const { state, lastError, pod, containers } = await info();
     expect([state, lastError]).toEqual([undefined, undefined]);
     const actual = { ...limitOf(300), 'memory.current': '1000000', 'cpu.max': '20000 100000', 'cpu.weight': '39' };
@@ -51,7 +51,7 @@ describe('the info of a pod', () => {
     expect(containers['c0']).not.toHaveProperty('desired');
   });
 
-  test('has equal desired, allocated, actuated and actual values after an update', async () => {
+  test('the pod info has equal desired, allocated, actuated and actual values after an update', async () => {
     await update(150);
     const { state, pod, containers } = await info();
     expect(state).toBe('Completed');
@@ -62,7 +62,7 @@ describe('the info of a pod', () => {
     expect(pod).not.toHaveProperty('desired');
   });
 
-  test('has the reason but no values of an invalid update', async () => {
+  test('the pod info has the reason but not the values of an invalid update', async () => {
     await update(150);
     await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     const { state, lastError, containers } = await info();
@@ -70,7 +70,7 @@ describe('the info of a pod', () => {
     expect(containers['c0']).toMatchObject({ desired: limitOf(150), actual: limitOf(150) });
   });
 
-  test('is not changed by an invalid update while another update is in progress', async () => {
+  test('the pod info is not changed by an invalid update while another update is in progress', async () => {
     let during: unknown;
     await updateContainer(
       runtime.node,
@@ -86,13 +86,13 @@ describe('the info of a pod', () => {
     expect((await info()).lastError).toBeUndefined();
   });
 
-  test('has equal desired, allocated, actuated and actual values after an update that changes nothing', async () => {
+  test('the desired, allocated, actuated and actual values are equal after an update that changes nothing', async () => {
     await update(100);
     const four = { desired: limitOf(100), allocated: limitOf(100), actuated: limitOf(100), actual: limitOf(100) };
     expect((await info()).containers['c0']).toMatchObject(four);
   });
 
-  test('has only the desired value and the reason after a rejection', async () => {
+  test('the pod info has the desired value and the reason after a rejection, but no allocated value', async () => {
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
       'memory.max': String(100 * MiB),
       'cpu.max': '10000 100000',
@@ -112,7 +112,7 @@ describe('the info of a pod', () => {
     expect(containers['c0']).not.toHaveProperty('allocated');
   });
 
-  test('has the previous allocated values after a failed update is rolled back', async () => {
+  test('the pod info has the previous allocated values after a failed update is rolled back', async () => {
     await update(150);
     const failure = Object.assign(new Error('x'), { code: 13, details: 'runc failed', metadata: {} });
     await expect(update(250, failure)).rejects.toBe(failure);
@@ -126,7 +126,7 @@ describe('the info of a pod', () => {
     expect(await info()).not.toHaveProperty('lastError');
   });
 
-  test('has the values of UpdatePodSandboxResources and of ResizePod, but not of a dry run', async () => {
+  test('the pod info has the values of UpdatePodSandboxResources and ResizePod, but not of a dry run', async () => {
     const request = encode('UpdatePodSandboxResourcesRequest', {
       pod_sandbox_id: SANDBOX,
       resources: { memory_limit_in_bytes: BigInt(400 * MiB) },
@@ -142,7 +142,7 @@ describe('the info of a pod', () => {
     expect((await info()).containers['c1']).toMatchObject({ desired: limitOf(250), actuated: limitOf(250) });
   });
 
-  test('lists invalid annotations', async () => {
+  test('the pod info lists invalid annotations', async () => {
     runtime.node.registry.learnPod({
       sandboxId: 'b'.repeat(64),
       metadata: { uid: 'uid-2', name: 'odd', namespace: 'default' },
@@ -155,7 +155,7 @@ describe('the info of a pod', () => {
     expect(annotationErrors).toEqual([expect.stringContaining('volume.cri-resize-shim.io/cache: "much"')]);
   });
 
-  test('drops the values of removed containers and pods', async () => {
+  test('the outcomes of removed containers and pods are dropped', async () => {
     await update(150);
     runtime.node.registry.forgetContainer(containerId(0));
     expect(runtime.node.outcomes.of(SANDBOX).desired.containers?.size).toBe(0);
@@ -163,7 +163,7 @@ describe('the info of a pod', () => {
     expect(runtime.node.outcomes.of(SANDBOX).state).toBeUndefined();
   });
 
-  test('says why there are no actual values of a pod without a cgroup', async () => {
+  test('the pod info reports why a pod without a cgroup has no actual values', async () => {
     runtime.describePod({ config: { metadata: { name: 'x', uid: 'u', namespace: 'd' }, linux: {} } });
     runtime.node.registry.forgetPod(SANDBOX);
     expect((await info()).unreadable).toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
@@ -178,7 +178,7 @@ describe('the error of a volume', () => {
     return made;
   };
 
-  test('that follows a limit ends with the next success of the pod', async () => {
+  test('the error of a volume that follows a limit ends with the next success of the pod', async () => {
     const made = outcomes();
     await expect(made.track(SANDBOX, () => Promise.reject(tooFull))).rejects.toBe(tooFull);
     expect(made.of(SANDBOX).volumeErrors.get('cache')?.reason).toBe('VOLUME_IN_USE');
@@ -186,7 +186,7 @@ describe('the error of a volume', () => {
     expect(made.of(SANDBOX)).toMatchObject({ state: 'Completed', lastError: undefined, volumeErrors: new Map() });
   });
 
-  test('that the request has named stays: the volume still does not have the size', async () => {
+  test('the error of a volume named in the request stays, since the volume still does not have the size', async () => {
     const made = outcomes();
     const failing = made.track(SANDBOX, () => {
       made.setDesired(SANDBOX, { volumes: new Map([['cache', { kind: 'follow' }]]) });
@@ -206,7 +206,7 @@ describe('a resize that later requests have replaced while it waited', () => {
   const desired = { pod: {}, containers: new Map([['c0', { memory: bytes(120 * MiB) }]]), volumes: new Map() };
   const resize = () => resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: Infinity, stillDesired });
 
-  test('leaves the outcome of the pod to the request that has replaced it, and is not counted', async () => {
+  test('a replaced resize leaves the outcome of the pod to the later request, and is not counted', async () => {
     await update(150);
     await expect(resize()).rejects.toBe(superseded);
     const { state, containers } = await info();
@@ -216,7 +216,7 @@ describe('a resize that later requests have replaced while it waited', () => {
     expect(runtime.counted.snapshot().resizes).toEqual({ 'Completed up': 1 });
   });
 
-  test('leaves the error of that request', async () => {
+  test('a replaced resize keeps the error of the later request', async () => {
     const failure = Object.assign(new Error('x'), { code: 13, details: 'runc failed', metadata: {} });
     await expect(update(150, failure)).rejects.toBe(failure);
     await expect(resize()).rejects.toBe(superseded);
@@ -248,7 +248,7 @@ describe('a resize whose rollback fails', () => {
   };
 
   test.each(['works', 'cannot be written'])(
-    'stays UNDO_FAILED although its container has ended, if the journal %s',
+    'KEP-1287: a failed rollback stays UNDO_FAILED although its container has ended, if the journal %s',
     async (journal) => {
       const open = await runtime.journal;
       const write = open.write.bind(open);
@@ -261,7 +261,7 @@ describe('a resize whose rollback fails', () => {
     },
   );
 
-  test('is reported until the pod is recovered, also after later requests that are rejected', async () => {
+  test('KEP-1287: a failed rollback is reported until the pod is recovered, even after later requests are rejected', async () => {
     breakRollback();
     await expect(resize()).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
     await expect(update(-5)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });

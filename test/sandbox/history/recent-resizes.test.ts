@@ -28,7 +28,7 @@ const update = (mebibytes: number, fails?: Error) =>
     },
   );
 
-test('a resize is recorded with its steps, including the update of the caller, and with the memory in use', async () => {
+test('a resize is recorded with its steps, the update of the caller and the memory in use', async () => {
   await update(150);
   const [resize] = recent.all;
   expect(resize).toMatchObject({ namespace: 'default', name: 'web', outcome: 'done', usedBefore: 1_000_000 });
@@ -41,7 +41,7 @@ test('a resize is recorded with its steps, including the update of the caller, a
   expect(resize?.steps.every(({ doneAt }) => doneAt <= resize.ms)).toBe(true);
 });
 
-test('a rolled back resize has a reason, one that changes nothing is not recorded, and the oldest are dropped', async () => {
+test('a rolled back resize is recorded with its reason, one without changes is not, and the oldest are dropped', async () => {
   await expect(update(180, new Error('refused'))).rejects.toThrow('refused');
   expect(recent.all).toMatchObject([
     { outcome: 'undone', message: 'refused', steps: [{ step: { kind: 'pod-memory' } }] },

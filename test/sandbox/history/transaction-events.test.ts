@@ -6,7 +6,7 @@ import { type PlannedTransaction, TransactionEvents } from '../../../src/sandbox
 const transaction = {} as PlannedTransaction;
 const record = { step: { kind: 'pod-memory', from: bytes(1), to: bytes(2) }, at: 0, ms: 1 } as const;
 
-test('each listener is called with all that happens, also when one of them fails', () => {
+test('each listener receives all transaction events, even if another listener fails', () => {
   const errors: unknown[] = [];
   const events = new TransactionEvents({ ...noLog, error: (fields) => void errors.push(fields) });
   const heard: unknown[] = [];

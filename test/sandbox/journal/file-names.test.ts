@@ -4,12 +4,12 @@ import { recordFile } from '../../../src/sandbox/journal/file-names.ts';
 import { podUid } from '../../support/journal/numbered.ts';
 
 describe('the journal file of a pod', () => {
-  test('is named after a valid uid', () => {
+  test('the journal file of a pod is named after a valid uid', () => {
     expect(recordFile(podUid)).toBe(`${podUid}.json`);
     expect(recordFile('0123456789ABCDEF0123456789abcdef')).toBe('0123456789ABCDEF0123456789abcdef.json');
   });
 
-  test('is in the state folder and differs between pods, for any uid', () => {
+  test('the journal file of a pod is in the state folder and differs between pods, for any uid', () => {
     const hostile = ['../../etc/x', '', '.', '..', '/', 'a\0b', '........', 'x'.repeat(300), '\ud800', '\ud801'];
     const names = hostile.map(recordFile);
     for (const name of names) expect(name).toMatch(/^sha256-[0-9a-f]{64}\.json$/);

@@ -40,7 +40,7 @@ test('a deferred request stored while a transaction begins does not change its s
   expect(readdirSync(runtime.stateFolder)).toEqual([]);
 });
 
-test('a transaction whose rollback failed is reported, since nothing else is going to end it', async () => {
+test('a transaction is reported as unfinished once its rollback has failed', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -72,7 +72,7 @@ test('a transaction that has ended while the disk was broken is not rolled back 
   expect(written()).toMatchObject({ transaction: { steps: [lower], undoing: false } });
 });
 
-test('a transaction that has ended while the disk was broken leaves it once it works again', async () => {
+test('a transaction that ended while the disk was broken is removed from the disk once it works again', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -87,7 +87,7 @@ test('a transaction that has ended while the disk was broken leaves it once it w
   expect(readdirSync(runtime.stateFolder)).toEqual([]);
 });
 
-test('a transaction that cannot begin leaves nothing to end', async () => {
+test('a transaction that cannot begin does not count as unfinished', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -104,7 +104,7 @@ test('a transaction that cannot begin leaves nothing to end', async () => {
   renameSync(`${runtime.stateFolder}-away`, runtime.stateFolder);
 });
 
-test('a transaction that did not begin, because the last fsync failed, leaves the disk once it works again', async () => {
+test('a transaction that did not begin because of a failed fsync is removed from the disk once it works again', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) } as const;
@@ -129,7 +129,7 @@ test('a transaction that did not begin, because the last fsync failed, leaves th
   expect(written()).not.toHaveProperty('transaction');
 });
 
-test('an update of a transaction that another process has begun counts as unanswered, and is dropped with its pod', async () => {
+test('an update of a transaction from an earlier process counts as unanswered, and is dropped with its pod', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const memory = { from: bytes(100 * MiB), to: bytes(200 * MiB) };
@@ -145,7 +145,7 @@ test('an update of a transaction that another process has begun counts as unansw
   await store.close();
 });
 
-test('a transaction that repeats the steps of one that is left does not record them twice', async () => {
+test('a transaction that repeats the steps of an unfinished one does not record them twice', async () => {
   const { journal, registry } = runtime.node;
   const pod = (await registry.pod(SANDBOX))!;
   const step = (to: number) => ({ kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(to * MiB) }) as const;

@@ -27,7 +27,7 @@ function faultOf(content: Buffer): string | undefined {
 const cutsOf = (content: Buffer): number[] => Array.from({ length: content.length - 1 }, (_, length) => length);
 
 describe('a journal record', () => {
-  test('is read as it was written, with any number, max and text', () => {
+  test('a journal record is decoded as it was written, with any number, max and text', () => {
     fc.assert(
       fc.property(anyRecord, fc.string(), (record, bootId) => {
         expect(decodeRecord(encodeRecord(record, bootId))).toStrictEqual({ version: 4, bootId, ...record });
@@ -36,7 +36,7 @@ describe('a journal record', () => {
     );
   });
 
-  test('is invalid when it is truncated anywhere, except before its closing line break', () => {
+  test('a truncated journal record is invalid, unless only its closing line break is missing', () => {
     fc.assert(
       fc.property(anyRecord, (record) => {
         const content = encodeRecord(record, 'boot');
@@ -48,13 +48,13 @@ describe('a journal record', () => {
     );
   });
 
-  test('is invalid when it ends in zeros, as a file system may leave it', () => {
+  test('a journal record that ends in zeros is invalid, as a file system may leave it', () => {
     const content = encodeRecord(numbered(1), 'boot');
     const faults = cutsOf(content).map((length) => faultOf(Buffer.from(content).fill(0, length)));
     expect([...new Set(faults)]).toEqual(['is not valid JSON, or is truncated']);
   });
 
-  test('of arbitrary bytes is rejected with a known error', () => {
+  test('arbitrary bytes are rejected as a journal record with a known error', () => {
     fc.assert(
       fc.property(
         fc.oneof(
@@ -123,22 +123,22 @@ describe('a journal record', () => {
     ],
     ['that is a list', () => [], /^is not a journal record/],
     ['that is a list of no bytes', () => Buffer.alloc(0).toJSON().data, /^is not a journal record/],
-  ])('%s is rejected with the path of the field', (_, edit, message) => {
+  ])('a journal record %s is rejected with the cause', (_, edit, message) => {
     expect(() => decodeRecord(change(edit))).toThrow(message);
   });
 
-  test('that is not UTF-8 is rejected, since a replacement character would change the text', () => {
+  test('a journal record that is not UTF-8 is rejected, since a replacement character would change the text', () => {
     const content = encodeRecord({ ...numbered(1), sandboxId: 'é' }, 'boot');
     content[content.indexOf(0xc3)] = 0xff;
     expect(() => decodeRecord(content)).toThrow('is not valid JSON');
   });
 
-  test('with several faults is rejected with the first one', () => {
+  test('a journal record with several faults is rejected with the first one', () => {
     const broken = change((form) => ({ ...form, bootId: 1, podUid: 2 }));
     expect(() => decodeRecord(broken)).toThrow(/^is not a journal record: bootId: (?!.*podUid)/);
   });
 
-  test('one byte above the maximum size is not written', () => {
+  test('a journal record one byte above the maximum size is not written', () => {
     const withText = (length: number) => ({ ...numbered(1), resizes: ['x'.repeat(length)] });
     const most = MAX_RECORD_BYTES - encodeRecord(withText(0), 'boot').length;
     expect(encodeRecord(withText(most), 'boot')).toHaveLength(MAX_RECORD_BYTES);
@@ -156,7 +156,7 @@ describe('a journal record', () => {
     ['__proto__', 'a volume has an invalid name'],
     ['../x', 'is not a journal record: volumes'],
     ['', 'is not a journal record: volumes'],
-  ])('that cannot be read back (a volume named %j) is not written', (name, why) => {
+  ])('a journal record that cannot be read back (a volume named %j) is not written', (name, why) => {
     const record = { ...numbered(1), volumes: new Map([[name, volumeOf(1)]]) };
     expect(() => encodeRecord(record, 'boot')).toThrow(
       expect.objectContaining({

@@ -34,35 +34,38 @@ describe('a bad journal file', () => {
     ['a dangling symbolic link', () => symlinkSync('/nothing', state.path(recordName))],
     ['a pipe', () => void execFileSync('mkfifo', [state.path(recordName)])],
   ];
-  test.each(bad)('that is %s is renamed, counted and logged once, and the other files are read', async (_, makeBad) => {
-    const journal = await state.open();
-    await journal.write(numbered(1));
-    await journal.write(numbered(2, uid(2)));
-    await journal.write(numbered(3, uid(3)));
-    if (!makeBad.toString().includes('truncate')) rmSync(state.path(recordName));
-    makeBad();
-    expect(await journal.load()).toContainEqual(ofThisBoot(numbered(3, uid(3))));
-    expect(await journal.load()).toContainEqual(ofThisBoot(numbered(3, uid(3))));
-    expect(existsSync(state.path(recordName))).toBe(false);
-    expect(lstatSync(state.path(`${recordName}.bad`))).toBeDefined();
-    expect(state.counters.snapshot().journalFaults).toEqual({ bad_record: 1 });
-    expect(state.logged).toEqual([
-      {
-        level: 'error',
-        fields: { file: state.path(recordName), error: expect.any(String) as unknown, movedTo: `${recordName}.bad` },
-        message: 'journal record unreadable',
-      },
-    ]);
-    await state.closeAll();
-    expect(state.descriptors()).toEqual([]);
-    expect(journal.readiness.ready).toBe(true);
-    // Opens the folder again, so the journal is closed: Node ends a process that leaves this to garbage collection.
-    await journal.write(numbered(4));
-    expect(await journal.load()).toContainEqual(ofThisBoot(numbered(4)));
-    await journal.close();
-  });
+  test.each(bad)(
+    'a journal file that is %s is renamed, counted and logged once, and the other files are read',
+    async (_, makeBad) => {
+      const journal = await state.open();
+      await journal.write(numbered(1));
+      await journal.write(numbered(2, uid(2)));
+      await journal.write(numbered(3, uid(3)));
+      if (!makeBad.toString().includes('truncate')) rmSync(state.path(recordName));
+      makeBad();
+      expect(await journal.load()).toContainEqual(ofThisBoot(numbered(3, uid(3))));
+      expect(await journal.load()).toContainEqual(ofThisBoot(numbered(3, uid(3))));
+      expect(existsSync(state.path(recordName))).toBe(false);
+      expect(lstatSync(state.path(`${recordName}.bad`))).toBeDefined();
+      expect(state.counters.snapshot().journalFaults).toEqual({ bad_record: 1 });
+      expect(state.logged).toEqual([
+        {
+          level: 'error',
+          fields: { file: state.path(recordName), error: expect.any(String) as unknown, movedTo: `${recordName}.bad` },
+          message: 'journal record unreadable',
+        },
+      ]);
+      await state.closeAll();
+      expect(state.descriptors()).toEqual([]);
+      expect(journal.readiness.ready).toBe(true);
+      // Opens the folder again, so the journal is closed: Node ends a process that leaves this to garbage collection.
+      await journal.write(numbered(4));
+      expect(await journal.load()).toContainEqual(ofThisBoot(numbered(4)));
+      await journal.close();
+    },
+  );
 
-  test('that is truncated at any byte is not read, and does not fail the load', async () => {
+  test('a journal file that is truncated at any byte is not read, and does not fail the load', async () => {
     const journal = await state.open();
     await journal.write(numbered(1));
     const content = readFileSync(state.path(recordName));
@@ -75,7 +78,7 @@ describe('a bad journal file', () => {
     expect(state.logged).toHaveLength(1);
   });
 
-  test('is stored under another name, up to the newest sixteen of them', async () => {
+  test('bad journal files are stored under another name, up to the newest sixteen of them', async () => {
     const journal = await state.open();
     for (let index = 0; index < 30; index += 1) {
       writeFileSync(state.path(`${uid(index)}.json`), `${index}`);
@@ -86,7 +89,7 @@ describe('a bad journal file', () => {
     expect(readFileSync(state.path(`${uid(20)}.json.bad`), 'utf8')).toBe('20');
   });
 
-  test('that a crash left behind as temporary file is removed at load', async () => {
+  test('a temporary journal file left by a crash is removed at load', async () => {
     const journal = await state.open();
     await journal.write(numbered(1));
     writeFileSync(state.path(`${recordName}.tmp`), 'half');
@@ -95,7 +98,7 @@ describe('a bad journal file', () => {
     expect(readdirSync(state.folder)).toEqual([recordName]);
   });
 
-  test('that a crash left behind as temporary file does not prevent a write', async () => {
+  test('a temporary journal file left by a crash does not prevent a write or its retry', async () => {
     const journal = await state.open();
     for (const leave of [
       (name: string) => writeFileSync(name, 'x'.repeat(100_000)),

@@ -34,7 +34,7 @@ describe('the state folder', () => {
       'the state folder is writable by group or others (mode 770): expected 700',
     ],
     ['that is a file', () => writeFileSync(state.folder, ''), 0o600, 'ENOTDIR'],
-  ])('%s is rejected for writes until it is fixed, and loads as empty', async (_, make, rights, why) => {
+  ])('a state folder %s is rejected for writes until it is fixed, and loads as empty', async (_, make, rights, why) => {
     make();
     chmodSync(state.folder, rights);
     const journal = await state.open();
@@ -54,7 +54,7 @@ describe('the state folder', () => {
     expect(state.descriptors()).toEqual([]);
   });
 
-  test('that was removed is created again', async () => {
+  test('creates a removed state folder again', async () => {
     const journal = await state.open();
     await journal.write(numbered(1));
     rmSync(state.folder, { recursive: true });
@@ -63,7 +63,7 @@ describe('the state folder', () => {
     expect(modeOf(state.folder)).toBe('700');
   });
 
-  test('that is replaced again and again takes all records that two pods write at the same time', async () => {
+  test('stores the records of two pods in a state folder that is replaced repeatedly', async () => {
     const journal = await state.open();
     for (let round = 1; round <= 20; round += 1) {
       const replaced = `${state.folder}-${round}`;
@@ -79,7 +79,7 @@ describe('the state folder', () => {
     expect(state.descriptors()).toEqual([]);
   });
 
-  test('that is fixed is recognized by a check, which repeats failed removals but removes no newer record', async () => {
+  test('a check recognizes a fixed state folder and repeats failed removals, but removes no newer record', async () => {
     const journal = await state.open();
     await journal.write(numbered(1));
     await journal.write(numbered(2, uid(2)));
@@ -101,7 +101,7 @@ describe('the state folder', () => {
     expect(readdirSync(state.folder)).toEqual([`${uid(2)}.json`]);
   });
 
-  test('that is fixed is recognized by a timer, which then stops', async () => {
+  test('a timer recognizes a fixed state folder, and then stops', async () => {
     writeFileSync(state.folder, '');
     const clock = new FakeClock();
     const journal = await state.open({ clock });
@@ -117,7 +117,7 @@ describe('the state folder', () => {
     expect(state.messages).toEqual(['journal unavailable', 'journal writable again']);
   });
 
-  test('that is fixed takes the last record of each pod by a timer, though another pod has written since', async () => {
+  test('a timer stores the last record of each pod in a fixed state folder, even after a successful write of another pod', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
     await journal.write(numbered(1, uid(1)));
@@ -136,7 +136,7 @@ describe('the state folder', () => {
     expect(found).toEqual(expect.arrayContaining([ofThisBoot(numbered(2, uid(1)))]));
   });
 
-  test('that is fixed takes the records of other pods, though one pod’s file still cannot be changed', async () => {
+  test('a check stores the record of a pod although the file of another pod still cannot be changed', async () => {
     const journal = await state.open();
     await journal.write(numbered(1, uid(1)));
     rmSync(state.path(`${uid(1)}.json`));
@@ -152,7 +152,7 @@ describe('the state folder', () => {
     expect(await journal.check()).toEqual({ ready: true });
   });
 
-  test('that was writable is checked again by readinessNow, at most once in ten seconds', async () => {
+  test('readinessNow checks a writable state folder again, at most once in ten seconds', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
     writeFileSync(join(state.folder, 'marker'), '');
@@ -172,7 +172,7 @@ describe('the state folder', () => {
     expect(readdirSync(state.folder)).toEqual(['marker']);
   });
 
-  test('is checked again by readinessNow after ten seconds, though the system time was set back', async () => {
+  test('readinessNow checks the state folder again after ten seconds although the system time was set back', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
     clock.setSystemTime(-3_600_000);
@@ -182,7 +182,7 @@ describe('the state folder', () => {
     expect((await journal.readinessNow()).ready).toBe(false);
   });
 
-  test('that hangs is not ready, is checked once for all callers, and does not block them', async () => {
+  test('a state folder that hangs is not ready, is checked once for all callers, and does not block them', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
     clock.pass(RECHECK_MS);
@@ -202,7 +202,7 @@ describe('the state folder', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  test('that hangs is checked once, however many writes take too long', async () => {
+  test('a state folder that hangs is checked once, regardless of the number of slow writes', async () => {
     const clock = new FakeClock();
     const journal = await state.open({ clock });
     const { promise, resolve } = Promise.withResolvers<{ ready: true }>();
@@ -221,7 +221,7 @@ describe('the state folder', () => {
     expect(check).toHaveBeenCalledTimes(2);
   });
 
-  test('is not checked any more when the journal is closed', async () => {
+  test('stops the checks of the state folder when the journal is closed', async () => {
     writeFileSync(state.folder, '');
     const clock = new FakeClock();
     const journal = await state.open({ clock });

@@ -84,7 +84,7 @@ test('a disk that hangs at the first write delays no caller for longer than a ch
   await expect.poll(() => journal.readiness(), LONG_WAIT).toEqual({ ready: true });
 });
 
-test('a disk that does not return the records has changes rejected, and its records taken over once it does', async () => {
+test('changes are rejected while the disk does not return the records, which are loaded once it does', async () => {
   disk.hangs.read = true;
   const journal = started();
   const late: unknown[] = [];

@@ -94,7 +94,7 @@ const last = (lines: readonly string[], word: string): number =>
   );
 
 describe('a killed process', () => {
-  test('leaves its last record or the previous one, and nothing else, whenever it is killed', {
+  test('KEP-1287: a process killed at any moment leaves its last journal record or the previous one, both complete', {
     timeout: 900_000,
   }, async () => {
     const outcomes = { newer: 0, older: 0, betweenWrites: 0 };
@@ -132,7 +132,7 @@ describe('a killed process', () => {
     ['journal-remove-before', [4]],
     ['journal-remove-unlinked', []],
     ['journal-remove-after', []],
-  ])('that is killed at %s leaves the records %j', async (point, numbers) => {
+  ])('a process killed at %s leaves the journal records %j', async (point, numbers) => {
     const isWrite = point.startsWith('journal-write');
     const passed = join(base, 'passed');
     const armed = join(base, 'armed');
@@ -150,7 +150,7 @@ describe('a killed process', () => {
     expect(await load()).toEqual([]);
   });
 
-  test('passes all crash points of the journal in order', async () => {
+  test('KEP-1287: a journal writer passes all crash points, before and after each write and removal, in order', async () => {
     const passed = join(base, 'passed');
     const writer = start(true, [1, 2], { env: { CRI_RESIZE_SHIM_CRASH_LOG: passed } });
     expect(await writer.ended).toEqual({ code: 0, signal: null });
@@ -178,7 +178,7 @@ describe('a state folder with wrong rights', () => {
   const failure = (lines: readonly string[]): unknown =>
     JSON.parse(lines.find((line) => line.startsWith('failed '))?.slice('failed '.length) ?? '{}');
 
-  test('that is not accessible causes an error with the file and the errno', async () => {
+  test('a state folder that is not accessible causes an error with the file and the errno', async () => {
     mkdirSync(folder, { mode: 0o700 });
     chmodSync(base, 0o000);
     const writer = start(false, [1, 1], asNobody);
@@ -191,7 +191,7 @@ describe('a state folder with wrong rights', () => {
     });
   });
 
-  test('that another user owns is not written to, although its mode allows it', async () => {
+  test('a state folder that another user owns is not written to, although its mode allows it', async () => {
     chmodSync(base, 0o777);
     mkdirSync(folder);
     chmodSync(folder, isRoot ? 0o755 : 0o555);

@@ -21,7 +21,7 @@ afterEach(() => state.remove());
 
 const fileOf = (index: number): string => `${uid(index)}.json`;
 
-test('M2: records of a newer shim stay as they are through a downgrade, however many, and are reported', async () => {
+test('M2: records of a newer shim stay unchanged through a downgrade, regardless of their number, and are reported', async () => {
   await state.open();
   const contents = Array.from({ length: 40 }, (_, index) => form(index, RECORD_VERSION + 1));
   contents.forEach((content, index) => writeFileSync(state.path(fileOf(index)), content));
@@ -46,7 +46,7 @@ test('M2: records of a newer shim stay as they are through a downgrade, however 
   expect(contents.map((_, index) => readFileSync(state.path(fileOf(index)), 'utf8'))).toEqual(contents);
 });
 
-test('a shim that reads their version has the records again, without a loss', async () => {
+test('KEP-1287: an upgraded shim reads the records that an older shim ignored, without a loss', async () => {
   await state.open();
   for (const index of [1, 2]) writeFileSync(state.path(fileOf(index)), form(index, RECORD_VERSION + 1));
   const older = await state.open();
@@ -64,7 +64,7 @@ test('a shim that reads their version has the records again, without a loss', as
   expect(newer.withheld).toEqual({ newer: 0, unread: 0 });
 });
 
-test('a record of a newer shim that the operator removes is replaced by a new one', async () => {
+test('KEP-1287: after the operator removes a record of a newer shim, a new record of the pod is stored', async () => {
   await state.open();
   writeFileSync(state.path(fileOf(1)), form(1, RECORD_VERSION + 1));
   const clock = new FakeClock();
@@ -79,7 +79,7 @@ test('a record of a newer shim that the operator removes is replaced by a new on
   expect(clock.next).toBeUndefined();
 });
 
-test('a record of 0.1.0 (version 3) is read: any lower memory.high may be its temporary one', () => {
+test('KEP-1287: a record of 0.1.0 (version 3) is read, with its memory.high marked as possibly temporary', () => {
   const { transaction } = decodeRecord(Buffer.from(form(1, 3)));
   expect(transaction?.highs).toEqual([{ cgroup: '/kubepods/pod', memoryHigh: 'max', isUnmarked: true }]);
 });

@@ -23,7 +23,7 @@ afterEach(() => {
 
 const PODS = 12;
 
-test('a disk that is slow and does not hang takes the records of many pods at once, each in its turn', async () => {
+test('a slow disk stores the records of many pods, one after the other, without an error', async () => {
   const clock = new FakeClock();
   const journal = await state.open({ clock });
   const ended: number[] = [];
@@ -40,7 +40,7 @@ test('a disk that is slow and does not hang takes the records of many pods at on
   expect(journal.readiness).toEqual({ ready: true });
 });
 
-test('a disk that stops rejects the records of all pods, also of those that still wait', async () => {
+test('a disk that stops responding causes the writes of all pods to be rejected, including queued ones', async () => {
   const clock = new FakeClock();
   const journal = await state.open({ clock });
   const writes = Array.from({ length: PODS }, (_, pod) => journal.write(numbered(1, uid(pod))));

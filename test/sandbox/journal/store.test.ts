@@ -33,7 +33,7 @@ describe('the journal', () => {
     expect(state.logged).toEqual([]);
   });
 
-  test('stores any record', async () => {
+  test('stores any valid record and returns it unchanged', async () => {
     const journal = await state.open();
     await fc.assert(
       fc.asyncProperty(anyRecord, async (record) => {
@@ -72,7 +72,7 @@ describe('the journal', () => {
     expect(readdirSync(state.folder)).toEqual([]);
   });
 
-  test('leaves files that are not its own', async () => {
+  test('does not change files that do not belong to the journal', async () => {
     const journal = await state.open();
     for (const name of ['notes.txt', 'config.json', 'x.bad', 'y.json.tmp']) writeFileSync(state.path(name), '{');
     await journal.write(numbered(1));
@@ -81,8 +81,8 @@ describe('the journal', () => {
   });
 });
 
-describe('journal writes of a pod', () => {
-  test('run one after the other, and the newest wins', async () => {
+describe('journal writes', () => {
+  test('writes of one pod run one after the other, and the newest wins', async () => {
     const journal = await state.open();
     await Promise.all(Array.from({ length: 50 }, (_, index) => journal.write(numbered(index))));
     expect(await journal.load()).toEqual([ofThisBoot(numbered(49))]);
@@ -97,7 +97,7 @@ describe('journal writes of a pod', () => {
     expect(await journal.load()).toEqual([ofThisBoot(numbered(71))]);
   });
 
-  test('store the record as it is at the call, although it changes afterwards', async () => {
+  test('a write stores the record as it is at the call, even if it changes afterwards', async () => {
     const journal = await state.open();
     const volumes = new Map([['cache', volumeOf(1)]]);
     const writing = journal.write({ podUid, sandboxId: 's', volumes });
@@ -106,7 +106,7 @@ describe('journal writes of a pod', () => {
     expect((await journal.load())[0]?.volumes).toEqual(new Map([['cache', volumeOf(1)]]));
   });
 
-  test('run concurrently with writes of other pods and with reads', async () => {
+  test('writes of one pod run concurrently with writes of other pods and with reads', async () => {
     const journal = await state.open();
     const writes = Array.from({ length: 400 }, (_, index) => journal.write(numbered(index, uid(index % 40))));
     for (let round = 0; round < 5; round += 1)
@@ -119,7 +119,7 @@ describe('journal writes of a pod', () => {
   });
 });
 
-test('a removal until the next boot needs no open folder, a durable one does', async () => {
+test('a removal until the next boot does not need the open state folder, a durable removal does', async () => {
   const journal = await state.open();
   await journal.write(numbered(1));
   await journal.write(numbered(2, uid(2)));
@@ -133,7 +133,7 @@ test('a removal until the next boot needs no open folder, a durable one does', a
 });
 
 describe('a journal of an earlier boot', () => {
-  test('has only volumes and deferred requests left', async () => {
+  test('only volumes and deferred requests remain of the records of an earlier boot', async () => {
     const resizes = [{ id: 'r1', memory: 5 }, null];
     const journal = await state.open({ bootId: 'boot-1' });
     await journal.write(numbered(1));

@@ -45,7 +45,7 @@ async function withTwoRecords(): Promise<void> {
 describe.each(['EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EUCLEAN', 'ESTALE'])(
   'a record that cannot be read because of %s',
   (code) => {
-    test('stays as it is, is reported, and is read again until it can be', async () => {
+    test('KEP-1287: a record that the disk does not return stays unchanged, is reported, and is read again until it is readable', async () => {
       await withTwoRecords();
       const before = readFileSync(state.path(recordName), 'utf8');
       faults.set(recordName, code);
@@ -83,7 +83,7 @@ describe.each(['EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'EAGAIN', 'EACCES', 'EUCLEAN
   },
 );
 
-test('a record that turns out to be bad, or gone, is not withheld any longer', async () => {
+test('KEP-1287: a record that turns out to be bad or missing when it is read again is no longer withheld', async () => {
   await withTwoRecords();
   for (const name of [recordName, `${uid(2)}.json`]) faults.set(name, 'EIO');
   const { journal, late } = await opened();
@@ -97,7 +97,7 @@ test('a record that turns out to be bad, or gone, is not withheld any longer', a
   expect(readdirSync(state.folder)).toContain(`${recordName}.bad`);
 });
 
-test('a record that can be read again is taken over before it can be changed, also while the disk hangs at the next one', async () => {
+test('a record that is readable again is loaded before it can be changed, even while the disk hangs at the next one', async () => {
   const request = { version: 1, kind: 'of a test' };
   const before = await state.open();
   for (const number of [1, 2]) await before.write({ ...numbered(number, uid(number)), resizes: [request] });
@@ -129,7 +129,7 @@ test('a record that can be read again is taken over before it can be changed, al
 });
 
 describe('a state folder that cannot be read at the start', () => {
-  test('has no record written or removed until it can be, and then returns its records', async () => {
+  test('KEP-1287: no record is written or removed until an unreadable state folder is readable and its records are read', async () => {
     await withTwoRecords();
     renameSync(state.folder, `${state.folder}-away`);
     writeFileSync(state.folder, '');
@@ -147,7 +147,7 @@ describe('a state folder that cannot be read at the start', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  test('is not ready while it can be written but not read', async () => {
+  test('a state folder that can be written but not read is not ready', async () => {
     await withTwoRecords();
     const { journal } = await opened();
     vi.spyOn(process, 'geteuid').mockReturnValue(4242);

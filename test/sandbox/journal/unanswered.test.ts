@@ -16,24 +16,24 @@ const update = (changes: Omit<ContainerStep, 'kind' | 'id'>, id = 'a'): Containe
 let unanswered: UnansweredUpdates;
 beforeEach(() => (unanswered = new UnansweredUpdates()));
 
-test('updates of one container take no more memory than one, at their highest limits', () => {
+test('counts unanswered updates of one container once, at their highest limits', () => {
   for (let attempt = 0; attempt < 100; attempt += 1)
     unanswered.add('pod', [update(memory(100, 200 + attempt)), update({ ...memory(100, 150), ...quota(10, 20) })]);
   expect(unanswered.of('pod')).toEqual([update({ ...memory(100, 299), ...quota(10, 20) })]);
   expect(unanswered.of('other')).toEqual([]);
 });
 
-test('steps that are no updates of containers do not count', () => {
+test('ignores steps that are not container updates', () => {
   unanswered.add('pod', [{ kind: 'pod-memory', ...memory(100, 200).memory }, { kind: 'runtime' }]);
   expect(unanswered.of('pod')).toEqual([]);
 });
 
-describe('an answer', () => {
+describe('an answer of the runtime', () => {
   const settings = { 'memory.high': { from: '1', to: '2' } };
   const shares = { from: cpuShares(2), to: cpuShares(4) };
   const all = { ...memory(100, 200), ...quota(10, 20), shares, swap: memory(0, 5).memory, settings };
 
-  test('ends the values that it sets, and what goes with memory', () => {
+  test('an answer ends the values that it sets, and with memory also swap and settings', () => {
     unanswered.add('pod', [update(all)]);
     unanswered.answered('pod', { id: 'b', memory: 1 });
     expect(unanswered.of('pod')).toEqual([update(all)]);
@@ -45,7 +45,7 @@ describe('an answer', () => {
     expect(unanswered.of('pod')).toEqual([]);
   });
 
-  test('of one container does not end the updates of another one', () => {
+  test('an answer for one container does not end the updates of another one', () => {
     unanswered.add('pod', [update(all), update(memory(1, 2), 'b')]);
     unanswered.settled('pod', 'a');
     expect(unanswered.of('pod')).toEqual([update(memory(1, 2), 'b')]);
@@ -54,7 +54,7 @@ describe('an answer', () => {
   });
 });
 
-describe('what is left of the steps of a transaction', () => {
+describe('remaining steps of a transaction', () => {
   const steps = [
     { kind: 'pod-memory', ...memory(300, 400).memory } as const,
     update({ ...memory(100, 200), ...quota(10, 20), swap: memory(0, 5).memory }),
@@ -62,7 +62,7 @@ describe('what is left of the steps of a transaction', () => {
     update(memory(1, 2), 'b'),
   ];
 
-  test('are the updates without an answer', () => {
+  test('the remaining steps of a transaction are its unanswered updates', () => {
     unanswered.add('pod', [update(memory(100, 200))]);
     expect(unanswered.left('pod', steps, [])).toEqual([
       update({ ...memory(100, 200), swap: memory(0, 5).memory }),
@@ -71,7 +71,7 @@ describe('what is left of the steps of a transaction', () => {
     expect(unanswered.left('other', steps, [])).toEqual([]);
   });
 
-  test('goes back to values that were applied since', () => {
+  test('the remaining steps of a transaction roll back to values that were applied since', () => {
     unanswered.add('pod', [update({ ...memory(100, 200), ...quota(10, 20) })]);
     expect(unanswered.left('pod', steps, [{ id: 'a', memory: mi(120), swap: mi(7) }])).toEqual([
       update({ ...memory(120, 200), ...quota(10, 20), swap: memory(7, 5).memory }),

@@ -65,18 +65,18 @@ const cpuset = (written: number) =>
   });
 
 describe('A11: a quota that systemd has rounded', () => {
-  test('is not requested after a cpuset-only update: the runtime has written the exact one', async () => {
+  test('does not request a quota rounded by systemd after a cpuset-only update wrote the exact quota', async () => {
     expect(await cpuset(12_500)).toBe(ANSWER);
     expect([asked, quota()]).toEqual([[], '12500 100000']);
   });
 
-  test('is distinguished from another quota, which the runtime has not stored and which is restored', async () => {
+  test('restores a quota that differs from the stored one by more than the rounding of systemd', async () => {
     writeQuota(14_000);
     await cpuset(12_500);
     expect([asked, quota()]).toEqual([[14_000n], '14000 100000']);
   });
 
-  test('is not the value that a failed update restores', async () => {
+  test('a failed update restores the stored quota, not the one that systemd rounded', async () => {
     const linux = { memory_limit_in_bytes: BigInt(200 * MiB), cpu_quota: 20_000n, cpu_period: 100_000n };
     const failing = updateContainer(runtime.node, containerUpdate(containerId(0), linux), () => {
       writeQuota(20_000);
@@ -86,7 +86,7 @@ describe('A11: a quota that systemd has rounded', () => {
     expect([asked, quota()]).toEqual([[12_500n], '12500 100000']);
   });
 
-  test('is not the value that a failed ResizePod restores', async () => {
+  test('a failed ResizePod restores the stored quota, not the one that systemd rounded', async () => {
     runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
     // It accepts everything, and sets the CPU limit alone.
     const cpu = { quota: 20_000, period: 100_000 } as never;

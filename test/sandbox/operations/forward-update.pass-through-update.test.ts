@@ -27,7 +27,7 @@ const cpuset = (forward: () => Promise<Buffer>) =>
   updateContainer(runtime.node, containerUpdate(containerId(0), { cpuset_cpus: '0-1' }), forward);
 
 describe('kubernetes 138732: cpuset updates during a resize', () => {
-  test('do not wait for the resize of their pod', async () => {
+  test('KEP-1287: a cpuset-only update does not wait for a resize of its pod', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let end = (): void => undefined;
     const resize = runtime.node.lock.run(podConfig.metadata.uid, () => new Promise<void>((resolve) => (end = resolve)));
@@ -36,7 +36,7 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     await resize;
   });
 
-  test('wait for an update of the same container that the runtime is applying', async () => {
+  test('a cpuset update waits for an update of the same container that the runtime is applying', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.applyUpdates();
     const events: string[] = [];
@@ -65,7 +65,7 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     ['a cpuset', { cpuset_cpus: '0-1' }],
     ['shares', { cpu_shares: 512n }],
   ])(
-    '%s: is not forwarded when another update of the container takes longer than the deadline',
+    '%s: an update is not forwarded when another update of the container takes longer than the deadline',
     async (_what, linux) => {
       runtime.makePod(String(100 * MiB), [100 * MiB]);
       const ended = Promise.withResolvers<undefined>();
@@ -86,7 +86,7 @@ describe('kubernetes 138732: cpuset updates during a resize', () => {
     },
   );
 
-  test('that write old limits of the runtime store have no effect: the kernel values are restored', async () => {
+  test('KEP-1287: a cpuset-only update that writes old stored limits has no effect, because the kernel values are restored', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates();
     const stale = () => {
@@ -117,7 +117,7 @@ test('a cpuset update is not forwarded to a runtime that does not serve calls ye
   expect([isForwarded, runtime.failOpens]).toEqual([false, []]);
 });
 
-describe('an update that sets CPU shares only', () => {
+describe('updates of CPU shares only', () => {
   beforeEach(() => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     [0, 1].forEach((index) =>
@@ -132,7 +132,7 @@ describe('an update that sets CPU shares only', () => {
   const shares = (forward: () => Promise<Buffer>) =>
     updateContainer(runtime.node, containerUpdate(containerId(1), { cpu_shares: 2048n }), forward);
 
-  test('is newer than an earlier request for them', async () => {
+  test('an update of CPU shares supersedes an earlier request for these shares', async () => {
     const { newest } = runtime.node;
     const earlier = newest.arrival();
     await shares(() => Promise.resolve(ANSWER));
@@ -141,7 +141,7 @@ describe('an update that sets CPU shares only', () => {
     expect(newest.newerWriter(SANDBOX, 'container c1, limits.cpu', earlier)).toBeUndefined();
   });
 
-  test('is applied after a ResizePod in progress that sets them, which arrived before', async () => {
+  test('an update of CPU shares is applied after a ResizePod in progress that arrived before and sets them', async () => {
     const applied: string[] = [];
     let newer: Promise<Buffer> | undefined;
     runtime.applyUpdates();

@@ -52,30 +52,36 @@ function keeps(values: object): void {
   store.plugin = (id, linux) => (id === containerId(0) ? { ...linux, ...values } : linux);
 }
 
-describe('a plugin of the runtime that keeps the value a container has (koordinator 3129, kubernetes 130598)', () => {
+describe('runtime plugin that keeps the current value of a container (koordinator 3129, kubernetes 130598)', () => {
   test.each([
     ['memory.max', { memory_limit_in_bytes: criMi(120) }, { memory_limit_in_bytes: criMi(100) }],
     ['cpu.max', { cpu_quota: 20_000n, cpu_period: 100_000n }, { cpu_quota: 10_000n }],
     ['cpuset.cpus', { cpuset_cpus: '0-1' }, { cpuset_cpus: '0-3' }],
     ['memory.high', { unified: { 'memory.high': text(90) } }, { unified: { 'memory.high': text(80) } }],
-  ])('%s: UpdateContainerResources succeeds with a warning, and the pod stays as it is', async (file, asked, kept) => {
-    await apply(kept);
-    keeps(kept);
-    expect(await update(asked)).toBe(ANSWER);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(warnings()).toContainEqual(expect.stringContaining(file));
-  });
+  ])(
+    '%s kept by a plugin: UpdateContainerResources succeeds with a warning, and the pod does not change',
+    async (file, asked, kept) => {
+      await apply(kept);
+      keeps(kept);
+      expect(await update(asked)).toBe(ANSWER);
+      expect(found()).toEqual([300, 100, 200]);
+      expect(warnings()).toContainEqual(expect.stringContaining(file));
+    },
+  );
 
-  test.each([150, 60])('ResizePod to %i MiB succeeds, and the pod limit goes with the kernel', async (wanted) => {
-    keeps({ memory_limit_in_bytes: criMi(100) });
-    const reported: StepRecord[] = [];
-    const { steps } = await resize({ c0: { memory: mi(wanted) } }, {}, (record) => reported.push(record));
-    expect(found()).toEqual([300, 100, 200]);
-    // Without those of the correction of the pod limit.
-    expect(reported).toEqual(steps);
-  });
+  test.each([150, 60])(
+    'ResizePod to %i MiB succeeds although a plugin keeps the limit, and the pod limit follows the kernel',
+    async (wanted) => {
+      keeps({ memory_limit_in_bytes: criMi(100) });
+      const reported: StepRecord[] = [];
+      const { steps } = await resize({ c0: { memory: mi(wanted) } }, {}, (record) => reported.push(record));
+      expect(found()).toEqual([300, 100, 200]);
+      // Without those of the correction of the pod limit.
+      expect(reported).toEqual(steps);
+    },
+  );
 
-  test('ResizePod sets the pod limit that it asks for, as far as the containers fit', async () => {
+  test('ResizePod sets the requested pod limit as far as the containers fit when a plugin keeps a limit', async () => {
     keeps({ memory_limit_in_bytes: criMi(100) });
     await resize({ c0: { memory: mi(150) } }, { memory: mi(400) });
     expect(found()).toEqual([400, 100, 200]);
@@ -83,7 +89,7 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
     expect(found()).toEqual([400, 100, 200]);
   });
 
-  test('ResizePod that needs the room for another container is rejected and rolled back', async () => {
+  test('rejects and rolls back a ResizePod when a plugin keeps memory that another container needs', async () => {
     keeps({ memory_limit_in_bytes: criMi(100) });
     const rejected = resize({ c0: { memory: mi(50) }, c1: { memory: mi(250) } });
     await expect(rejected).rejects.toMatchObject({ code: status.FAILED_PRECONDITION, reason: 'CGROUP_WRITE_FAILED' });
@@ -91,14 +97,14 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
     expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
-  test('ResizePod of a pod whose limit was below the sum before is not rejected for the room', async () => {
+  test('does not reject a ResizePod for kept memory if the pod limit was below the sum before', async () => {
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(250));
     keeps({ memory_limit_in_bytes: criMi(100) });
     await resize({ c0: { memory: mi(120) }, c1: { memory: mi(220) } });
     expect(found()).toEqual([250, 100, 220]);
   });
 
-  test('a CPU limit: ResizePod succeeds, and the pod limit goes with the kernel', async () => {
+  test('ResizePod of a CPU limit that a plugin keeps succeeds, and the pod limit follows the kernel', async () => {
     keeps({ cpu_quota: 10_000n });
     await resize({ c0: { cpu: { quota: microseconds(30_000), period: microseconds(100_000) } } });
     expect([runtime.read('cpu.max'), runtime.read(`${containerId(0)}/cpu.max`)]).toEqual([
@@ -108,7 +114,7 @@ describe('a plugin of the runtime that keeps the value a container has (koordina
   });
 });
 
-test('a rollback that a plugin does not follow is no UNDO_FAILED', async () => {
+test('a rollback that a plugin does not follow is not reported as UNDO_FAILED', async () => {
   store.plugin = (id, linux) => {
     if (id === containerId(1)) throw new RuntimeFailure(status.INTERNAL, 'no');
     // containerd loses the limit on swap where a plugin answers.
@@ -120,7 +126,7 @@ test('a rollback that a plugin does not follow is no UNDO_FAILED', async () => {
   expect(runtime.node.journal.unfinished()).toEqual([]);
 });
 
-test('a runtime that stores what was asked for and does nothing is a fault, and is rolled back', async () => {
+test('rejects and rolls back an update that the runtime stores but does not apply', async () => {
   const linux = { memory_limit_in_bytes: criMi(120) };
   const answer = update(linux, async () => {
     await apply(linux);

@@ -28,8 +28,8 @@ const update = (linux: Parameters<typeof containerUpdate>[1], written: { memory?
 const memory = (mebibytes: number) => ({ memory_limit_in_bytes: BigInt(mebibytes * MiB) });
 const found = (): number[] => [Number(runtime.read('memory.max')) / MiB, runtime.limitOf(0) / MiB];
 
-describe("A13: the runtime's own update is verified in the kernel before the pod limit follows", () => {
-  test('a decrease that the kernel does not have: the call fails, and the pod limit stays', async () => {
+describe("A13: verification of the runtime's own update", () => {
+  test('KEP-1287: a decrease that is not in the kernel fails the call, and the pod limit stays', async () => {
     await expect(update(memory(50), {})).rejects.toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
       context: { container: containerId(0), asked: String(50 * MiB), found: String(100 * MiB) },
@@ -37,12 +37,12 @@ describe("A13: the runtime's own update is verified in the kernel before the pod
     expect(found()).toEqual([300, 100]);
   });
 
-  test('an increase that the kernel does not have: the call fails, and the pod limit is as before', async () => {
+  test('KEP-1287: an increase that is not in the kernel fails the call, and the pod limit is rolled back', async () => {
     await expect(update(memory(150), {})).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED' });
     expect(found()).toEqual([300, 100]);
   });
 
-  test('one of two limits that the kernel does not have: the other one is rolled back', async () => {
+  test('KEP-1287: an update is rolled back if only one of its two limits is in the kernel', async () => {
     const both = { ...memory(50), cpu_quota: 5000n, cpu_period: 100_000n };
     await expect(update(both, { memory: 50 })).rejects.toMatchObject({
       reason: 'CGROUP_WRITE_FAILED',
@@ -57,7 +57,7 @@ describe("A13: the runtime's own update is verified in the kernel before the pod
     ['an increase', 180, 130, 330],
     ['a decrease that becomes an increase', 50, 130, 330],
   ])(
-    '%s for which a plugin of the runtime chooses another limit: the pod limit goes with that',
+    '%s for which a runtime plugin chooses another limit succeeds, and the pod limit follows the chosen one',
     async (_, ...values) => {
       const [asked, chosen, pod] = values;
       expect(await update(memory(asked), { memory: chosen })).toBe(ANSWER);
@@ -68,13 +68,13 @@ describe("A13: the runtime's own update is verified in the kernel before the pod
     },
   );
 
-  test('what the kernel has: the pod limit follows', async () => {
+  test('KEP-1287: the pod limit follows a decrease that is verified in the kernel', async () => {
     expect(await update(memory(50), { memory: 50 })).toBe(ANSWER);
     expect(found()).toEqual([250, 50]);
   });
 });
 
-describe("A13: the pod's shares after kubelet has changed a CPU request", () => {
+describe("A13: the pod's shares after a change by kubelet", () => {
   const stored = [102n, 204n];
   beforeEach(() => {
     for (const index of [0, 1]) {
@@ -99,20 +99,20 @@ describe("A13: the pod's shares after kubelet has changed a CPU request", () => 
     return resizePod(runtime.node, SANDBOX, desired, { dryRun: false, deadline: performance.now() + 60_000 });
   };
 
-  test('a ResizePod finds that they are the sum, though the pod was created with others', async () => {
+  test('ResizePod recognizes pod shares that kubelet has set to the sum of the requests, although the pod was created with others', async () => {
     // Created with 1024 shares. kubelet has written the weight of 306 since, and the shim has not seen a call.
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '12');
     await resize();
     expect(runtime.read('cpu.weight')).toBe('10');
   });
 
-  test('a weight of others stays', async () => {
+  test('ResizePod keeps a pod weight that is not derived from the sum of the requests', async () => {
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '39');
     await resize();
     expect(runtime.read('cpu.weight')).toBe('39');
   });
 
-  test('shares that only repeat what kubelet has written are learned', async () => {
+  test('learns the pod shares from an UpdatePodSandboxResources that repeats the value written by kubelet', async () => {
     const name = 'UpdatePodSandboxResourcesRequest';
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '1');
     const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources: { cpu_shares: 2n } }));

@@ -41,20 +41,20 @@ const resources = (memory: number, quota: number, shares: number) => ({
 });
 const overhead = resources(20 * MiB, 25_000, 256);
 
-test('the runtime gets all values of the pod when one has changed', async () => {
+test('KEP-1287: UpdatePodSandboxResources sends all values of the pod to the runtime when one has changed', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   await web.resize(desired({ c0: { memory: mi(150) } }));
   expect(requests).toMatchObject([{ resources: resources(350 * MiB, 20_000, 1024), overhead: { cpu_shares: 0n } }]);
 });
 
-test('the values are those without the overhead, which is a message of its own', async () => {
+test('sends the values of the pod without its overhead, which is a separate message', async () => {
   // The old formula: 512 + 256 shares.
   makeWithOverhead(512, '30');
   await web.resize(desired({ c0: { cpu: cpu(30_000) } }));
   expect(requests).toMatchObject([{ resources: resources(300 * MiB, 40_000, 512), overhead }]);
 });
 
-test('new shares are sent without those of the overhead, and with the next change as well', async () => {
+test('sends new pod shares without those of the overhead, also with the next change', async () => {
   makeWithOverhead(512, '30');
   await web.resize(desired({}, { pod: { shares: cpuShares(384) } }));
   await web.resize(desired({ c0: { memory: mi(150) } }));
@@ -64,7 +64,7 @@ test('new shares are sent without those of the overhead, and with the next chang
   ]);
 });
 
-test('shares that kubelet has changed since are read from the weight', async () => {
+test('reads pod shares that kubelet has changed since from the weight', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.writeFile('/kubepods/pod1', 'cpu.weight', '20');
   await web.resize(desired({ c0: { memory: mi(150) } }));
@@ -72,7 +72,7 @@ test('shares that kubelet has changed since are read from the weight', async () 
   expect(requests).toMatchObject([{ resources: resources(350 * MiB, 20_000, 500) }]);
 });
 
-test('a pod without limits is reported as such', async () => {
+test('reports -1 for the memory and CPU limits of a pod without limits', async () => {
   makeWithOverhead(512, '30');
   runtime.writeFile('/kubepods/pod1', 'memory.max', 'max');
   runtime.writeFile('/kubepods/pod1', 'cpu.max', 'max 100000');

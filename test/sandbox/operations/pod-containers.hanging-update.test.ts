@@ -27,13 +27,13 @@ afterEach(() => web.close());
 
 const complaints = (): unknown[] => runtime.warnings.filter(({ error }) => error !== undefined);
 
-describe('an update of another pod that hangs in the runtime, and its lists with it, does not block', () => {
-  test('UpdateContainerResources', async () => {
+describe('hanging update of another pod, which also blocks ListContainers', () => {
+  test('an update of another pod that hangs in the runtime does not block UpdateContainerResources', async () => {
     await new ContainerUpdates(runtime).update(120 * MiB);
     expect([...web.limits(), runtime.read('memory.max')]).toEqual([120 * MiB, 200 * MiB, String(320 * MiB)]);
   });
 
-  test('UpdatePodSandboxResources', async () => {
+  test('an update of another pod that hangs in the runtime does not block UpdatePodSandboxResources', async () => {
     const name = 'UpdatePodSandboxResourcesRequest';
     const resources = { memory_limit_in_bytes: BigInt(400 * MiB) };
     const request = decode(name, encode(name, { pod_sandbox_id: SANDBOX, resources }));
@@ -41,19 +41,19 @@ describe('an update of another pod that hangs in the runtime, and its lists with
     expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
 
-  test('ResizePod, and the next one does not wait for a list', async () => {
+  test('an update of another pod that hangs does not block ResizePod, and the next ResizePod does not wait for a list', async () => {
     await web.resize(desired({ c0: { memory: mi(120) } }));
     await web.resize(desired({ c0: { memory: mi(130) } }));
     expect([...web.limits(), lists]).toEqual([130 * MiB, 200 * MiB, 1]);
   });
 
-  test('ResizePod of a container that was created without the shim: its cgroup has its id', async () => {
+  test('a hanging update does not block ResizePod of a container that was created without the shim: its cgroup has its id', async () => {
     runtime.node.registry.forgetContainer(containerId(1));
     await web.resize(desired({ c1: { memory: mi(220) } }));
     expect(web.limits()).toEqual([100 * MiB, 220 * MiB]);
   });
 
-  test('the response of CreateContainer', async () => {
+  test('an update of another pod that hangs in the runtime does not block the response of CreateContainer', async () => {
     const resources = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n };
     const config = { metadata: { name: 'c0' }, linux: { resources } };
     const request = encode('CreateContainerRequest', { pod_sandbox_id: SANDBOX, config });
@@ -66,7 +66,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
     expect([runtime.failOpens, complaints()]).toEqual([[], []]);
   });
 
-  test('the response of RunPodSandbox', async () => {
+  test('an update of another pod that hangs in the runtime does not block the response of RunPodSandbox', async () => {
     const request = encode('RunPodSandboxRequest', { config: podConfig as never });
     const response = encode('RunPodSandboxResponse', { pod_sandbox_id: SANDBOX });
     const answered = learnPod(runtime.node)(
@@ -78,7 +78,7 @@ describe('an update of another pod that hangs in the runtime, and its lists with
   });
 });
 
-test('an update of another container of the pod that hangs, and its status with it, does not block UpdateContainerResources', async () => {
+test('a hanging update of another container of the pod, without a status, does not block UpdateContainerResources', async () => {
   runtime.wrapResponder('ContainerStatus', (request, before) =>
     decode('ContainerStatusRequest', request).container_id === containerId(1)
       ? Promise.reject(new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded'))
@@ -88,7 +88,7 @@ test('an update of another container of the pod that hangs, and its status with 
   expect([...web.limits(), runtime.read('memory.max')]).toEqual([120 * MiB, 200 * MiB, String(320 * MiB)]);
 });
 
-test('a resize that needs the status of a container whose update hangs is rejected with the name of the container', async () => {
+test("rejects a resize, with the container's name, if it needs the status of a container whose update hangs", async () => {
   runtime.wrapResponder('ContainerStatus', (request, before) =>
     decode('ContainerStatusRequest', request).container_id === containerId(1)
       ? Promise.reject(new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded'))

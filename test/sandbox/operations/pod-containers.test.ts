@@ -36,7 +36,7 @@ test.each([
   ['ready', READY, [EXITED, CREATED]],
   ['ended, as far as its status shows, while a container runs', NOTREADY, [EXITED, RUNNING]],
   ['ready without containers', READY, []],
-])('a sandbox that is %s', async (_, sandbox, containers) => {
+])('accepts a sandbox that is %s', async (_, sandbox, containers) => {
   await expect(check(sandbox, ...containers)).resolves.toBeUndefined();
 });
 
@@ -52,7 +52,7 @@ test.each([[[EXITED, EXITED]], [[CREATED]], [[]]])(
   },
 );
 
-test('a sandbox that was removed since the pod was looked up is unknown: its resizes are canceled', async () => {
+test('rejects a sandbox that was removed after the pod lookup with UNKNOWN_POD', async () => {
   web.make(String(100 * MiB), [100 * MiB]);
   const pod = (await runtime.node.registry.pod(SANDBOX))!;
   runtime.on('PodSandboxStatus', () => {
@@ -98,18 +98,21 @@ describe('a request that may be deferred', () => {
     ['has ended, and another one runs', [100 * MiB], EXITED],
     ['is about to start', [100 * MiB], CREATED],
     ['is ending: it runs, but its process is gone', [100 * MiB], RUNNING],
-  ])('waits while its container %s: values that the runtime stores have no effect then', async (_, others, state) => {
-    await expect(resize(others, state, true)).rejects.toMatchObject({
-      code: status.FAILED_PRECONDITION,
-      reason: 'NO_RUNNING_CONTAINER',
-      message: 'pod default/web: web does not run: the resize waits for the next start',
-      context: { pod: 'uid-1' },
-    });
-    expect(stored).toBe(0);
-  });
+  ])(
+    'a request waits while its container %s, because values in the runtime store have no effect then',
+    async (_, others, state) => {
+      await expect(resize(others, state, true)).rejects.toMatchObject({
+        code: status.FAILED_PRECONDITION,
+        reason: 'NO_RUNNING_CONTAINER',
+        message: 'pod default/web: web does not run: the resize waits for the next start',
+        context: { pod: 'uid-1' },
+      });
+      expect(stored).toBe(0);
+    },
+  );
 
   test.each([true, false])(
-    'changes nothing while the start of its container is in progress (waits: %s)',
+    'a request changes nothing while the start of its container is in progress (waits: %s)',
     async (waits) => {
       web.make(String(300 * MiB), [100 * MiB]);
       runtime.describeContainer(containerId(0), { metadata: { name: 'c0' }, state: CREATED });
@@ -121,7 +124,7 @@ describe('a request that may be deferred', () => {
     },
   );
 
-  test('waits, as its dry run says', async () => {
+  test('a dry run reports that the request waits', async () => {
     await expect(resize([], EXITED, true)).rejects.toMatchObject({ reason: 'NO_RUNNING_CONTAINER' });
     const trial = (waits: boolean) => web.resize(desired({ web: { memory: mi(80) } }), { waits, dryRun: true });
     await expect(trial(true)).rejects.toMatchObject({ reason: 'NO_RUNNING_CONTAINER' });
@@ -129,23 +132,26 @@ describe('a request that may be deferred', () => {
     expect(stored).toBe(0);
   });
 
-  test('does not wait for a container that runs without a cgroup, as of Kata Containers: it has none later either', async () => {
+  test('a request does not wait for a running container without a cgroup, such as one of Kata Containers', async () => {
     mkdirSync(join(runtime.procRoot, '77'), { recursive: true });
     await expect(resize([100 * MiB], RUNNING, true, 77)).rejects.toMatchObject({ reason: 'CGROUP_UNAVAILABLE' });
   });
 
-  test.each([CREATED, EXITED])('is stored for a container in state %i if it may not be deferred', async (state) => {
-    await resize([100 * MiB], state, false);
-    expect(stored).toBe(1);
-  });
+  test.each([CREATED, EXITED])(
+    'a request that may not be deferred is stored for a container in state %i',
+    async (state) => {
+      await resize([100 * MiB], state, false);
+      expect(stored).toBe(1);
+    },
+  );
 
-  test('says which container is unknown before it waits for another one', async () => {
+  test('a request with an unknown container is rejected before it waits for another container', async () => {
     await expect(resize([], EXITED, true, 0, { wbe: { memory: mi(80) } })).rejects.toMatchObject({
       reason: 'UNKNOWN_CONTAINER',
     });
   });
 
-  test('waits if its container ends during the attempt, also if the update fails for that', async () => {
+  test('a request waits if its container ends during the attempt, even if the update fails because of that', async () => {
     web.make(String(300 * MiB), [100 * MiB]);
     for (const ends of [
       (obey: () => Buffer | Promise<Buffer>) => obey(),
@@ -163,14 +169,14 @@ describe('a request that may be deferred', () => {
     }
   });
 
-  test('does not wait for a container if it names none', async () => {
+  test('a request without containers does not wait for a container', async () => {
     web.make(String(300 * MiB), []);
     runtime.describeContainer(ended, { metadata: { name: 'web' }, state: EXITED });
     await web.resize(desired({}, { pod: { memory: mi(200) } }), { waits: true });
     expect(runtime.read('memory.max')).toBe(String(200 * MiB));
   });
 
-  test('says which container is unknown also in a sandbox that has ended', async () => {
+  test('a request with an unknown container is rejected as such even in a sandbox that has ended', async () => {
     await runtime.node.registry.pod(SANDBOX);
     runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: 1 } }));
     await expect(resize([], EXITED, true)).rejects.toMatchObject({ reason: 'SANDBOX_ENDED' });
@@ -179,7 +185,7 @@ describe('a request that may be deferred', () => {
     });
   });
 
-  test('is rejected for a pod that has ended for good, and does not wait for another sandbox', async () => {
+  test('a request for a pod that has ended for good is rejected, and does not wait for another sandbox', async () => {
     await runtime.node.registry.pod(SANDBOX);
     runtime.on('PodSandboxStatus', () => encode('PodSandboxStatusResponse', { status: { id: SANDBOX, state: 1 } }));
     const resizePolicy = { cpu: 'NotRequired', memory: 'NotRequired' } as const;
@@ -196,7 +202,7 @@ describe('a request that may be deferred', () => {
     await expect(resize([], EXITED, true)).rejects.toMatchObject({ reason: 'SANDBOX_ENDED' });
   });
 
-  describe('does not wait for a container that never runs again, as with a request that may not be deferred', () => {
+  describe('a container that never runs again', () => {
     const declares = (restartPolicy: 'Always' | 'OnFailure' | 'Never' | undefined): void => {
       const amounts = {
         limits: {},
@@ -210,7 +216,7 @@ describe('a request that may be deferred', () => {
     const policies = ['Always', 'OnFailure', 'Never', undefined] as const;
 
     test.each(policies.flatMap((policy) => [0, 1].map((exitCode) => [policy, exitCode] as const)))(
-      'by restartPolicy %s and exit code %i',
+      'KEP-1287: a request waits for an ended container only if it may run again: restartPolicy %s, exit code %i',
       async (policy, exitCode) => {
         declares(policy);
         const isOver = policy === 'Never' || (policy === 'OnFailure' && exitCode === 0);
@@ -222,13 +228,13 @@ describe('a request that may be deferred', () => {
       },
     );
 
-    test('unless it is an older container than the one that is about to start', async () => {
+    test('a request waits for a container that is about to start, even with restartPolicy Never', async () => {
       declares('Never');
       await expect(resize([100 * MiB], CREATED, true)).rejects.toMatchObject({ reason: 'NO_RUNNING_CONTAINER' });
     });
   });
 
-  describe('for a container that the pod declares and that is not created yet', () => {
+  describe('a declared container that is not created yet', () => {
     const amounts = { limits: {}, requests: {}, resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' } } as const;
     /** The spec of a pod with an init container, and with app and web. */
     const declareSpec = (): void => {
@@ -251,7 +257,7 @@ describe('a request that may be deferred', () => {
     test.each([
       ['the spec', declareSpec],
       ["kubelet's state", declareState],
-    ])('waits for it while an init container runs, by %s', async (_, declare) => {
+    ])('a request waits for a declared container while an init container runs, according to %s', async (_, declare) => {
       web.make(String(300 * MiB), [100 * MiB]);
       declare();
       await expect(request('app', true)).rejects.toMatchObject({
@@ -266,7 +272,7 @@ describe('a request that may be deferred', () => {
       expect(runtime.calls).not.toContain('UpdateContainerResources');
     });
 
-    test('reports what it will change there', async () => {
+    test('a request that waits for a declared container reports the changes of that container', async () => {
       web.make(String(300 * MiB), [100 * MiB]);
       declareSpec();
       let changes: unknown;
@@ -286,29 +292,32 @@ describe('a request that may be deferred', () => {
     test.each([
       ['the spec', 'spec', declareSpec],
       ["kubelet's state", 'kubelet-state', declareState],
-    ])('is rejected at once if its name is misspelled, also without a container, by %s', async (_, source, declare) => {
-      const unknown = {
-        reason: 'UNKNOWN_CONTAINER',
-        message: expect.stringMatching(/has no container ap.*it has (app|.*, app), .*web/) as string,
-        context: { source },
-      };
-      declare();
-      for (const containers of [[], [100 * MiB]]) {
-        web.make(String(300 * MiB), containers);
-        await expect(request('ap', true)).rejects.toMatchObject(unknown);
-        const memoryRequests = { containers: { ap: mi(10) } };
-        await expect(web.resize(desired({}, { memoryRequests }), { waits: true })).rejects.toMatchObject(unknown);
-        const volumes = new Map([['cache', { kind: 'container-share', container: 'ap', hundredths: 5000 } as const]]);
-        vi.spyOn(runtime.node.volumes, 'ofPod').mockReturnValue([
-          { podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' },
-        ]);
-        vi.spyOn(runtime.node.volumes, 'measure').mockReturnValue({ size: mi(10), used: 0 } as never);
-        await expect(web.resize(desired({}, { volumes }), { waits: true })).rejects.toMatchObject(unknown);
-        vi.restoreAllMocks();
-      }
-    });
+    ])(
+      'a request with a misspelled container name is rejected at once, even without containers, according to %s',
+      async (_, source, declare) => {
+        const unknown = {
+          reason: 'UNKNOWN_CONTAINER',
+          message: expect.stringMatching(/has no container ap.*it has (app|.*, app), .*web/) as string,
+          context: { source },
+        };
+        declare();
+        for (const containers of [[], [100 * MiB]]) {
+          web.make(String(300 * MiB), containers);
+          await expect(request('ap', true)).rejects.toMatchObject(unknown);
+          const memoryRequests = { containers: { ap: mi(10) } };
+          await expect(web.resize(desired({}, { memoryRequests }), { waits: true })).rejects.toMatchObject(unknown);
+          const volumes = new Map([['cache', { kind: 'container-share', container: 'ap', hundredths: 5000 } as const]]);
+          vi.spyOn(runtime.node.volumes, 'ofPod').mockReturnValue([
+            { podUid: 'uid-1', name: 'cache', device: '0:1', mountPoint: '/none' },
+          ]);
+          vi.spyOn(runtime.node.volumes, 'measure').mockReturnValue({ size: mi(10), used: 0 } as never);
+          await expect(web.resize(desired({}, { volumes }), { waits: true })).rejects.toMatchObject(unknown);
+          vi.restoreAllMocks();
+        }
+      },
+    );
 
-    test('is rejected at once if its name is misspelled, also in a sandbox that has ended', async () => {
+    test('a request with a misspelled container name is rejected at once, even in a sandbox that has ended', async () => {
       web.make(String(300 * MiB), []);
       declareSpec();
       await runtime.node.registry.pod(SANDBOX);
@@ -317,14 +326,14 @@ describe('a request that may be deferred', () => {
       await expect(request('app', true)).rejects.toMatchObject({ reason: 'SANDBOX_ENDED' });
     });
 
-    test('is rejected for an init container, which cannot be resized before it is created', async () => {
+    test('a request for an init container that is not created yet is rejected', async () => {
       web.make(String(300 * MiB), [100 * MiB]);
       declareSpec();
       await expect(request('setup', true)).rejects.toMatchObject({ reason: 'INIT_CONTAINER_NOT_RESIZABLE' });
     });
   });
 
-  test('is applied although the runtime cannot be asked afterwards whether its container still runs', async () => {
+  test('a request is applied although the runtime does not report afterwards whether its container still runs', async () => {
     web.make(String(300 * MiB), [100 * MiB]);
     runtime.wrapResponder('UpdateContainerResources', async (request, obey) => {
       const answer = await obey(request);

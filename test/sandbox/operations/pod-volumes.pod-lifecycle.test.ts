@@ -34,7 +34,7 @@ async function deferAndResize({ sandboxId, metadata }: PodDescription): Promise<
   await (await journal.begin(described, [step], { volumes: new Map() })).end('done', new Map());
 }
 
-test('the record of a pod stays when kubelet removes a sandbox that it has replaced, and goes with the last one', async () => {
+test('the record of a pod stays when kubelet removes a replaced sandbox, and is removed with the last sandbox', async () => {
   const { registry } = runtime.node;
   await deferAndResize(pod);
   registry.learnPod({ ...pod, sandboxId: NEXT, metadata: { ...pod.metadata, attempt: 1 } });
@@ -44,7 +44,7 @@ test('the record of a pod stays when kubelet removes a sandbox that it has repla
   await expect.poll(records, LONG_WAIT).toEqual([]);
 });
 
-test('the record of a pod without a uid goes with its sandbox, although there are other such pods', async () => {
+test('the record of a pod without a uid is removed with its sandbox, although other pods have no uid either', async () => {
   const { registry } = runtime.node;
   const metadata = { ...pod.metadata, uid: '' };
   for (const sandboxId of ['c'.repeat(64), 'd'.repeat(64)]) registry.learnPod({ ...pod, sandboxId, metadata });

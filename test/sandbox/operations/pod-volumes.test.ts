@@ -38,26 +38,26 @@ const applied = async (): Promise<number> => {
   return size;
 };
 
-describe('a volume of half the limit of a container that does not run', () => {
-  test("has it when the pod starts, by kubelet's state: no container exists", async () => {
+describe("a volume of half a container's limit", () => {
+  test("sizes a volume to half the limit in kubelet's state when the pod starts without containers", async () => {
     declaring.has();
     declaring.kubeletAdmitted({ a: 96 });
     expect(await applied()).toBe(48);
   });
 
-  test('has it when the container is created, by what the runtime stores', async () => {
+  test('sizes a volume to half the limit that the runtime stores when the container is created', async () => {
     declaring.has();
     expect(await applied()).toBe(MOUNTED);
     declaring.has({ name: 'a', state: CREATED, limit: 96 });
     expect(await applied()).toBe(48);
   });
 
-  test('has that of the next container after RestartContainer', async () => {
+  test('sizes a volume to half the limit of the next container after RestartContainer', async () => {
     declaring.has({ name: 'a', state: EXITED, limit: 96, exitCode: 137 }, { name: 'a', state: CREATED, limit: 64 });
     expect(await applied()).toBe(32);
   });
 
-  test('stays if the container has no limit, or no source knows it', async () => {
+  test('does not resize a volume if its container has no limit or is unknown', async () => {
     declaring.has({ name: 'a', state: CREATED });
     expect(await applied()).toBe(MOUNTED);
     declaring.has({ name: 'b', state: CREATED, limit: 64 });
@@ -65,7 +65,7 @@ describe('a volume of half the limit of a container that does not run', () => {
   });
 });
 
-test('the creation of a container sets its share, and only a restart sets it again later', async () => {
+test('the creation of a container sets the volume of its share at once, and only a restart repeats it later', async () => {
   const { node } = declaring.runtime;
   const created = (id: string): void =>
     node.registry.learnContainer({ containerId: id, sandboxId: SANDBOX, name: 'a' });

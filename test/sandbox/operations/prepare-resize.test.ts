@@ -47,12 +47,12 @@ describe('a ResizePod that is rejected before any change', () => {
       { pod: { memory: bytes(1000) } },
       { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' },
     ],
-  ])('because of %s', async (_name, containers, more, error) => {
+  ])('KEP-6030: a ResizePod is rejected before any change because of %s', async (_name, containers, more, error) => {
     await expect(web.resize(desired(containers, more as Partial<DesiredPod>))).rejects.toMatchObject(error);
   });
 });
 
-test('the names that a pod has are sorted: the runtime lists them in any order', async () => {
+test('an error lists the container names of the pod sorted, regardless of the order of the runtime', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   runtime.on('ListContainers', () =>
     encode('ListContainersResponse', {
@@ -76,11 +76,11 @@ test('a resize lists the containers of its pod once', async () => {
   expect(runtime.calls.filter((call) => call === 'ListContainers')).toHaveLength(1);
 });
 
-describe('a limit above that of a cgroup above the pod', () => {
+describe('a limit above that of an ancestor cgroup of the pod', () => {
   const limitOf = (cgroup: string, mebibytes: number): void =>
     runtime.writeCgroup(cgroup, { 'memory.max': String(mebibytes * MiB), 'cpu.max': 'max 100000' });
 
-  test('is allowed where the cgroup is kubelet’s: Kubernetes allows limits above what the node has for pods', async () => {
+  test('allows a limit above that of kubelet’s own cgroup, because Kubernetes allows limits above the node’s capacity', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     limitOf('/kubepods', 500);
     await web.resize(desired({ c0: { memory: mi(600) } }, { pod: { memory: mi(900) } }));
@@ -88,7 +88,7 @@ describe('a limit above that of a cgroup above the pod', () => {
     expect(runtime.read('memory.max')).toBe(String(900 * MiB));
   });
 
-  test('is not read where it does not count: kubelet’s cgroup, for limits that are lowered', async () => {
+  test('does not read the limit of kubelet’s cgroup when limits are lowered', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     limitOf('/kubepods', 500);
     rmSync(join(runtime.cgroupRoot, 'kubepods/memory.max'));
@@ -113,7 +113,7 @@ describe('a limit above that of a cgroup above the pod', () => {
       );
   }
 
-  test('is rejected otherwise, for a container and for the pod', async () => {
+  test("KEP-1287: a limit of a container or a pod above that of an ancestor cgroup that is not kubelet's is rejected", async () => {
     inAnother(500);
     await expect(web.resize(desired({ c0: { memory: mi(600) } }))).rejects.toMatchObject({
       code: 9,
@@ -128,7 +128,7 @@ describe('a limit above that of a cgroup above the pod', () => {
     await expect(web.resize(desired({}, { pod: { memory: mi(500) } }), { dryRun: true })).resolves.toBeDefined();
   });
 
-  test('is allowed where it does not rise', async () => {
+  test('allows a limit above that of an ancestor cgroup if the limit is not raised', async () => {
     inAnother(150);
     const repeated = { c0: { memory: mi(100) }, c1: { memory: mi(200) } };
     await expect(web.resize(desired(repeated, { pod: { memory: mi(300) } }), { dryRun: true })).resolves.toBeDefined();
@@ -146,7 +146,7 @@ describe('a resource request above the limit', () => {
   };
   const memory = (mebibytes: number) => ({ memoryRequests: { containers: { c0: mi(mebibytes) } } });
 
-  test('is rejected with both values when the limit stays', async () => {
+  test('KEP-1287: a resource request above its unchanged limit is rejected with both values', async () => {
     const message = 'containers["c0"].requests.memory: "101Mi": the request is above the limit, 100Mi';
     await expect(fits({ c0: {} }, memory(101))).rejects.toThrow(message);
     await expect(fits({ c0: { shares: 104 } })).rejects.toThrow('containers["c0"].requests.cpu: "102m"');
@@ -157,14 +157,14 @@ describe('a resource request above the limit', () => {
     });
   });
 
-  test('is not found when it equals the limit, or when both are raised', async () => {
+  test('accepts a resource request that equals its limit, and one that is raised together with its limit', async () => {
     expect((await fits({ c0: {} }, memory(100))).steps).toEqual([]);
     await fits({ c0: { memory: mi(150) } }, memory(150));
     await fits({ c0: { memory: mi(150) } }, { memoryRequests: { pod: mi(350), containers: {} } });
   });
 });
 
-describe('a limit that is lowered below the present resource request', () => {
+describe('a limit below the current resource request', () => {
   beforeEach(() => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const entry = (memory: number, milliCpu: number) =>
@@ -176,17 +176,20 @@ describe('a limit that is lowered below the present resource request', () => {
   test.each([
     ['c0.memory=64Mi', { c0: { memory: mi(64) } }, 'containers["c0"].limits.memory: "64Mi"', '80Mi'],
     ['c0.cpu=40m', { c0: { cpu: cpu(4000) } }, 'containers["c0"].limits.cpu: "40m"', '50m'],
-  ])('is rejected before any change: %s', async (_, containers, field, request) => {
-    await expect(web.resize(desired(containers))).rejects.toMatchObject({
-      code: 3,
-      reason: 'INVALID_VALUE',
-      message: `${field}: the limit is below the request, ${request}`,
-    });
-    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
-  });
+  ])(
+    'rejects a limit below the current resource request before any change: %s',
+    async (_, containers, field, request) => {
+      await expect(web.resize(desired(containers))).rejects.toMatchObject({
+        code: 3,
+        reason: 'INVALID_VALUE',
+        message: `${field}: the limit is below the request, ${request}`,
+      });
+      expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+    },
+  );
 });
 
-describe('a resize of a container of another kind', () => {
+describe('resizes of init, ephemeral and undeclared containers', () => {
   const init = 'e'.repeat(64);
   /** Adds a container that is not one of c0 and c1, which kubelet's state lists. */
   const initContainer = (
@@ -219,7 +222,7 @@ describe('a resize of a container of another kind', () => {
       }),
     );
 
-  test('is rejected for the share of a container that the pod neither has nor declares', async () => {
+  test('rejects a volume share of a container that the pod neither has nor declares', async () => {
     initContainer(1);
     lists(1);
     vi.spyOn(runtime.node.volumes, 'ofPod').mockReturnValue([
@@ -242,7 +245,7 @@ describe('a resize of a container of another kind', () => {
     await expect(web.resize(shareOf('late'), { dryRun: true })).resolves.toBeDefined();
   });
 
-  test('is rejected as a whole for an ended init container', async () => {
+  test('KEP-1287: a resize that includes an ended init container is rejected as a whole', async () => {
     initContainer(2);
     lists(2);
     kubeletKnows('c0', 'c1');
@@ -254,7 +257,7 @@ describe('a resize of a container of another kind', () => {
     expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
   });
 
-  test('is rejected for a running init container that kubelet up to 1.35 does not resize', async () => {
+  test('KEP-1287: a resize of a running init container that kubelet up to 1.35 does not resize is rejected', async () => {
     initContainer(1);
     lists(1);
     // c2 waits for it.
@@ -266,7 +269,7 @@ describe('a resize of a container of another kind', () => {
     });
   });
 
-  test('is rejected for an ephemeral container', async () => {
+  test('KEP-1287: a resize of an ephemeral container is rejected', async () => {
     initContainer(1, {});
     lists(1);
     kubeletKnows('c0', 'c1');
@@ -277,7 +280,7 @@ describe('a resize of a container of another kind', () => {
     });
   });
 
-  test('A9: is accepted for an ordinary container that ended with 0 before the others were created', async () => {
+  test('A9: accepts a resize of an ordinary container that ended with 0 before the others were created', async () => {
     initContainer(2);
     lists(2);
     const stored: bigint[] = [];
@@ -348,7 +351,7 @@ describe('many resizes at once', () => {
     ['UpdatePodSandboxResources', () => updatePod(runtime.node, podUpdate, () => Promise.resolve(Buffer.alloc(0)))],
   ];
 
-  test.each(ways)('%s of one of many pods waits until another one is prepared', async (_, resize) => {
+  test.each(ways)('%s waits until one of many other resizes is prepared', async (_, resize) => {
     beginOthers(MOST);
     const resized = resize();
     for (let index = 0; index < 200; index += 1) await turn();
@@ -358,7 +361,7 @@ describe('many resizes at once', () => {
     expect(hasChanged()).toBe(true);
   });
 
-  test.each(ways)('%s begins although others do not get on', async (_, resize) => {
+  test.each(ways)('%s begins after a pause although the other resizes make no progress', async (_, resize) => {
     beginOthers(MOST);
     const resized = resize();
     while (pauses.length === 0) await turn();
@@ -368,7 +371,7 @@ describe('many resizes at once', () => {
     expect(hasChanged()).toBe(true);
   });
 
-  test('UpdateContainerResources lets the next one begin once it calls the runtime', async () => {
+  test('UpdateContainerResources lets the next resize begin once it calls the runtime', async () => {
     beginOthers(MOST - 1);
     const updates = new ContainerUpdates(web.runtime);
     await updates.update(150 * MiB, () => {
@@ -379,7 +382,7 @@ describe('many resizes at once', () => {
     expect(web.limits()).toEqual([150 * MiB, 200 * MiB]);
   });
 
-  test('ResizePod lets the next one begin once it calls the runtime', async () => {
+  test('ResizePod lets the next resize begin once it calls the runtime', async () => {
     beginOthers(MOST - 1);
     web.runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
       beginOthers(1);
@@ -413,7 +416,7 @@ describe('a container that is created and has not started', () => {
     return steps.map(({ step }) => step.kind);
   }
 
-  test('is not changed once its start has been requested, also before it has a cgroup', async () => {
+  test('a created container is not changed once its start has been requested, even before it has a cgroup', async () => {
     const { registry } = runtime.node;
     registry.learnContainer({ containerId: CREATED, sandboxId: SANDBOX, name: 'web' });
     const end = registry.containerStarts(CREATED);
@@ -426,12 +429,12 @@ describe('a container that is created and has not started', () => {
     expect(await resizeCreated(150, 40)).toContain('container');
   });
 
-  test('raises the pod limit before its new limit is stored', async () => {
+  test('a resize of a created container raises the pod limit before the new limit is stored', async () => {
     expect(await resizeCreated(150, 400)).toEqual(['pod-memory', 'container']);
     expect(runtime.read('memory.max')).toBe(String(500 * MiB));
   });
 
-  test('lowers a tight pod limit after its new limit is stored', async () => {
+  test('a resize of a created container lowers a tight pod limit after the new limit is stored', async () => {
     expect(await resizeCreated(150, 20)).toEqual(['container', 'pod-memory']);
     expect(runtime.read('memory.max')).toBe(String(120 * MiB));
   });

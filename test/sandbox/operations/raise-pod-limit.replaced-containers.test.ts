@@ -88,32 +88,32 @@ const app = (name: string, limit: number): SpecContainer => ({
   resizePolicy: { cpu: 'NotRequired', memory: 'NotRequired' },
 });
 
-describe('a container of a replaced sandbox starts with higher limits than a resize has left', () => {
-  test('the pod limit is raised for the only container', async () => {
+describe('containers of a replaced sandbox that start with higher limits', () => {
+  test('raises the pod limit for the only container when it starts with a higher limit in the next sandbox', async () => {
     await replaced(100, { web: 100 });
     expect(await start('web', 200)).toEqual([200, 200]);
     expect(runtime.node.history.ofPod(NEXT)).toMatchObject([{ requester: { kind: 'shim' }, state: 'Completed' }]);
   });
 
-  test('the pod limit is raised for each container as kubelet creates it', async () => {
+  test('raises the pod limit for each container as kubelet creates it in the next sandbox', async () => {
     await replaced(200, { web: 100, proxy: 100 });
     expect(await start('web', 200)).toEqual([300, 300]);
     expect(await start('proxy', 200)).toEqual([400, 400]);
   });
 
-  test('the limit that kubelet itself has set fits, and stays', async () => {
+  test('keeps a pod limit that kubelet itself has set for the next sandbox', async () => {
     await replaced(300, { web: 200, proxy: 100 });
     expect(await start('web', 200)).toEqual([300, 300]);
     expect(await start('proxy', 100)).toEqual([300, 300]);
   });
 
-  test('a pod limit below the sum was set on purpose, and stays', async () => {
+  test('keeps a pod limit below the sum, which was set on purpose', async () => {
     await replaced(150, { web: 100, proxy: 100 });
     expect(await start('web', 200)).toEqual([150, 150]);
     expect(await start('proxy', 200)).toEqual([150, 150]);
   });
 
-  test('an init container that ended well before counts as a maximum, if the pod limit shows that', async () => {
+  test('counts an init container that ended with 0 as a maximum if the pod limit shows that it is one', async () => {
     await replaced(100, { init: 100, web: 100 }, [0]);
     expect(await start('init', 100)).toEqual([100, 100]);
     add('init', NEXT, 100, 2);
@@ -122,7 +122,7 @@ describe('a container of a replaced sandbox starts with higher limits than a res
   });
 });
 
-describe('the spec declares the pod', () => {
+describe('containers declared by the spec', () => {
   const declare = (...containers: readonly SpecContainer[]): void => {
     const pod = {
       limits: {},
@@ -134,21 +134,21 @@ describe('the spec declares the pod', () => {
     runtime.specs.set('uid-1', { ...pod, containers });
   };
 
-  test('the pod limit is raised for all its containers at once', async () => {
+  test('raises the pod limit once for all containers that the spec declares', async () => {
     declare(app('web', 200), app('proxy', 200));
     await replaced(200, { web: 100, proxy: 100 });
     expect(await start('web', 200)).toEqual([400, 400]);
     expect(await start('proxy', 200)).toEqual([400, 400]);
   });
 
-  test('without a trace of the earlier containers, the first one raises the pod limit to what is declared', async () => {
+  test('the first container raises the pod limit to the declared sum if the earlier containers are unknown', async () => {
     declare(app('web', 200), app('proxy', 200));
     await replaced(200, {});
     expect(await start('web', 200)).toEqual([400, 400]);
   });
 });
 
-test('without a trace of the earlier containers and a spec, the pod limit stays', async () => {
+test('keeps the pod limit if neither the earlier containers nor a spec are known', async () => {
   await replaced(100, {});
   expect(await start('web', 200)).toEqual([100, 100]);
 });

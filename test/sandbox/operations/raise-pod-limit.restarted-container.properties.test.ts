@@ -16,7 +16,7 @@ const withContainer = (
 ): KnownPod => ({ ...pod, containers: containers.map((one) => (one.name === name ? { ...one, ...change } : one)) });
 
 test.each(['spec', '1.36', '1.35', 'runtime'] as const)(
-  'as %s reports: the pod limit has room for a container that restarts after it ended with 0',
+  'with kinds and limits from source %s, the pod limit has room for a container that restarts after it ended with 0',
   (view) => {
     let raised = 0;
     fc.assert(

@@ -16,7 +16,7 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-describe('kubernetes 138760: a container restarts with larger limits than fit into the pod limit', () => {
+describe('kubernetes 138760: restart of a container with larger limits than fit into the pod limit', () => {
   const stored = (memory: number) => ({
     memory_limit_in_bytes: BigInt(memory),
     cpu_quota: 10_000n,
@@ -49,7 +49,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
   const made = (memory: number) =>
     raisePodForRestart(runtime.node, SANDBOX, NEW, 'web', containerUpdate(NEW, stored(memory)).linux);
 
-  test('a tight pod limit is raised by the difference', async () => {
+  test('KEP-1287: a tight pod limit is raised by the difference when a container restarts with larger limits', async () => {
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
@@ -62,7 +62,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     ]);
   });
 
-  test('a limit that cannot be raised is in the history, and the container starts', async () => {
+  test('a failure to raise the pod limit is recorded in the history, and the container starts', async () => {
     restart(100 * MiB, String(300 * MiB), [200 * MiB]);
     const file = vi.spyOn(CgroupTree.prototype, 'write').mockRejectedValue(new Error('EROFS'));
     await made(150 * MiB);
@@ -72,7 +72,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     ]);
   });
 
-  test('a loose pod limit is raised only as far as the sum exceeds it', async () => {
+  test('a restarted container raises a loose pod limit only as far as the sum exceeds it', async () => {
     restart(100 * MiB, String(400 * MiB), [200 * MiB]);
     await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe(String(400 * MiB));
@@ -80,7 +80,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     expect(runtime.read('memory.max')).toBe(String(450 * MiB));
   });
 
-  test('a pod limit below the sum, and an unlimited pod, stay as they are', async () => {
+  test('a restarted container does not change a pod limit below the sum or an unlimited pod', async () => {
     restart(100 * MiB, String(200 * MiB), [200 * MiB]);
     await made(150 * MiB);
     expect(runtime.read('memory.max')).toBe(String(200 * MiB));
@@ -89,19 +89,19 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
     expect(runtime.read('memory.max')).toBe('max');
   });
 
-  test('a container that ended with 0 restarts with the same limits after another one was raised into its share', async () => {
+  test('raises the pod limit for a restarted container that had ended with 0 if another one was raised into its share', async () => {
     restart(100 * MiB, String(200 * MiB), [180 * MiB], [], 0);
     await made(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(280 * MiB));
   });
 
-  test('a container that ended with 0 and fits leaves the pod limit as it is', async () => {
+  test('does not change the pod limit for a restarted container that had ended with 0 and fits', async () => {
     restart(100 * MiB, String(300 * MiB), [180 * MiB], [], 0);
     await made(100 * MiB);
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('a container without limits that ended with 0 does not take the pod limit away', async () => {
+  test('does not remove the pod limit for a restarted container without limits that had ended with 0', async () => {
     restart(-1, String(200 * MiB), [180 * MiB], [], 0);
     await made(-1);
     expect(runtime.read('memory.max')).toBe(String(200 * MiB));
@@ -110,7 +110,7 @@ describe('kubernetes 138760: a container restarts with larger limits than fit in
   test.each([
     ['stays where kubelet has written it for the restart', 200],
     ['is raised where kubelet has not', 96],
-  ])('A9: with an init container that has ended, the pod limit %s', async (_, podLimit) => {
+  ])('A9: with an ended init container, the pod limit for a restarted container %s', async (_, podLimit) => {
     restart(96 * MiB, String(podLimit * MiB));
     const setup = { id: 'e'.repeat(64), metadata: { name: 'setup' }, state: 2, created_at: 1n };
     const web = { metadata: { name: 'web' } };

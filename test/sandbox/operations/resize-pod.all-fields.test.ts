@@ -61,35 +61,35 @@ const everything: Linux = {
 };
 
 describe('A8: swap', () => {
-  test('a ResizePod keeps what the container may swap', async () => {
+  test('KEP-1287: a ResizePod keeps the swap limit of a container', async () => {
     await resize({ c0: { memory: bytes(150 * MiB) } });
     expect(read().slice(0, 2)).toEqual([text(150), text(64)]);
     await resize({ c0: { memory: bytes(80 * MiB) } });
     expect(read().slice(0, 2)).toEqual([text(80), text(64)]);
   });
 
-  test('a ResizePod without a memory limit afterwards keeps it too', async () => {
+  test('a ResizePod that removes the memory limit keeps the swap limit, and so does the next one that sets a memory limit', async () => {
     await resize({ c0: { memory: 'max' } });
     expect(read().slice(0, 2)).toEqual(['max', text(64)]);
     await resize({ c0: { memory: bytes(150 * MiB) } });
     expect(read().slice(0, 2)).toEqual([text(150), text(64)]);
   });
 
-  test('a container without swap gets none, and one with unlimited swap keeps that', async () => {
+  test('a ResizePod gives no swap to a container without swap, and keeps unlimited swap', async () => {
     store.create(0, { memory_limit_in_bytes: criMi(100), memory_swap_limit_in_bytes: -1n });
     await resize({ c0: { memory: bytes(150 * MiB) }, c1: { memory: bytes(250 * MiB) } });
     expect(read()[1]).toBe('max');
     expect(runtime.read(`${containerId(1)}/memory.swap.max`)).toBe('0');
   });
 
-  test('a limit that kubelet has set by a key of unified stays as well', async () => {
+  test('a ResizePod keeps a swap limit that kubelet has set by a key of unified', async () => {
     store.create(0, { memory_limit_in_bytes: criMi(100), unified: { 'memory.swap.max': text(32) } });
     await resize({ c0: { memory: bytes(150 * MiB) } });
     expect(read().slice(0, 2)).toEqual([text(150), text(32)]);
     expect(store.asked.at(-1)?.memory_swap_limit_in_bytes).toBe(0n);
   });
 
-  test('a failed update that has revoked it: it is back', async () => {
+  test('KEP-1287: a swap limit that a failed update has revoked is restored', async () => {
     const failing = update({ memory_limit_in_bytes: criMi(150) }, async () => {
       await apply({ memory_limit_in_bytes: criMi(150) });
       throw new Error('deadline exceeded');
@@ -98,7 +98,7 @@ describe('A8: swap', () => {
     expect(read().slice(0, 2)).toEqual([text(100), text(64)]);
   });
 
-  test('a container that does not run: the stored swap stays', async () => {
+  test('a ResizePod keeps the stored swap limit of a container that does not run', async () => {
     const asked: bigint[] = [];
     runtime.describeContainer(containerId(0), {
       metadata: { name: 'c0' },
@@ -117,14 +117,14 @@ describe('A8: swap', () => {
 });
 
 describe('A8: every field of an update', () => {
-  test('that succeeds is in the kernel, and the pod limit follows', async () => {
+  test('KEP-1287: every field of a successful update is in the kernel, and the pod limit follows', async () => {
     expect(await update(everything)).toBe(ANSWER);
     expect(read()).toEqual([text(200), text(100), text(180), '32M', '0-1', text(4), '20000 100000']);
     expect(runtime.read('memory.max')).toBe(text(400));
     expect(store.asked).toEqual([]);
   });
 
-  test('that fails midway is rolled back', async () => {
+  test('KEP-1287: every field of an update that fails midway is rolled back', async () => {
     const before = read();
     const failing = update(everything, async () => {
       await apply(everything);
@@ -140,18 +140,21 @@ describe('A8: every field of an update', () => {
     ['memory.high', 'max'],
     ['memory.low', '0'],
     ['cpuset.cpus', '0-3'],
-  ])('%s that the kernel does not have: the call fails, and all of it is rolled back', async (file, old) => {
-    const failing = update(everything, async () => {
-      await apply(everything);
-      runtime.writeFile(CGROUP, file, old);
-      return ANSWER;
-    });
-    await expect(failing).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED', context: { found: old } });
-    expect(read().slice(0, 3)).toEqual([text(100), text(64), 'max']);
-    expect(runtime.read('memory.max')).toBe(text(300));
-  });
+  ])(
+    'KEP-1287: an update with %s that is not in the kernel fails, and its other fields are rolled back',
+    async (file, old) => {
+      const failing = update(everything, async () => {
+        await apply(everything);
+        runtime.writeFile(CGROUP, file, old);
+        return ANSWER;
+      });
+      await expect(failing).rejects.toMatchObject({ reason: 'CGROUP_WRITE_FAILED', context: { found: old } });
+      expect(read().slice(0, 3)).toEqual([text(100), text(64), 'max']);
+      expect(runtime.read('memory.max')).toBe(text(300));
+    },
+  );
 
-  test('hugepage limits, which runc ignores, and swap, which containerd ignores without its controller: a warning', async () => {
+  test('warns about hugepage limits that runc ignores, and swap that containerd ignores without its controller', async () => {
     await update(everything, async () => {
       await apply(everything);
       runtime.writeFile(CGROUP, 'hugetlb.2MB.max', 'max');
@@ -161,7 +164,7 @@ describe('A8: every field of an update', () => {
     expect(runtime.warnings).toContainEqual(expect.objectContaining({ files: 'memory.swap.max, hugetlb.2MB.max' }));
   });
 
-  test('without limits that fails midway is rolled back, though it does not wait for the pod', async () => {
+  test('KEP-1287: an update without limits that fails midway is rolled back, although it does not wait for the pod', async () => {
     const linux: Linux = { cpuset_cpus: '0-1', unified: { 'memory.high': text(90) } };
     const failing = update(linux, async () => {
       await apply(linux);
@@ -171,7 +174,7 @@ describe('A8: every field of an update', () => {
     expect(read().slice(2, 5)).toEqual(['max', '0', '0-3']);
   });
 
-  test('of another field: a value that another program has written to the kernel is not lost', async () => {
+  test('KEP-1287: an update of one field keeps the memory.high that another program has written to the kernel', async () => {
     await update({ unified: { 'memory.high': text(46) } });
     runtime.writeFile(CGROUP, 'memory.high', text(90));
     await update({ cpuset_cpus: '0-1' });
@@ -182,7 +185,7 @@ describe('A8: every field of an update', () => {
   });
 });
 
-describe('A7, A8: an update of every field that was cut off', () => {
+describe('A7, A8: an interrupted update of every field', () => {
   /** The shim is killed when the runtime has carried it out, before the pod limit is lowered. */
   const cutOff = async (): Promise<void> => {
     const before = (file: string): string => runtime.read(`${containerId(0)}/${file}`);
@@ -211,7 +214,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
   };
   const linux: Linux = { ...everything, cpu_quota: 0n, cpu_period: 0n };
 
-  test('is rolled back in every field', async () => {
+  test('KEP-1287: recovery rolls back every field of an interrupted update', async () => {
     await cutOff();
     await apply(linux);
     runtime.writeFile('/kubepods/pod1', 'memory.max', text(400));
@@ -221,7 +224,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
     expect(store.stored(0).unified).toEqual({ 'memory.high': 'max', 'memory.low': '0' });
   });
 
-  test('leaves each field that another program has written since', async () => {
+  test('KEP-1287: recovery keeps the field that another program has written since the interrupted update', async () => {
     await cutOff();
     await apply(linux);
     runtime.writeFile(CGROUP, 'memory.low', text(50));
@@ -230,7 +233,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
     expect(read()).toEqual([text(100), text(64), 'max', text(50), '0-3', 'max', '10000 100000']);
   });
 
-  test('that has revoked swap is done: nobody has requested the swap limit', async () => {
+  test('an interrupted update that has revoked swap counts as done, because its request has no swap limit', async () => {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const step: Step = {
       kind: 'container',
@@ -251,7 +254,7 @@ describe('A7, A8: an update of every field that was cut off', () => {
     expect(read().slice(0, 2)).toEqual([text(200), '0']);
   });
 
-  test('before the runtime was called changes nothing', async () => {
+  test('KEP-1287: recovery changes nothing if the update was interrupted before the call to the runtime', async () => {
     const before = read();
     await cutOff();
     await recover(runtime.node);

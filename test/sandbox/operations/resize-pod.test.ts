@@ -30,7 +30,7 @@ afterEach(() => {
 const short = (text: string): string => text.replace(/container (\d)\d+/, 'container $1');
 
 describe('ResizePod', () => {
-  test('raises the pod before its containers', async () => {
+  test('ResizePod raises the pod limit before its containers', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps, before, after } = await web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -42,7 +42,7 @@ describe('ResizePod', () => {
     expect([before.memory, after.memory]).toEqual([300 * MiB, 400 * MiB]);
   });
 
-  test('leaves nothing of a pod that is removed meanwhile', async () => {
+  test('ResizePod does not register a pod again that is removed during the resize', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { registry } = runtime.node;
     runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
@@ -53,7 +53,7 @@ describe('ResizePod', () => {
     expect(registry.pods).toEqual([]);
   });
 
-  test('moves memory between containers: lowers one before it raises the other, and leaves the pod limit', async () => {
+  test('ResizePod moves memory: it lowers one container before it raises the other, and keeps the pod limit', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps } = await web.resize(desired({ c0: { memory: mi(180) }, c1: { memory: mi(120) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -63,7 +63,7 @@ describe('ResizePod', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('applies memory down and CPU up as two updates, with the pod CPU first and the pod memory last', async () => {
+  test("lowers memory and raises CPU in two updates, with the pod's CPU limit first and its memory limit last", async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const { steps } = await web.resize(desired({ c1: { memory: mi(100), cpu: cpu(30_000) } }));
     expect(steps.map(({ step }) => short(describeStep(step)))).toEqual([
@@ -81,7 +81,7 @@ describe('ResizePod', () => {
     expect(after.containers.map(({ shares }) => shares)).toEqual([51, 0]);
   });
 
-  test('has no steps when it is repeated', async () => {
+  test('KEP-1287: a repeated ResizePod needs no steps because its values are in force', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const target = desired({ c0: { memory: mi(150) } });
     await web.resize(target);
@@ -97,7 +97,7 @@ describe('ResizePod', () => {
     expect(runtime.calls.filter((call) => call === 'ContainerStatus')).toHaveLength(2);
   });
 
-  test('fails when the runtime acknowledges an update of a known container without applying it', async () => {
+  test('ResizePod fails when the runtime acknowledges an update of a known container without applying it', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     await web.resize(desired({ c0: { memory: mi(150) } }));
     runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
@@ -108,7 +108,7 @@ describe('ResizePod', () => {
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
-  test('calls UpdatePodSandboxResources once on a runtime that lacks it', async () => {
+  test('KEP-1287: UpdatePodSandboxResources is called once on a runtime that lacks it, and the resizes succeed', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdatePodSandboxResources', () => {
       throw new RuntimeFailure(status.UNIMPLEMENTED, 'unknown method');
@@ -119,7 +119,7 @@ describe('ResizePod', () => {
     expect(web.limits()).toEqual([160 * MiB, 200 * MiB]);
   });
 
-  test('calls UpdatePodSandboxResources again on a runtime that failed with another error', async () => {
+  test('KEP-1287: a runtime that fails UpdatePodSandboxResources does not fail a resize, and is called again by the next one', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdatePodSandboxResources', () => {
       throw new RuntimeFailure(status.INTERNAL, 'out of order');
@@ -129,7 +129,7 @@ describe('ResizePod', () => {
     expect(runtime.calls.filter((method) => method === 'UpdatePodSandboxResources')).toHaveLength(2);
   });
 
-  test('records the previous memory.high at the begin of a transaction that lowers memory', async () => {
+  test('records the previous memory.high at the beginning of a transaction that lowers memory', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(199 * MiB));
     const write = vi.spyOn(await runtime.journal, 'write');
@@ -158,23 +158,26 @@ describe('the rollback of ResizePod', () => {
   test.each([
     ['memory.max', String(700 * MiB), { c0: { memory: mi(150) }, c1: { memory: mi(250) } }],
     ['cpu.max', '70000 100000', { c0: { cpu: cpu(20_000) }, c1: { cpu: cpu(20_000) } }],
-  ])('leaves a %s of the pod that another process has written meanwhile', async (file, value, containers) => {
-    web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
-    runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
-      if (runtime.decodeUpdate(request).container_id !== containerId(1)) return obey(request);
-      // As kubelet up to 1.35 writes the pod's cgroup before any call.
-      runtime.writeFile('/kubepods/pod1', file, value);
-      throw new RuntimeFailure(status.INTERNAL, 'no');
-    });
-    await expect(web.resize(desired(containers))).rejects.toMatchObject({
-      details: expect.stringContaining('no') as string,
-    });
-    expect(runtime.read(file)).toBe(value);
-    expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
-    expect(runtime.warnings).toContainEqual({ pod: SANDBOX, step: expect.stringContaining(`pod ${file}`) as string });
-  });
+  ])(
+    'a rollback keeps a %s of the pod that another process has written in the meantime',
+    async (file, value, containers) => {
+      web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
+      runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
+        if (runtime.decodeUpdate(request).container_id !== containerId(1)) return obey(request);
+        // As kubelet up to 1.35 writes the pod's cgroup before any call.
+        runtime.writeFile('/kubepods/pod1', file, value);
+        throw new RuntimeFailure(status.INTERNAL, 'no');
+      });
+      await expect(web.resize(desired(containers))).rejects.toMatchObject({
+        details: expect.stringContaining('no') as string,
+      });
+      expect(runtime.read(file)).toBe(value);
+      expect(web.limits()).toEqual([100 * MiB, 200 * MiB]);
+      expect(runtime.warnings).toContainEqual({ pod: SANDBOX, step: expect.stringContaining(`pod ${file}`) as string });
+    },
+  );
 
-  test('restores the first container and the pod when the runtime rejects the second container', async () => {
+  test('KEP-1287: the first container and the pod are rolled back when the runtime rejects the update of the second container', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates((id) => id === containerId(1));
     await expect(web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }))).rejects.toMatchObject({
@@ -183,7 +186,7 @@ describe('the rollback of ResizePod', () => {
     expect([runtime.read('memory.max'), ...web.limits()]).toEqual([String(300 * MiB), 100 * MiB, 200 * MiB]);
   });
 
-  test('restores the pod when the runtime acknowledges an update without applying it', async () => {
+  test('a rollback restores the pod limit when the runtime acknowledges an update without applying it', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.on('UpdateContainerResources', () => Buffer.alloc(0));
     await expect(web.resize(desired({ c0: { memory: mi(150) } }))).rejects.toMatchObject({
@@ -193,7 +196,7 @@ describe('the rollback of ResizePod', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('leaves the pod raised for a container that cannot be rolled back, until the next request recovers it', async () => {
+  test('KEP-1287: the pod limit stays raised for a container whose rollback fails, until the next request recovers it', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let calls = 0;
     runtime.wrapResponder('UpdateContainerResources', (request, obey) => {
@@ -214,7 +217,7 @@ describe('the rollback of ResizePod', () => {
     expect(found()).toEqual([String(310 * MiB), '20000 100000', 100 * MiB, 210 * MiB]);
   });
 
-  test('restores all containers when the update of one of them is applied but exceeds its deadline', async () => {
+  test('recovery restores all containers after an update that was applied but exceeded its deadline', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates();
     let failed = false;
@@ -237,7 +240,7 @@ describe('the rollback of ResizePod', () => {
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(300 * MiB), '20000 100000']);
   });
 
-  test('restores a pod limit that was below the sum of its containers', async () => {
+  test('a rollback restores a pod limit that was below the sum of its containers', async () => {
     web.make(String(250 * MiB), [100 * MiB, 200 * MiB]);
     runtime.applyUpdates(() => true);
     const target = desired({ c0: { memory: mi(150) } }, { pod: { memory: mi(280), cpu: cpu(15_000) } });
@@ -245,7 +248,7 @@ describe('the rollback of ResizePod', () => {
     expect([runtime.read('memory.max'), runtime.read('cpu.max')]).toEqual([String(250 * MiB), '20000 100000']);
   });
 
-  test('is not needed when the deadline is over before the first step', async () => {
+  test('ResizePod changes nothing when its deadline has passed before the first step', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const late = web.resize(desired({ c0: { memory: mi(150) } }), { deadline: performance.now() - 1 });
     await expect(late).rejects.toMatchObject({ code: 4, reason: 'DEADLINE' });
@@ -253,7 +256,7 @@ describe('the rollback of ResizePod', () => {
   });
 
   test.each([-86_400_000, 86_400_000])(
-    'is not needed when the system time changes by %i ms in the middle',
+    'ResizePod completes although the system time changes by %i ms during its steps',
     async (ms) => {
       web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
       vi.useFakeTimers({ toFake: ['Date'] });
@@ -267,7 +270,7 @@ describe('the rollback of ResizePod', () => {
     },
   );
 
-  test('restores the values when the deadline is over in the middle', async () => {
+  test('a rollback restores all values when the deadline passes between two steps', async () => {
     web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const deadline = performance.now() + 60_000;
     const real = performance.now.bind(performance);
@@ -284,7 +287,7 @@ describe('the rollback of ResizePod', () => {
   });
 });
 
-test('on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResources is forwarded', async () => {
+test('KEP-1287: on a node with cgroup v1 ResizePod is rejected, and UpdateContainerResources is forwarded', async () => {
   web.make(String(300 * MiB), [100 * MiB]);
   const root = mkdtempSync(join(tmpdir(), 'cgroup-v1-'));
   for (const controller of ['memory', 'cpu,cpuacct'])
@@ -312,7 +315,7 @@ test('ResizePod of an unknown pod is rejected', async () => {
   await expect(web.resize(desired({}))).rejects.toMatchObject({ code: 5, reason: 'UNKNOWN_POD' });
 });
 
-test('the runtime stores the values of an ended container, and no cgroup changes', async () => {
+test('KEP-1287: a resize of an ended container is stored by the runtime and changes no cgroup', async () => {
   web.make(String(300 * MiB), [100 * MiB, 200 * MiB]);
   const ended = 'e'.repeat(64);
   runtime.node.registry.learnContainer({ containerId: ended, sandboxId: SANDBOX, name: 'init' });

@@ -14,14 +14,14 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-describe('UpdateContainerResources is forwarded unchanged', () => {
-  test('for a container that the runtime does not know', async () => {
+describe('fail-open of UpdateContainerResources', () => {
+  test('forwards an update of a container that the runtime does not know', async () => {
     runtime.makePod(String(200 * MiB), [100 * MiB]);
     expect(await updates.update(50 * MiB, undefined, containerId(7))).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unknown_pod']);
   });
 
-  test('for a pod without a description in the status of the runtime', async () => {
+  test("forwards an update if the runtime's status has no description of the pod", async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.describePod({ strange: true });
     expect(await updates.update(50 * MiB)).toBe(ANSWER);
@@ -29,27 +29,27 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
     expect(runtime.read('memory.max')).toBe(String(100 * MiB));
   });
 
-  test('for a pod whose memory.max does not exist', async () => {
+  test('forwards an update if the memory.max of the pod does not exist', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     rmSync(join(runtime.cgroupRoot, 'kubepods/pod1/memory.max'));
     expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
-  test('for a pod whose memory.max has unexpected content', async () => {
+  test('forwards an update if the memory.max of the pod has unexpected content', async () => {
     runtime.makePod('a lot', [100 * MiB]);
     expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
-  test('for a pod whose cgroup parent contains ..', async () => {
+  test('forwards an update if the cgroup parent of the pod contains ..', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.describePod({ config: { ...podConfig, linux: { cgroup_parent: '/kubepods/../../etc' } } });
     expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(runtime.failOpens).toEqual(['unreadable_state']);
   });
 
-  test('when the runtime fails to describe it', async () => {
+  test('forwards an update if the runtime fails to describe the container', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     runtime.on('ContainerStatus', () => {
       throw new RuntimeFailure(status.INTERNAL, 'database is damaged');
@@ -58,7 +58,7 @@ describe('UpdateContainerResources is forwarded unchanged', () => {
     expect(runtime.failOpens).toEqual(['unknown_pod']);
   });
 
-  test('each request is counted, and logged once for each container and reason', async () => {
+  test('counts each forwarded request, and logs it once for each container and reason', async () => {
     runtime.makePod('a lot', [100 * MiB]);
     await updates.update(50 * MiB);
     await updates.update(60 * MiB);
@@ -77,17 +77,20 @@ describe.each([
   test.each([
     ['a known', true],
     ['an unknown', false],
-  ])('for %s container: its error is the answer', async (_known, isKnown) => {
-    runtime.makePod(String(100 * MiB), [100 * MiB]);
-    if (isKnown) {
-      await runtime.node.registry.pod(SANDBOX);
-      runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
-    }
-    runtime.on('ContainerStatus', () => {
-      throw failure;
-    });
-    await expect(updates.update(150 * MiB)).rejects.toMatchObject({ code: failure.code });
-    expect(runtime.limitOf(0)).toBe(100 * MiB);
-    expect(runtime.failOpens).toEqual([]);
-  });
+  ])(
+    "KEP-1287: an update of %s container is not forwarded to an unavailable runtime, and fails with the runtime's error",
+    async (_known, isKnown) => {
+      runtime.makePod(String(100 * MiB), [100 * MiB]);
+      if (isKnown) {
+        await runtime.node.registry.pod(SANDBOX);
+        runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
+      }
+      runtime.on('ContainerStatus', () => {
+        throw failure;
+      });
+      await expect(updates.update(150 * MiB)).rejects.toMatchObject({ code: failure.code });
+      expect(runtime.limitOf(0)).toBe(100 * MiB);
+      expect(runtime.failOpens).toEqual([]);
+    },
+  );
 });

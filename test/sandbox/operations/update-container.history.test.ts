@@ -35,8 +35,8 @@ const update = (memory: number, fails?: Error) =>
 
 const newest = () => runtime.node.history.ofPod(SANDBOX).at(0);
 
-describe('the history has an update by a CRI client', () => {
-  test('with the changes of the container and of the pod limit that goes with it', async () => {
+describe('history of updates by a CRI client', () => {
+  test('records an update with the changes of the container and of the pod limit that follows it', async () => {
     await update(150);
     expect(newest()).toMatchObject({ requester, state: 'Completed', reason: undefined });
     expect(newest()?.changes).toEqual([
@@ -45,7 +45,7 @@ describe('the history has an update by a CRI client', () => {
     ]);
   });
 
-  test('that is refused for memory in use, and the next success replaces it as the newest', async () => {
+  test('records an update that is rejected for memory in use, and the next successful one as the newest', async () => {
     runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.current', String(90 * MiB));
     runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.stat', `anon ${90 * MiB}\nshmem 0\nunevictable 0\n`);
     await expect(update(50)).rejects.toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE' });
@@ -55,18 +55,18 @@ describe('the history has an update by a CRI client', () => {
     expect(newest()).toMatchObject({ state: 'Completed', reason: undefined });
   });
 
-  test('that is invalid', async () => {
+  test('records an invalid update', async () => {
     await expect(update(-7)).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     expect(newest()).toMatchObject({ requester, state: 'Infeasible', reason: 'INVALID_VALUE', changes: [] });
   });
 
-  test('that the runtime fails: the raised pod limit is rolled back', async () => {
+  test('records an update that fails in the runtime, with the rollback of the pod limit', async () => {
     await expect(update(150, new Error('no'))).rejects.toThrow('no');
     expect(newest()).toMatchObject({ state: 'Infeasible', isRolledBack: true });
     expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
   });
 
-  test('that a newer one has replaced while it waited', async () => {
+  test('records an update that a newer one supersedes while it waits', async () => {
     const release = Promise.withResolvers<undefined>();
     const held = runtime.node.lock.run(podConfig.metadata.uid, () => release.promise);
     const both = [update(150), update(160)];
@@ -82,13 +82,13 @@ describe('the history has an update by a CRI client', () => {
     expect(newest()?.changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '160Mi' });
   });
 
-  test('but not one that changes nothing', async () => {
+  test('does not record an update that changes nothing', async () => {
     await update(100);
     expect(newest()).toBeUndefined();
   });
 });
 
-describe('a resize of a pod reports what it changes', () => {
+describe('changes that a resize of a pod reports', () => {
   /** Runs a resize, and returns the changes that it reports last. */
   async function changesOf(asked: Partial<DesiredPod>, fails = false): Promise<unknown> {
     let seen: unknown;
@@ -102,13 +102,13 @@ describe('a resize of a pod reports what it changes', () => {
   const mebibytes = (count: number) => bytes(count * MiB);
   const requests = (count: number) => ({ containers: { c0: mebibytes(count) }, pod: mebibytes(2 * count) });
 
-  test('of limits', async () => {
+  test('ResizePod reports changes of limits', async () => {
     const containers = new Map([['c0', { memory: mebibytes(150) }]]);
     const changes = await changesOf({ containers, memoryRequests: { containers: {} } });
     expect(changes).toContainEqual({ value: 'container c0 memory', from: '100Mi', to: '150Mi' });
   });
 
-  test('of memory requests, with those that an earlier resize has set', async () => {
+  test('ResizePod reports changes of memory requests, compared with those of an earlier resize', async () => {
     const containers = new Map([['c0', {}]]);
     expect(await changesOf({ containers, memoryRequests: requests(64) })).toEqual([
       { value: 'pod memory request', from: '', to: '128Mi' },
@@ -120,7 +120,7 @@ describe('a resize of a pod reports what it changes', () => {
     ]);
   });
 
-  test('of memory requests next to limits', async () => {
+  test('ResizePod reports changes of memory requests together with those of limits', async () => {
     const containers = new Map([['c0', { memory: mebibytes(150) }]]);
     expect(await changesOf({ containers, memoryRequests: { containers: { c0: mebibytes(64) } } })).toEqual([
       { value: 'pod memory', from: '300Mi', to: '350Mi' },
@@ -129,7 +129,7 @@ describe('a resize of a pod reports what it changes', () => {
     ]);
   });
 
-  test('of memory requests also if it is rejected', async () => {
+  test('a rejected ResizePod reports the changes of memory requests too', async () => {
     const containers = new Map([['c0', { memory: mebibytes(0.25) }]]);
     expect(await changesOf({ containers, memoryRequests: { containers: { c0: mebibytes(0.125) } } }, true)).toEqual([
       { value: 'container c0 memory', from: '100Mi', to: '256Ki' },

@@ -53,14 +53,14 @@ const reasonOf = (error: unknown): string | undefined => (error instanceof ShimE
 const rejectedAtOnce = { code: 9, reason: 'MEMORY_NOT_RECLAIMABLE' };
 
 describe('A8: a limit below anonymous memory', () => {
-  test('is admitted where the memory fits into swap, and rejected with figures where it does not', async () => {
+  test('admits a limit below anonymous memory if that memory fits into swap, and otherwise rejects it with figures', async () => {
     create({ 'memory.swap.max': 'max' });
     expect((await dryRun(40)).steps).not.toEqual([]);
     await expect(dryRun(36)).rejects.toMatchObject(rejectedAtOnce);
     await expect(dryRun(36)).rejects.toThrow(`less ${64 * MiB} that fit into swap`);
   });
 
-  test('is rejected for a container that must not swap', async () => {
+  test('rejects a limit below anonymous memory for a container that must not swap', async () => {
     create({ 'memory.swap.max': '0' });
     await expect(dryRun(90)).rejects.toMatchObject(rejectedAtOnce);
     await expect(dryRun(90)).rejects.toThrow(/unevictable 0, of/);
@@ -74,7 +74,7 @@ describe('A8: a limit below anonymous memory', () => {
     );
   };
 
-  test('of an update that leaves the container its swap is admitted', async () => {
+  test('admits a limit below anonymous memory if the update keeps the swap of the container', async () => {
     create({ 'memory.swap.max': 'max' });
     expect(await lowered({})).toBe('RECLAIM_TIMEOUT');
     expect(await lowered({ unified: { 'memory.swap.max': 'max' } })).toBe('RECLAIM_TIMEOUT');
@@ -82,7 +82,7 @@ describe('A8: a limit below anonymous memory', () => {
     expect(await lowered({ memory_swap_limit_in_bytes: -1n })).toBe('RECLAIM_TIMEOUT');
   });
 
-  test('of an update that takes swap from the container is rejected: memory could not go back there', async () => {
+  test('KEP-1287: a limit below anonymous memory is rejected if the same update takes swap from the container', async () => {
     create({ 'memory.swap.max': 'max' });
     expect(await lowered({ unified: { 'memory.swap.max': '0' } })).toBe('MEMORY_NOT_RECLAIMABLE');
     expect(await lowered({ unified: { 'memory.swap.max': '16M' } })).toBe('MEMORY_NOT_RECLAIMABLE');
@@ -92,7 +92,7 @@ describe('A8: a limit below anonymous memory', () => {
     expect(runtime.limitOf(0)).toBe(200 * MiB);
   });
 
-  test('of an update that takes swap is rejected if it is above the usage and below usage and swap together', async () => {
+  test('KEP-1287: an update that takes swap is rejected if its limit is below usage and swap together, even if above the usage', async () => {
     create({ 'memory.swap.max': 'max' });
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     runtime.writeFile(cgroup, 'memory.current', text(60));
@@ -102,7 +102,7 @@ describe('A8: a limit below anonymous memory', () => {
     expect(runtime.limitOf(0)).toBe(200 * MiB);
   });
 
-  test('of a rollback does not depend on swap: the pod limit stays raised', async () => {
+  test('KEP-1287: a rollback does not count swap as reclaimable, so the pod limit stays raised if memory is in use', async () => {
     create({ 'memory.swap.max': 'max' });
     writeFileSync(join(runtime.procRoot, 'meminfo'), `MemTotal:  16000000 kB\nSwapFree:  ${128 * 1024} kB\n`);
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: criMi(400) });
@@ -118,7 +118,7 @@ describe('A8: a limit below anonymous memory', () => {
     expect(runtime.read('memory.max')).toBe(text(400));
   });
 
-  test('of a pod is admitted unless the same update takes its swap', async () => {
+  test('admits a pod limit below anonymous memory unless the same update takes the swap of the pod', async () => {
     create({ 'memory.swap.max': 'max' });
     const update = (resources: object): Promise<unknown> => {
       const name = 'UpdatePodSandboxResourcesRequest';

@@ -34,7 +34,7 @@ describe('UpdateContainerResources', () => {
     return Promise.reject(new Error('deadline exceeded'));
   };
 
-  test('raises the pod before the runtime is called, and returns the answer of the runtime', async () => {
+  test("raises the pod limit before it calls the runtime, and returns the runtime's response", async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
     const answer = await updates.update(150 * MiB, () => {
@@ -45,7 +45,7 @@ describe('UpdateContainerResources', () => {
     expect(atCall).toBe(String(350 * MiB));
   });
 
-  test('lowers the pod after the runtime has answered', async () => {
+  test('lowers the pod limit after the runtime has responded', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
     await updates.update(50 * MiB, () => {
@@ -71,13 +71,13 @@ describe('UpdateContainerResources', () => {
     expect(runtime.read('memory.max')).toBe(String(300 * MiB));
   });
 
-  test('leaves the pod raised when the runtime fails to restore the container', async () => {
+  test('keeps the pod limit raised when the runtime fails to restore the container', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     await expect(updates.update(150 * MiB, applyAndFail)).rejects.toThrow('deadline');
     expect(runtime.read('memory.max')).toBe(String(350 * MiB));
   });
 
-  test('A4: leaves the pod raised for a declared container that is not created yet', async () => {
+  test('A4: keeps the pod limit raised for a declared container that is not created yet', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB]);
     const limits = { 'cpu.max': '10000 100000', 'cpu.weight': '4' };
     runtime.writeCgroup('/kubepods/pod1', { ...limits, 'memory.max': String(300 * MiB) });
@@ -113,7 +113,7 @@ describe('UpdateContainerResources', () => {
     expect(runtime.read('memory.max')).toBe(String(100 * MiB));
   });
 
-  test('lowers the container but not the pod, with a warning, when the usage of the pod is too high', async () => {
+  test('KEP-1287: if the usage of the pod forbids it, an update of a container does not lower the pod limit, with a warning', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', {
       'memory.max': String(300 * MiB),
@@ -176,7 +176,7 @@ describe('UpdateContainerResources', () => {
     expect(called).toBe(false);
   });
 
-  test('rejects a limit that usage has passed while another update of the container ran', async () => {
+  test('rejects a limit that usage has exceeded while another update of the container was running', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const ended = Promise.withResolvers<undefined>();
     const other = runtime.node.calls.run(containerId(0), () => ended.promise);
@@ -201,7 +201,7 @@ describe('UpdateContainerResources', () => {
   });
 });
 
-describe('a decrease that is not journalled: a crash would leave a lowered memory.high', () => {
+describe('memory decrease without a journal record, which must not leave a lowered memory.high after a crash', () => {
   /** Makes the pod's only container use 48 MiB, most of it page cache. Returns what is written to memory.high. */
   function use(cgroup: string): string[] {
     runtime.writeCgroup(cgroup, {
@@ -221,7 +221,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
     return highs;
   }
 
-  test('in a pod without a cgroup of its own does not change memory.high', async () => {
+  test('a decrease in a pod without a cgroup of its own does not change memory.high', async () => {
     runtime.describePod({ config: { ...podConfig, linux: { resources: {} } } });
     runtime.makePod('max', [100 * MiB]);
     const highs = use(`/kubepods/pod1/${containerId(0)}`);
@@ -229,7 +229,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
     expect([highs, runtime.limitOf(0)]).toEqual([[], 50 * MiB]);
   });
 
-  test('of a container whose cgroup is not below that of the pod does not change memory.high', async () => {
+  test("a decrease of a container whose cgroup is outside the pod's cgroup does not change memory.high", async () => {
     runtime.makePod('max', [100 * MiB]);
     runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
     const cgroup = `/other/${containerId(0)}`;
@@ -247,7 +247,7 @@ describe('a decrease that is not journalled: a crash would leave a lowered memor
 describe('an update whose deadline has passed', () => {
   const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
 
-  test('while it waited for the lock of the pod changes nothing', async () => {
+  test('an update whose deadline passes while it waits for the lock of the pod changes nothing', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const write = vi.spyOn(runtime.node.tree, 'write');
     const ended = Promise.withResolvers<undefined>();
@@ -261,7 +261,7 @@ describe('an update whose deadline has passed', () => {
     expect([write.mock.calls, forward.mock.calls]).toEqual([[], []]);
   });
 
-  test('while it waited for another update of the container changes nothing', async () => {
+  test('an update whose deadline passes while it waits for another update of the container changes nothing', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const ended = Promise.withResolvers<undefined>();
     const holder = runtime.node.calls.run(containerId(0), () => ended.promise);
@@ -279,7 +279,7 @@ describe('an update whose deadline has passed', () => {
     expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
   });
 
-  test('before it was sent leaves the pod as it was', async () => {
+  test('an update whose deadline passes before it is sent to the runtime restores the pod limit', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     let atCall = '';
     const late = updates.update(150 * MiB, () => {
@@ -295,7 +295,7 @@ describe('an update whose deadline has passed', () => {
   });
 });
 
-describe('a deadline of the runtime after half of an update', () => {
+describe('a runtime deadline that passes in the middle of an update', () => {
   const late = () => new RuntimeFailure(status.DEADLINE_EXCEEDED, 'context deadline exceeded');
   const container = `/kubepods/pod1/${containerId(0)}`;
 
@@ -304,7 +304,7 @@ describe('a deadline of the runtime after half of an update', () => {
     runtime.applyUpdates();
   });
 
-  test('leads to a rollback of the container and the pod', async () => {
+  test('rolls back the container and the pod when the runtime exceeds its deadline in the middle of an update', async () => {
     const both = { memory_limit_in_bytes: BigInt(150 * MiB), cpu_quota: 30_000n, cpu_period: 100_000n };
     const update = updateContainer(runtime.node, containerUpdate(containerId(0), both), () => {
       runtime.writeFile(container, 'memory.max', String(150 * MiB));
@@ -317,7 +317,7 @@ describe('a deadline of the runtime after half of an update', () => {
   });
 });
 
-test('volumes do not grow after an update that holds the lock when their time has come, and starts it again', async () => {
+test('a due volume growth that waits for the lock is skipped if the lock holder schedules it again', async () => {
   runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
   const { node } = runtime;
   const pod = await node.registry.pod(SANDBOX);

@@ -19,7 +19,7 @@ describe('an invalid UpdateContainerResources', () => {
       return Promise.resolve(ANSWER);
     });
 
-  test('is rejected at once, and does not supersede a waiting request', async () => {
+  test('KEP-1287: an invalid update is rejected at once and does not supersede a waiting request', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     let release = (): void => undefined;
     const held = runtime.node.lock.run(
@@ -33,7 +33,7 @@ describe('an invalid UpdateContainerResources', () => {
     expect(await good).toBe(ANSWER);
   });
 
-  test('with both linux and windows is rejected', async () => {
+  test('rejects an update with both linux and windows', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     await expect(asked({ cpu_quota: 20_000n }, { windows: {} })).rejects.toThrow(
       'container c0 of pod default/web: windows: "set": must not be set together with linux',
@@ -41,14 +41,14 @@ describe('an invalid UpdateContainerResources', () => {
     expect(await asked({}, { linux: null, windows: {} })).toBe(ANSWER);
   });
 
-  test('with an invalid id is rejected without a call to the runtime', async () => {
+  test('rejects an update with an invalid container id without a call to the runtime', async () => {
     const request = containerUpdate('f'.repeat(254), { memory_limit_in_bytes: BigInt(50 * MiB) });
     const rejected = updateContainer(runtime.node, request, () => Promise.resolve(ANSWER));
     await expect(rejected).rejects.toMatchObject({ code: 3 });
     expect(runtime.calls).toEqual([]);
   });
 
-  test('is rejected when the sum of the limits is too large', async () => {
+  test('rejects an update if the sum of the limits is too large', async () => {
     runtime.makePod(String(100 * MiB), [50 * MiB, 50 * MiB]);
     await expect(asked({ memory_limit_in_bytes: 2n ** 53n - 4096n })).rejects.toThrow(
       /^pod default\/web: memory.max: /,

@@ -70,7 +70,7 @@ const WRITTEN = {
 };
 
 describe('A8: every field of UpdatePodSandboxResources', () => {
-  test('is in the cgroup of the pod before the runtime is called, and the same call again writes nothing', async () => {
+  test("KEP-1287: all fields are in the pod's cgroup before the runtime is called, and a repeated call writes nothing", async () => {
     let atCall = {};
     const forward = (): Promise<Buffer> => {
       atCall = found();
@@ -87,13 +87,13 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     expect(runtime.node.journal.transactionOf(pod)).toBeUndefined();
   });
 
-  test('is rolled back when the runtime fails', async () => {
+  test("KEP-1287: all fields of the pod's cgroup are rolled back when the runtime fails", async () => {
     const failing = update(everything, undefined, () => Promise.reject(new Error('the runtime says no')));
     await expect(failing).rejects.toThrow(/^the runtime says no$/);
     expect(found()).toEqual(AT_FIRST);
   });
 
-  test('is rolled back after a crash, except what another program has written since', async () => {
+  test("KEP-1287: recovery rolls back all fields of the pod's cgroup, except those written by another program since", async () => {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-memory', from: bytes(300 * MiB), to: bytes(400 * MiB) },
@@ -113,7 +113,7 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     ['0-10:2/4', '0-1,4-5,8-9'],
     ['all', '0-8191'],
     ['2-N', '2-8191'],
-  ])('a cpuset written as %s is rolled back after a crash: the kernel prints it as %s', async (to, printed) => {
+  ])('recovery rolls back a cpuset that was written as %s and that the kernel prints as %s', async (to, printed) => {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const steps: Step[] = [
       { kind: 'pod-unified', key: 'cpuset.cpus', from: '0', to },
@@ -126,7 +126,7 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     expect(found()['cpuset.cpus']).toBe('0');
   });
 
-  test('counts with the overhead: swap after memory and overhead, huge pages by their size', async () => {
+  test("KEP-1287: the pod's overhead is added before swap is derived from memory, and to huge page limits of the same size", async () => {
     const overhead = {
       memory_limit_in_bytes: criMi(20),
       hugepage_limits: [
@@ -148,7 +148,7 @@ describe('A8: every field of UpdatePodSandboxResources', () => {
     expect(found()['memory.swap.max']).toBe('max');
   });
 
-  test('keeps what it does not set, and a key of unified counts before a field', async () => {
+  test('keeps fields that are not set, and prefers a key of unified to a field', async () => {
     await update({ memory_limit_in_bytes: criMi(400) });
     expect(found()).toEqual({ ...AT_FIRST, 'memory.max': text(400) });
     const unified = { 'memory.swap.max': text(7), 'cpuset.cpus': '2' };
@@ -163,19 +163,26 @@ describe('A8: a field of UpdatePodSandboxResources that the kernel cannot apply'
     ['cpuset_mems', { cpuset_mems: '0' }, 'cpuset.mems'],
     ['hugepage_limits["2MB"]', { hugepage_limits: [{ page_size: '2MB', limit: 0n }] }, 'hugetlb.2MB.max'],
     ['memory_swap_limit_in_bytes', { memory_swap_limit_in_bytes: criMi(400) }, 'memory.swap.max'],
-  ])('%s is rejected with the missing file, and nothing changes', async (field, resources, file) => {
-    runtime.removeFile(POD, file);
-    const rejected = update({ memory_limit_in_bytes: criMi(400), ...resources });
-    await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE', context: { pod: 'default/web' } });
-    const [controller] = file.split('.');
-    await expect(rejected).rejects.toThrow(`${field}: `);
-    await expect(rejected).rejects.toThrow(
-      `there is no such file in ${POD}: the kernel has no ${file}, or the cgroup above does not enable the controller ${controller}`,
-    );
-    expect(runtime.read('memory.max')).toBe(text(300));
-  });
+  ])(
+    'KEP-1287: a request with %s is rejected with the missing file if the kernel lacks it, and nothing changes',
+    async (field, resources, file) => {
+      runtime.removeFile(POD, file);
+      const rejected = update({ memory_limit_in_bytes: criMi(400), ...resources });
+      await expect(rejected).rejects.toMatchObject({
+        code: 3,
+        reason: 'INVALID_VALUE',
+        context: { pod: 'default/web' },
+      });
+      const [controller] = file.split('.');
+      await expect(rejected).rejects.toThrow(`${field}: `);
+      await expect(rejected).rejects.toThrow(
+        `there is no such file in ${POD}: the kernel has no ${file}, or the cgroup above does not enable the controller ${controller}`,
+      );
+      expect(runtime.read('memory.max')).toBe(text(300));
+    },
+  );
 
-  test('no limit is no limit on a kernel without the controller', async () => {
+  test('accepts unlimited swap and huge pages on a kernel without the controllers', async () => {
     for (const file of ['memory.swap.max', 'hugetlb.2MB.max', 'hugetlb.2MB.rsvd.max']) runtime.removeFile(POD, file);
     const hugepage_limits = [{ page_size: '2MB', limit: MAX_UINT64 }];
     const limits = { memory_limit_in_bytes: criMi(400), memory_swap_limit_in_bytes: -1n };
@@ -183,7 +190,7 @@ describe('A8: a field of UpdatePodSandboxResources that the kernel cannot apply'
     expect(runtime.read('memory.max')).toBe(text(400));
   });
 
-  test('a kernel without limits on reserved huge pages (before 5.7) gets the others', async () => {
+  test('sets huge page limits on a kernel without limits on reserved huge pages (before 5.7)', async () => {
     runtime.removeFile(POD, 'hugetlb.2MB.rsvd.max');
     await update({ hugepage_limits: [{ page_size: '2MB', limit: criMi(8) }] });
     expect(runtime.read('hugetlb.2MB.max')).toBe(text(8));
@@ -200,7 +207,7 @@ describe('A8: a field of UpdatePodSandboxResources that the kernel cannot apply'
       { memory_limit_in_bytes: -1n, memory_swap_limit_in_bytes: criMi(399) },
       'requires a memory',
     ],
-  ])('swap %s is rejected', async (_, resources, why) => {
+  ])('rejects swap %s', async (_, resources, why) => {
     const rejected = update(resources);
     await expect(rejected).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     await expect(rejected).rejects.toThrow(why);

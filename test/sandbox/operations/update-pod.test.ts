@@ -48,7 +48,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(files.map((file) => runtime.read(file))).toEqual(before);
   });
 
-  test('changes nothing when its deadline has passed while it waited for the lock of the pod', async () => {
+  test('changes nothing when the deadline of the request passes while it waits for the lock of the pod', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB, 200 * MiB]);
     const write = vi.spyOn(runtime.node.tree, 'write');
     const ended = Promise.withResolvers<undefined>();
@@ -63,7 +63,7 @@ describe('UpdatePodSandboxResources', () => {
     expect([write.mock.calls, forward.mock.calls]).toEqual([[], []]);
   });
 
-  test('waits for a request of an earlier sandbox of the pod, which still exists', async () => {
+  test('a request waits for one of an earlier sandbox of the pod that still exists', async () => {
     runtime.makePod(String(300 * MiB), [100 * MiB]);
     const { registry } = runtime.node;
     const pod = (await registry.pod(SANDBOX))!;
@@ -86,14 +86,14 @@ describe('UpdatePodSandboxResources', () => {
     expect(runtime.read('memory.max')).toBe(String(400 * MiB));
   });
 
-  test('uses the new formula when the current weight was computed with it', async () => {
+  test('uses the new formula for cpu.weight when the current weight was computed with it', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     runtime.writeCgroup('/kubepods/pod1', { 'memory.max': 'max', 'cpu.max': 'max 100000', 'cpu.weight': '100' });
     await updatePod(runtime.node, podUpdate({ cpu_shares: 2048n }), () => Promise.resolve(ANSWER));
     expect(runtime.read('cpu.weight')).toBe('174');
   });
 
-  test('does not change the weight for shares that kubelet computed from it', async () => {
+  test('does not change cpu.weight for shares that kubelet computed from it', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     const weightAfter = async (cpu_shares: bigint, overhead?: bigint): Promise<string> => {
       const more = overhead === undefined ? {} : { overhead: { cpu_shares: overhead } };
@@ -111,7 +111,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(await weightAfter(2048n)).toBe('79');
   });
 
-  test('with a string in field 4, which CRI does not define, writes the cgroup', async () => {
+  test('writes the cgroup although the request has a string in field 4, which CRI does not define', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const name = 'UpdatePodSandboxResourcesRequest';
     const message = encode(name, podUpdate({ cpu_quota: 50_000n }));
@@ -154,7 +154,7 @@ describe('UpdatePodSandboxResources', () => {
   test.each([
     ['memory', { memory_limit_in_bytes: 2n ** 53n - 4096n }, { memory_limit_in_bytes: 8192n }],
     ['a quota', { cpu_quota: 2n ** 44n - 1n }, { cpu_quota: 1000n }],
-  ])('rejects %s that is too large when the overhead is added', async (_name, resources, overhead) => {
+  ])('rejects %s that is too large together with the overhead', async (_name, resources, overhead) => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const rejected = updatePod(runtime.node, podUpdate(resources, { overhead }), () => Promise.resolve(ANSWER));
     await expect(rejected).rejects.toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
@@ -179,14 +179,14 @@ describe('UpdatePodSandboxResources', () => {
   const unimplemented = () =>
     Promise.reject(Object.assign(new Error(), { code: 12, details: 'unknown method', metadata: new Metadata() }));
 
-  test('writes the cgroup and answers itself when the runtime lacks the call', async () => {
+  test('writes the cgroup and returns success when the runtime lacks UpdatePodSandboxResources', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const answer = await updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     expect(answer).toEqual(Buffer.alloc(0));
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
-  test('answers itself when containerd 2.2 returns Unknown with "not implemented", and returns any other Unknown', async () => {
+  test('returns success when containerd 2.2 returns Unknown with "not implemented", and returns any other Unknown error', async () => {
     runtime.makePod(String(300 * MiB), [300 * MiB]);
     const fail = (details: string) => () =>
       Promise.reject(Object.assign(new Error(details), { code: 2, details, metadata: new Metadata() }));
@@ -198,7 +198,7 @@ describe('UpdatePodSandboxResources', () => {
     expect(runtime.read('cpu.max')).toBe('50000 100000');
   });
 
-  test('returns the error when the runtime lacks the call and the pod is unknown', async () => {
+  test('returns the error of the pod lookup when the runtime lacks the call and does not describe the pod', async () => {
     runtime.on('PodSandboxStatus', () => {
       throw new Error('no such pod');
     });
@@ -209,20 +209,20 @@ describe('UpdatePodSandboxResources', () => {
     await expect(unanswered).rejects.toMatchObject({ code: 14, details: 'no answer' });
   });
 
-  test('returns the error when the runtime lacks the call and the pod has no cgroup', async () => {
+  test('returns the error of a runtime that lacks the call when the pod has no cgroup', async () => {
     runtime.describePod({ config: { ...podConfig, linux: {} } });
     const passed = updatePod(runtime.node, podUpdate({ cpu_quota: 50_000n }), unimplemented);
     await expect(passed).rejects.toMatchObject({ code: 12, details: 'unknown method' });
   });
 
-  test('is only forwarded for a pod without a cgroup', async () => {
+  test('KEP-1287: UpdatePodSandboxResources is only forwarded for a pod without a cgroup parent', async () => {
     runtime.describePod({ config: { ...podConfig, linux: {} } });
     const answer = updatePod(runtime.node, podUpdate({ cpu_quota: 1000n }), () => Promise.resolve(ANSWER));
     expect(await answer).toBe(ANSWER);
     expect(runtime.failOpens).toEqual([]);
   });
 
-  test('is not forwarded to a runtime that does not serve calls yet: the pod is not known', async () => {
+  test('is not forwarded to a runtime that does not serve calls yet, because the pod is unknown', async () => {
     runtime.on('PodSandboxStatus', () => {
       throw new RuntimeFailure(status.UNKNOWN, 'server is not initialized yet');
     });

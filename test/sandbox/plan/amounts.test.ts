@@ -24,9 +24,9 @@ const texts = fc.oneof(
   fc.constantFrom('max', '-1', '', '0', '0m', '-0', 'MAX'),
 );
 
-describe('an amount', () => {
+describe('amounts of CPU and memory', () => {
   test.each(Object.entries(readers))(
-    'that %s reads is an exact number, nothing, or an error with field and value',
+    '%s returns an exact number or nothing, or throws an error with field and value, for any text',
     (_, read) => {
       fc.assert(
         fc.property(texts, (text) => {
@@ -47,7 +47,7 @@ describe('an amount', () => {
     },
   );
 
-  test('of CPU is the same after formatting and reading it', () => {
+  test('a CPU amount does not change when it is formatted and read again', () => {
     fc.assert(
       fc.property(fc.integer({ min: 10, max: 10_000_000 }), (milli) => {
         const cpuMax = cpuMaxOf(milli);
@@ -58,7 +58,7 @@ describe('an amount', () => {
     );
   });
 
-  test('of CPU is formatted in the shortest form', () => {
+  test('formats a CPU amount in the shortest form', () => {
     expect([2000, 500, 1500, 100].map((milli) => formatCpuLimit(cpuMaxOf(milli)))).toEqual([
       '2',
       '500m',
@@ -73,7 +73,7 @@ describe('an amount', () => {
     ['readMemoryLimit', '4096', 4096],
     ['readMemoryLimit', '4Ki', 4096],
     ['readMemoryRequest', '1', 1],
-  ] as const)('that %s accepts: %s', (name, text, value) => {
+  ] as const)('%s accepts %s', (name, text, value) => {
     expect(readers[name](text, 'here')).toBe(value);
   });
 
@@ -86,11 +86,11 @@ describe('an amount', () => {
     ['readMemoryRequest', '0', 'here: "0": leave it out to keep the request'],
     ['readMemoryLimit', '4095', 'here: "4095": less than a page of memory, 4096 bytes'],
     ['readMemoryLimit', 'much', 'here: "much": expected a memory quantity such as "256Mi"'],
-  ] as const)('that %s rejects with a reason: %s', (name, text, message) => {
+  ] as const)('%s rejects %s with a reason', (name, text, message) => {
     expect(() => readers[name](text, 'here')).toThrow(expect.objectContaining({ message }));
   });
 
-  test('of CPU that is not a whole number of thousandths is formatted in millionths', () => {
+  test('formats a CPU amount that is not a whole number of millicores in millionths', () => {
     const of = (quota: number, period: number): CpuMax => ({
       quota: microseconds(quota),
       period: microseconds(period),
@@ -100,7 +100,7 @@ describe('an amount', () => {
     expect(formatCpuLimit({ quota: 'max', period: microseconds(1000) })).toBe('max');
   });
 
-  test('of a CPU request is the same after conversion to shares and back', () => {
+  test('a CPU request does not change when it is converted to shares and back', () => {
     fc.assert(
       fc.property(fc.integer({ min: 2, max: 256_000 }), (milli) => {
         expect(formatShares(milliCpuToShares(milli))).toBe(formatMilli(milli));
@@ -108,7 +108,7 @@ describe('an amount', () => {
     );
   });
 
-  test('of memory is the same after formatting and reading it, to the byte', () => {
+  test('a memory amount does not change, to the byte, when it is formatted and read again', () => {
     fc.assert(
       fc.property(fc.integer({ min: 4096, max: 2 ** 50 }), fc.constantFrom(1, 1024, MiB), (count, unit) => {
         const size = Math.min(count * unit, 2 ** 52);

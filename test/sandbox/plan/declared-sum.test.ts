@@ -53,31 +53,31 @@ function podLimitAfter(state: PodState, id: string, to: number | 'max'): number 
   return memory === undefined || memory === 'max' ? memory : memory / MiB;
 }
 
-describe('containers that do not run count', () => {
+describe('containers that do not run', () => {
   test.each([
     ['ended', ended],
     ['created', { state: 'created' } as const],
     ['declared', declaredOnly],
-  ])('A4: a tight limit stays tight with one that is %s', (_, state) => {
+  ])('A4: a tight pod limit stays tight with a second container that is %s', (_, state) => {
     const both = pod(300, [one('a', 'app', 100), one('b', 'app', 200, state)]);
     expect(podLimitAfter(both, 'a', 250)).toBe(450);
     expect(podLimitAfter(both, 'a', 50)).toBe(250);
   });
 
-  test('A4: a looser limit is raised when the sum of all would exceed it, and never lowered', () => {
+  test('A4: a loose pod limit is raised if the sum including ended containers exceeds it, and is never lowered', () => {
     const both = pod(400, [one('a', 'app', 100), one('b', 'app', 200, ended)]);
     expect(podLimitAfter(both, 'a', 200)).toBeUndefined();
     expect(podLimitAfter(both, 'a', 250)).toBe(450);
     expect(podLimitAfter(both, 'a', 50)).toBeUndefined();
   });
 
-  test('A4: with their new limit when they are updated themselves', () => {
+  test('A4: an ended container counts with its new memory limit when it is updated itself', () => {
     const both = pod(300, [one('a', 'app', 100), one('b', 'app', 200, ended)]);
     expect(podLimitAfter(both, 'b', 250)).toBe(350);
     expect(podLimitAfter(both, 'b', 'max')).toBe('max');
   });
 
-  test('A4: with their CPU limit, and with the new one when they are updated themselves', () => {
+  test('A4: an ended container counts with its CPU limit, and with the new one when it is updated itself', () => {
     const b: DeclaredContainer = { ...one('b', 'app', 200, ended), limits: { memory: mi(200), milliCpu: 200 } };
     const memoryOnly = pod('max', [one('a', 'app', 100), b]);
     const both: PodState = {
@@ -95,12 +95,12 @@ describe('containers that do not run count', () => {
     expect(podCpuAfter('b', { memory: mi(300) })).toBeUndefined();
   });
 
-  test('not those whose limits are unknown', () => {
+  test('a container whose limits are unknown does not count in the sum', () => {
     const unknown: DeclaredContainer = { name: 'b', id: 'b', kind: 'app', state: 'ended' };
     expect(podLimitAfter(pod(100, [one('a', 'app', 100), unknown]), 'a', 250)).toBe(250);
   });
 
-  test('CPU limits count as kubelet adds them up: thousandths, before the least quota of the kernel', () => {
+  test("CPU limits count in millicores as in kubelet, before the kernel's minimum quota applies", () => {
     const cpu = { quota: microseconds(10_000), period: PERIOD };
     const b = { ...one('b', 'app', undefined, declaredOnly), limits: { milliCpu: 5 } };
     const state: PodState = {
@@ -115,23 +115,23 @@ describe('containers that do not run count', () => {
   });
 });
 
-describe('an init container', () => {
+describe('init containers in the sum', () => {
   const starting = pod(300, [
     one('init', 'init', 300),
     one('web', 'app', 190, declaredOnly),
     one('log', 'app', 100, declaredOnly),
   ]);
 
-  test('A3: is lowered, and the pod no further than its app containers need', () => {
+  test('A3: lowering an init container lowers the pod limit at most to the sum of the app containers', () => {
     expect(podLimitAfter(starting, 'init', 30)).toBe(290);
     expect(podLimitAfter(starting, 'init', 295)).toBe(295);
   });
 
-  test('is raised, and the pod with it', () => {
+  test('raising an init container raises the pod limit', () => {
     expect(podLimitAfter(starting, 'init', 400)).toBe(400);
   });
 
-  test('counts after its end too, and together with the sidecars before it', () => {
+  test('an init container counts after its end too, together with the sidecars before it', () => {
     const running = pod(300, [
       one('proxy', 'sidecar', 20),
       one('init', 'init', 280, ended),
@@ -144,7 +144,7 @@ describe('an init container', () => {
     expect(podLimitAfter(running, 'late', 130)).toBeUndefined();
   });
 
-  test('without a limit takes the pod limit away, unless a sidecar before it has one', () => {
+  test('an ended init container without a limit leaves the pod limit unchanged, unless a sidecar before it has a limit', () => {
     const web = one('web', 'app', 100);
     expect(podLimitAfter(pod(100, [one('init', 'init', undefined, ended), web]), 'web', 200)).toBeUndefined();
     const proxy = one('proxy', 'sidecar', 20);
@@ -154,14 +154,14 @@ describe('an init container', () => {
   });
 });
 
-test('a sidecar that loses its limit does not take the pod limit down, though kubelet counts it as 0', () => {
+test('a sidecar that loses its limit does not lower the pod limit, although kubelet counts it as 0', () => {
   const state = pod(130, [one('first', 'sidecar', 10), one('proxy', 'sidecar', 20), one('web', 'app', 100)]);
   expect(podLimitAfter(state, 'proxy', 'max')).toBeUndefined();
   expect(podLimitAfter(state, 'proxy', 15)).toBe(125);
 });
 
-describe('an ephemeral container', () => {
-  test('A2: does not count, with or without a limit', () => {
+describe('ephemeral containers in the sum', () => {
+  test('A2: an ephemeral container does not count in the pod limit, with or without a limit', () => {
     for (const limit of [undefined, 50]) {
       const state = pod(100, [one('web', 'app', 100), one('debugger', 'ephemeral', limit)]);
       expect(podLimitAfter(state, 'web', 200)).toBe(200);
@@ -170,7 +170,7 @@ describe('an ephemeral container', () => {
     }
   });
 
-  test('A2: that no source distinguishes from another one does not keep the pod limit down; it is not lowered', () => {
+  test('A2: a container that may be ephemeral lets the pod limit be raised, but not lowered', () => {
     const containers = [one('web', 'unknown', 100), one('debugger', 'unknown', undefined)];
     const state = pod(100, containers, { source: 'inference' });
     expect(podLimitAfter(state, 'web', 200)).toBe(200);
@@ -179,7 +179,7 @@ describe('an ephemeral container', () => {
   });
 });
 
-test('A2: an ephemeral container that the spec does not list yet does not count, and the pod limit follows its containers', () => {
+test('A2: an ephemeral container that the spec does not list yet does not count in the pod limit', () => {
   const state = pod(100, [one('a', 'app', 100)]);
   const debug = { id: 'debug', memory: 'max', cpu: { quota: 'max', period: PERIOD } } as const;
   const debugged = { ...state, containers: [...state.containers, debug] };
@@ -187,57 +187,57 @@ test('A2: an ephemeral container that the spec does not list yet does not count,
   expect(podLimitAfter(debugged, 'a', 50)).toBe(50);
 });
 
-describe('a container that may be an init container', () => {
+describe('an ended container that may be an init container', () => {
   const may = { ...ended, mayBeInit: true };
   const source = 'kubelet-state' as const;
 
-  test('A9: counts as an app container when the pod limit has room for it', () => {
+  test('A9: an ended container of unknown kind counts as an app container when the pod limit has room for it', () => {
     const state = pod(300, [one('a', 'unknown', 200, may), one('b', 'app', 100)], { source });
     expect(podLimitAfter(state, 'b', 250)).toBe(450);
   });
 
-  test('A9: counts as an init container when the pod limit has not', () => {
+  test('A9: an ended container of unknown kind counts as an init container when the pod limit has no room for it', () => {
     const state = pod(300, [one('a', 'unknown', 300, may), one('b', 'app', 290)], { source });
     expect(podLimitAfter(state, 'b', 295)).toBeUndefined();
     expect(podLimitAfter(state, 'b', 310)).toBe(310);
     expect(podLimitAfter(state, 'b', 100)).toBeUndefined();
   });
 
-  test('A9: the first ones are init containers, the later ones are not', () => {
+  test('A9: of two ended containers that may be init containers, the first counts as one and the second as an app container', () => {
     const all = [one('a', 'unknown', 250, may), one('b', 'unknown', 100, may), one('c', 'app', 150)];
     const state = pod(250, all, { source });
     expect(podLimitAfter(state, 'c', 160)).toBe(260);
   });
 });
 
-describe('a container that the runtime has not, and that may be an init container', () => {
+describe('a container that is absent from the runtime and may be an init container', () => {
   const absent = { ...declaredOnly, id: undefined, mayBeInit: true } as unknown as Partial<DeclaredContainer>;
   const source = 'kubelet-state' as const;
 
-  test('counts as an app container when the pod limit has room for it', () => {
+  test('an absent container of unknown kind counts as an app container when the pod limit has room for it', () => {
     const state = pod(150, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
     expect(podLimitAfter(state, 'a', 120)).toBe(160);
   });
 
-  test('counts as an init container that has ended when the pod limit has not', () => {
+  test('an absent container of unknown kind counts as an ended init container when the pod limit has no room for it', () => {
     const state = pod(110, [one('a', 'app', 110), one('b', 'unknown', 40, absent)], { source });
     expect(podLimitAfter(state, 'a', 120)).toBe(120);
     expect(podLimitAfter(state, 'a', 30)).toBe(40);
   });
 
-  test('counts together with the sidecars that run before it when it waits to be created', () => {
+  test('an absent container that waits to be created counts together with the sidecars that run before it', () => {
     const waiting = [one('web', 'unknown', 190, absent), one('init', 'unknown', 300, absent)];
     const state = pod(310, [one('proxy', 'app', 10), ...waiting], { source });
     expect(podLimitAfter(state, 'proxy', 20)).toBe(320);
   });
 
-  test('one of several is enough, in any order', () => {
+  test('the pod limit shows which one of several absent containers is an init container', () => {
     const removed = ['b', 'c', 'd'].map((name, at) => one(name, 'unknown', [40, 20, 100][at], absent));
     const state = pod(170, [one('a', 'app', 110), ...removed], { source });
     expect(podLimitAfter(state, 'a', 120)).toBe(180);
   });
 
-  test('of more than four, none counts as an init container, or all', () => {
+  test('more than four absent containers count as init containers either all or not at all', () => {
     const many = ['b', 'c', 'd', 'e', 'f'].map((name) => one(name, 'unknown', 10, absent));
     const sized = (limit: number): PodState => pod(limit, [one('a', 'app', 110), ...many], { source });
     expect(podLimitAfter(sized(160), 'a', 120)).toBe(170);
@@ -245,17 +245,17 @@ describe('a container that the runtime has not, and that may be an init containe
   });
 });
 
-describe('the pod-level limit', () => {
+describe('pod-level limits in the sum', () => {
   const containers = [one('a', 'app', 100), one('b', 'app', 200)];
 
-  test('is the pod limit regardless of the limits of its containers', () => {
+  test('a pod-level memory limit is the pod limit, regardless of the limits of its containers', () => {
     for (const level of [300, 250, 400]) {
       const state = pod(level, containers, { limits: { memory: mi(level) } });
       for (const to of [50, 150, 390] as const) expect(podLimitAfter(state, 'a', to)).toBeUndefined();
     }
   });
 
-  test('of CPU alone leaves the memory limit to the sum', () => {
+  test('a pod-level limit of CPU alone does not change the memory limit, which follows the sum', () => {
     expect(podLimitAfter(pod(300, containers, { limits: { milliCpu: 500 } }), 'a', 150)).toBe(350);
   });
 });

@@ -25,12 +25,12 @@ const update = (to: number, quota: number): ContainerStep => ({
 test.each([
   ['raises', 220, 15_000, container('a', 220, 15_000)],
   ['does not count as lower, where it lowers', 50, 5000, container('a', 100, 10_000)],
-])('an update that may arrive %s a limit', (_what, memory, quota, expected) => {
+])('an unanswered update that may still arrive %s a limit', (_what, memory, quota, expected) => {
   const { containers } = ifTheyArrive(podWith(420, 35_000), [update(memory, quota)]);
   expect(containers).toEqual([expected, container('b', 200, 20_000)]);
 });
 
-test('an update of a container that does not run counts for nothing', () => {
+test('ignores an unanswered update of a container that does not run', () => {
   const state = podWith(420, 35_000);
   expect(ifTheyArrive(state, [{ ...update(220, 15_000), id: 'c' }])).toEqual(state);
 });
@@ -48,7 +48,7 @@ const left = (state: PodState, target: Parameters<typeof podStepsLeft>[1], steps
     settled: [{ id: 'a', memory: mi(100), cpu: cpu(10_000) }],
   });
 
-test('the pod limits go back with an update to those of a later resize alone', () => {
+test('KEP-1287: the pod limits are rolled back with an unanswered update to those that a later resize alone needs', () => {
   const containers = [container('b', 250, 30_000)];
   expect(left(podWith(420, 35_000), { memory: mi(470), cpu: cpu(45_000), containers })).toEqual([
     { kind: 'pod-memory', from: mi(350), to: mi(470) },
@@ -56,25 +56,25 @@ test('the pod limits go back with an update to those of a later resize alone', (
   ]);
 });
 
-test('a later resize that needs no change of the pod limits leaves them with the room', () => {
+test('pod limits keep the room for an unanswered update during a later resize that does not change them', () => {
   expect(left(podWith(420, 35_000), { containers: [] })).toEqual([
     { kind: 'pod-memory', from: mi(300), to: mi(420) },
     { kind: 'pod-cpu', from: cpu(30_000), to: cpu(35_000) },
   ]);
 });
 
-test('a pod limit that was looser before all of it goes back to that', () => {
+test('a pod limit that was loose before an unanswered update is rolled back to its loose value', () => {
   const containers = [container('b', 240, 20_000)];
   expect(left(podWith(450, 60_000), { memory: mi(460), containers }, [unanswered])).toEqual([
     { kind: 'pod-memory', from: mi(450), to: mi(460) },
   ]);
 });
 
-test('pod limits that a later request has set stay', () => {
+test('pod limits that a later request has set are not rolled back with an unanswered update', () => {
   expect(left(podWith(420, 35_000), { memory: mi(600), cpu: cpu(60_000), containers: [] })).toEqual([]);
 });
 
-test('a pod limit that another program has changed since goes back to that', () => {
+test('a pod limit that another program has changed in the meantime is rolled back to the changed value', () => {
   const containers = [container('b', 250, 20_000)];
   const [step] = left(podWith(430, 35_000), { memory: mi(470), containers });
   expect(step).toEqual({ kind: 'pod-memory', from: mi(430), to: mi(470) });

@@ -14,12 +14,12 @@ vi.mock(import('../../../src/core/quantities/page-size.ts'), async () => {
 
 const kib = (count: number) => bytes(count * KiB);
 
-test('a limit that the kernel has rounded is the one that was written', () => {
+test('a limit that the kernel has rounded to 64 KiB pages equals the limit that was written', () => {
   expect(sameMemory(kib(128), kib(190))).toBe(true);
   expect(sameMemory(kib(64), kib(190))).toBe(false);
 });
 
-test('a pod limit is tight within a page for each container', () => {
+test('a pod limit is tight if it exceeds the sum by at most one page of 64 KiB for each container', () => {
   // Two containers of 100 MiB and 60 KiB each, in a pod with their sum.
   const limited = (id: string) => ({ ...container(id, 100), memory: bytes(100 * MiB) });
   const state = { ...pod('max', 'max', [limited('a'), limited('b')]), memory: bytes(200 * MiB + 64 * KiB) };

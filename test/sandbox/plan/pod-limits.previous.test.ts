@@ -9,7 +9,7 @@ import {
   nextContainersExceed,
 } from '../../../src/sandbox/plan/pod-limits.ts';
 
-describe('the limits of the containers after an update', () => {
+describe('container limits compared with pod limits', () => {
   const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
   const memoryStep = (from: number | 'max') => ({
     kind: 'pod-memory' as const,
@@ -27,11 +27,11 @@ describe('the limits of the containers after an update', () => {
     ['exactly the sum of CPU', cpuStep(30_000), true],
     ['the minimum quota less for each container', cpuStep(30_000 - 2 * 1001), true],
     ['more than the minimum quota less for each container', cpuStep(30_000 - 2 * 1001 - 1), false],
-  ])('are compared by fitsPreviousLimit with a previous pod limit of: %s', (_name, step, expected) => {
+  ])('fitsPreviousLimit compares the container limits with a previous pod limit of: %s', (_name, step, expected) => {
     expect(fitsPreviousLimit(state, step)).toBe(expected);
   });
 
-  test('do not fit any pod limit when a container has no limit', () => {
+  test('fitsPreviousLimit is false for any pod limit if a container has no limit', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
     expect(fitsPreviousLimit(unlimited, memoryStep(300 * MiB))).toBe(false);
     expect(fitsPreviousLimit(unlimited, cpuStep(30_000))).toBe(false);
@@ -58,7 +58,7 @@ describe('the limits of the containers after an update', () => {
     ['a higher CPU limit', [cpuOf('b', 20_000), cpuOf('a', 9999)], false, true],
     ['a first CPU limit', [cpuOf('a', 'max')], false, true],
     ['a removed container', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
-  ])('are compared by hasRaisedContainer with the previous ones: %s', (_name, updates, memory, ofCpu) => {
+  ])('hasRaisedContainer compares the container limits with the previous ones: %s', (_name, updates, memory, ofCpu) => {
     expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);
     expect(hasRaisedContainer(state, updates, 'pod-cpu')).toBe(ofCpu);
   });
@@ -73,24 +73,27 @@ describe('the limits of the containers after an update', () => {
     ['a lower memory limit and a higher CPU limit', [{ ...memoryOf('a', 50), ...cpuOf('a', 13_000) }], false],
     ['a higher memory limit and a lower CPU limit', [{ ...cpuOf('a', 5000), ...memoryOf('a', 101) }], false],
     ['the limits of a removed container', [memoryOf('c', 500), cpuOf('c', 50_000)], true],
-  ])('fit the pod limits if an update is rolled back to: %s', (_name, updates, expected) => {
-    expect(updates.every((update) => fitsRolledBack(state, update))).toBe(expected);
-  });
+  ])(
+    'KEP-1287: a tight pod limit has room for a pending rollback only if it raises no container: rollback to %s',
+    (_name, updates, expected) => {
+      expect(updates.every((update) => fitsRolledBack(state, update))).toBe(expected);
+    },
+  );
 
-  test('need no room in a pod whose limits are below their sum, unless one is raised', () => {
+  test('fitsRolledBack needs no room in a pod whose limits are below the sum, unless a container is raised', () => {
     const below = { ...state, memory: bytes(100 * MiB), cpu: cpu(10_000) };
     expect(fitsRolledBack(below, { ...memoryOf('a', 100), ...cpuOf('a', 10_000) })).toBe(true);
     expect(fitsRolledBack(below, memoryOf('a', 101))).toBe(false);
   });
 
-  test('fit the room that lower limits have left, of the container that is rolled back', () => {
+  test('fitsRolledBack compares with the room that lower limits have left for the container', () => {
     const lower = { ...state, containers: [container('a', 250, 25_000), container('b', 50, 4000)] };
     expect(fitsRolledBack(lower, { ...memoryOf('b', 50), ...cpuOf('b', 5000) })).toBe(true);
     expect(fitsRolledBack(lower, memoryOf('b', 200))).toBe(false);
     expect(fitsRolledBack(lower, cpuOf('b', 20_000))).toBe(false);
   });
 
-  test('fit any pod without limits', () => {
+  test('fitsRolledBack is true for a pod without limits', () => {
     const unlimited = { ...state, memory: 'max' as const, cpu: cpu('max') };
     expect(fitsRolledBack(unlimited, { ...memoryOf('a', 'max'), ...cpuOf('a', 'max') })).toBe(true);
   });
@@ -98,26 +101,29 @@ describe('the limits of the containers after an update', () => {
   test.each([
     ['which they exceed', 299, 27_000, [true, true]],
     ['which they exceed by rounding only', 300, 29_000, [false, false]],
-  ])('of the next sandbox are compared with the previous pod limits, %s', (_name, memory, quota, expected) => {
-    const earlier = [memoryOf('earlier', 100), cpuOf('earlier', 10_000)];
-    const steps = [
-      { kind: 'pod-memory', from: bytes(memory * MiB), to: bytes(900 * MiB) },
-      { kind: 'pod-cpu', from: cpu(quota), to: cpu(90_000) },
-    ] as const;
-    const next = { ...state, containers: [container('a', 100, 10_000), container('b', 200, 20_000)] };
-    expect(steps.map((step) => nextContainersExceed(next, earlier, step))).toEqual(expected);
-    expect(steps.map((step) => nextContainersExceed(next, [memoryOf('a', 1), cpuOf('b', 1000)], step))).toEqual([
-      false,
-      false,
-    ]);
-    const none = [container('a', 'max', 'max')];
-    expect(steps.map((step) => nextContainersExceed({ ...next, containers: none }, earlier, step))).toEqual([
-      false,
-      false,
-    ]);
-  });
+  ])(
+    'nextContainersExceed compares limits of the next sandbox with previous pod limits, %s',
+    (_name, memory, quota, expected) => {
+      const earlier = [memoryOf('earlier', 100), cpuOf('earlier', 10_000)];
+      const steps = [
+        { kind: 'pod-memory', from: bytes(memory * MiB), to: bytes(900 * MiB) },
+        { kind: 'pod-cpu', from: cpu(quota), to: cpu(90_000) },
+      ] as const;
+      const next = { ...state, containers: [container('a', 100, 10_000), container('b', 200, 20_000)] };
+      expect(steps.map((step) => nextContainersExceed(next, earlier, step))).toEqual(expected);
+      expect(steps.map((step) => nextContainersExceed(next, [memoryOf('a', 1), cpuOf('b', 1000)], step))).toEqual([
+        false,
+        false,
+      ]);
+      const none = [container('a', 'max', 'max')];
+      expect(steps.map((step) => nextContainersExceed({ ...next, containers: none }, earlier, step))).toEqual([
+        false,
+        false,
+      ]);
+    },
+  );
 
-  test('are raised when a limit is removed, but not when there was none', () => {
+  test('hasRaisedContainer is true if a limit was removed, but not if there was none before', () => {
     const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
     const [had, none] = [
       [memoryOf('a', 100), cpuOf('a', 10_000)],

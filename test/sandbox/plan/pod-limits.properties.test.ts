@@ -36,7 +36,7 @@ describe('a pod limit that follows its containers', () => {
       ? 0
       : 3 * (countOf(state) + 1000 * state.containers.filter(({ cpu }) => cpu.quota === 1000).length);
 
-  test('stays tight when it was tight', () => {
+  test('KEP-1287: a tight pod limit stays tight when it follows its containers', () => {
     holds(4000, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         const slack = -excess(state, resource);
@@ -51,7 +51,7 @@ describe('a pod limit that follows its containers', () => {
     });
   });
 
-  test('is raised as far as needed when it was loose and the sum exceeds it, and is never lowered', () => {
+  test('KEP-1287: a loose pod limit is raised as far as needed if the sum exceeds it, and is never lowered', () => {
     holds(4000, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         if (-excess(state, resource) <= rounding(state, resource)) continue;
@@ -66,7 +66,7 @@ describe('a pod limit that follows its containers', () => {
     });
   });
 
-  test('stays when it was below the sum', () => {
+  test('a pod limit below the sum does not change', () => {
     holds(2500, fc.oneof(derived, called), ({ state, end }) => {
       for (const resource of resources) {
         if (excess(state, resource) <= least(state, resource)) continue;
@@ -75,7 +75,7 @@ describe('a pod limit that follows its containers', () => {
     });
   });
 
-  test('is tight only when it is neither above nor below the sum', () => {
+  test('a pod limit is tight only if it is neither above nor below the sum, apart from rounding', () => {
     holds(4000, any, ({ state }) => {
       const slack = -excess(state, 'memory');
       expect(isMemoryTight(state)).toBe(state.memory === 'max' || (slack >= 0 && slack <= rounding(state, 'memory')));

@@ -9,7 +9,7 @@ import { type KnownContainer, knownPods, limitOf, size, stateOf } from '../../su
 const sumOf = (containers: readonly KnownContainer[]): number => containers.reduce((sum, { limit }) => sum + limit, 0);
 
 test.each(['1.36', '1.35', 'runtime'] as const)(
-  'as %s reports: no update takes the pod limit from its containers',
+  'KEP-1287: with kinds and limits from source %s, no update lowers the pod limit below the needs of its containers',
   (view) => {
     const seen = new Set<string>();
     fc.assert(

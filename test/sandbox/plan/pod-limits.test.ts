@@ -15,7 +15,7 @@ describe('podLimitsFor', () => {
     expect(podLimitsFor(state, [{ id: 'a', memory: bytes(250 * MiB) }])).toStrictEqual({ memory: 450 * MiB });
   });
 
-  test('leaves a limit below the sum, which was set on purpose', () => {
+  test('keeps a pod limit below the sum, which was set on purpose', () => {
     const state = pod(250, 'max', [container('a', 100), container('b', 200)]);
     expect(podLimitsFor(state, [{ id: 'a', memory: bytes(300 * MiB) }])).toStrictEqual({});
     expect(podLimitsFor(state, [{ id: 'a', memory: bytes(10 * MiB) }])).toStrictEqual({});
@@ -26,7 +26,7 @@ describe('podLimitsFor', () => {
     expect(podLimitsFor(state, [{ id: 'a', memory: 'max' }])).toStrictEqual({ memory: 'max' });
   });
 
-  test('regards limits as tight that the kernel has rounded down to pages', () => {
+  test('regards a pod limit as tight if the kernel has rounded the limits down to pages', () => {
     // Two containers of 500M in a pod of 1000M: none of the three is a whole number of pages.
     const limit = (size: number) => bytes(Math.floor(size / 4096) * 4096);
     const state = {
@@ -40,7 +40,7 @@ describe('podLimitsFor', () => {
     expect(podLimitsFor(state, [{ id: 'a', memory: bytes(400e6) }])).toStrictEqual({ memory: 400e6 + limit(500e6) });
   });
 
-  test('regards quotas of units as tight that systemd has rounded up to whole percents', () => {
+  test('regards a pod quota as tight if systemd has rounded the quotas of units up to whole percents', () => {
     const raised = [{ id: 'a', cpu: cpu(20_000) }];
     const lowered = [{ id: 'a', cpu: cpu(5000) }];
     // 12.34 % and 20.56 % are 32900 together.
@@ -68,7 +68,7 @@ describe('podLimitsFor', () => {
     expect(limits).toStrictEqual({ cpu: { quota: 30_000, period: PERIOD } });
   });
 
-  test('leaves a CPU limit that is below the sum by more than minimum quotas explain', () => {
+  test('keeps a pod CPU limit that is below the sum by more than minimum quotas explain', () => {
     const state = pod('max', 29_500, [container('a', 'max', 10_000), container('b', 'max', 20_000)]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000) }])).toStrictEqual({});
     const least = pod('max', 20_500, [
@@ -89,19 +89,19 @@ describe('podLimitsFor', () => {
   });
 });
 
-describe('a sum of limits that is too large', () => {
+describe('too large sums of limits', () => {
   const largest = bytes(Number.MAX_SAFE_INTEGER - 4095);
   const rejection = (file: string) =>
     expect.objectContaining({ reason: 'INVALID_VALUE', context: expect.objectContaining({ file }) as object }) as Error;
 
-  test('is rejected for memory and for CPU', () => {
+  test('rejects a sum of limits that is too large, for memory and for CPU', () => {
     const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
     expect(() => podLimitsFor(state, [{ id: 'a', memory: largest }])).toThrow(rejection('memory.max'));
     const quota = microseconds(2 ** 44 - 1);
     expect(() => podLimitsFor(state, [{ id: 'a', cpu: { quota, period: PERIOD } }])).toThrow(rejection('cpu.max'));
   });
 
-  test('is not computed for a pod without limit', () => {
+  test('does not compute the sum of limits for a pod without limits', () => {
     const state = pod('max', 'max', [container('a', 100, 10_000), container('b', 200, 20_000)]);
     expect(podLimitsFor(state, [{ id: 'a', memory: largest }])).toEqual({});
   });
@@ -118,7 +118,7 @@ describe('a pod limit that the kernel has rounded', () => {
     overhead: { ...NO_OVERHEAD, memory: bytes(overhead) },
   });
 
-  test('is tight although the overhead is not a whole number of pages', () => {
+  test('a rounded pod limit is tight although the overhead is not a whole number of pages', () => {
     // The kernel rounds 100M down by less than the page by which it rounds the pod's 230M.
     const state = rounded([100e6], 230e6, 130e6);
     expect(isMemoryTight(state)).toBe(true);
@@ -133,7 +133,7 @@ describe('a pod limit that the kernel has rounded', () => {
     expect(plan(state, { memory: bytes(100e6), containers, call: 'none', volumes })).toEqual([]);
   });
 
-  test('is tight within a page for each container and one for the overhead', () => {
+  test('a rounded pod limit is tight within one page for each container and one for the overhead', () => {
     const odd = 10 * MiB + 4095;
     const state = rounded([odd, odd], 3 * odd, odd);
     expect(state.memory).toBe(30 * MiB + 2 * 4096);
@@ -144,14 +144,14 @@ describe('a pod limit that the kernel has rounded', () => {
     expect(podLimitsFor(looser, [{ id: 'c0', memory: bytes(8 * MiB) }])).toStrictEqual({});
   });
 
-  test('stays when it is slightly above a sum that does not change', () => {
+  test('a rounded pod limit slightly above the sum does not change if the sum does not change', () => {
     const state = { ...rounded([50 * MiB, 150 * MiB], 200 * MiB + 4096), cpu: cpu(30_002) };
     const containers = [container('c0', 50, 10_000), container('c1', 150, 20_000)];
     const trade = [container('c0', 100, 15_000), container('c1', 100, 15_000)];
     expect(podLimitsFor({ ...state, containers }, trade)).toStrictEqual({});
   });
 
-  test('stays when the containers only move memory between them', () => {
+  test('a rounded pod limit does not change when containers only move memory between them', () => {
     const state = rounded([500e6, 500e6], 1000e6);
     const changes = [400e6, 600e6].map((size, index) => ({ id: `c${index}`, memory: bytes(size) }));
     expect(podLimitsFor(state, changes)).toStrictEqual({});
@@ -159,7 +159,7 @@ describe('a pod limit that the kernel has rounded', () => {
 });
 
 describe('the pod CPU limit', () => {
-  test('is not raised when containers are lowered, although kubelet set it below their sum', () => {
+  test('does not raise a pod CPU limit that kubelet set below the sum when containers are lowered', () => {
     // 5m and 100m: kubelet sets 10500 for the pod, and 11000 for its containers. A new sum of 10900 is no reason to
     // raise it.
     const state = pod('max', 10_500, [container('a', 'max', 1000), container('b', 'max', 10_000)]);
@@ -169,14 +169,14 @@ describe('the pod CPU limit', () => {
     expect(podLimitsFor(state, [{ id: 'b', cpu: cpu(9000) }])).toStrictEqual({ cpu: cpu(10_000) });
   });
 
-  test('is rounded up to whole microseconds', () => {
+  test('rounds the pod CPU limit up to whole microseconds', () => {
     const third = (id: string) => ({ ...container(id, 'max'), cpu: cpu(10_000, 30_000) });
     const state = pod('max', 100_000, [third('a'), third('b'), third('c')]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 60_000) }])).toStrictEqual({});
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(20_000, 30_000) }])).toStrictEqual({ cpu: cpu(133_334) });
   });
 
-  test('may be the maximum of the kernel, and a larger sum is rejected with both figures', () => {
+  test("accepts a pod CPU limit equal to the kernel's maximum, and rejects a larger sum with both figures", () => {
     const most = 2 ** 44 - 1;
     const state = pod('max', 2000, [container('a', 'max', 1000), container('b', 'max', 1000)]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(most - 1000) }])).toStrictEqual({ cpu: cpu(most) });
@@ -188,7 +188,7 @@ describe('the pod CPU limit', () => {
     );
   });
 
-  test('is never below the minimum quota', () => {
+  test('the pod CPU limit is never below the minimum quota', () => {
     const state = pod('max', 1000, [{ ...container('a', 'max'), cpu: cpu(10_000, 1_000_000) }]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toStrictEqual({});
   });

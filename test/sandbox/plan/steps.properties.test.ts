@@ -21,16 +21,16 @@ import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
 
 type Undoable = Exclude<Step, { kind: 'runtime' }>;
 
-describe('after every step', () => {
-  test('the sum of the limits is within a finite pod limit that follows its containers', () => {
+describe('sums of limits after every step', () => {
+  test("KEP-1287: after every step, the sum of the containers' limits is within a finite pod limit that follows them", () => {
     holds(5000, derived, ({ states }) => expectWithin(states, 'derived'));
   });
 
-  test('the sum of the limits is within a finite pod limit that is requested', () => {
+  test("after every step, the sum of the containers' limits is within a finite requested pod limit", () => {
     holds(5000, asked, ({ states }) => expectWithin(states, 'requested'));
   });
 
-  test('of a rollback from any step, the sum of the limits is within a finite pod limit, and the end is the initial state', () => {
+  test('KEP-1287: a rollback from any step keeps the sum of the limits within a finite pod limit and ends in the initial state', () => {
     holds(4000, any, ({ state, states, steps }) => {
       expectWithin(undone(states.at(-1)!, steps), 'requested');
       // Rolling back a step leads to the state before it, so a rollback from any step passes the same states.
@@ -43,7 +43,7 @@ describe('after every step', () => {
     });
   });
 
-  test('of a plan around a forwarded update, the sum of the limits is within the pod limit, also in a rollback before the call', () => {
+  test('the sum of the limits is within the pod limit around a forwarded update, also in a rollback before the call', () => {
     holds(5000, called, ({ state, states, steps }) => {
       expectWithin(states, 'derived');
       const done = steps.slice(
@@ -57,8 +57,8 @@ describe('after every step', () => {
   });
 });
 
-describe('at the end of a plan', () => {
-  test('all requested values are set, and all other values are unchanged', () => {
+describe('the end of a plan', () => {
+  test('KEP-1287: at the end of a plan, all requested values are set and all other values are unchanged', () => {
     holds(3000, any, ({ state, target, end }) => {
       const { memory = state.memory, cpu = state.cpu, weight = state.weight } = target;
       const containers = state.containers.map((container): LiveContainer => {
@@ -111,7 +111,7 @@ describe('the message of a failed property', () => {
     ) ?? '';
   const changesPod = ({ kind }: Step): boolean => kind === 'pod-memory';
 
-  test('shows the smallest failing resize as readable text', () => {
+  test('a failed property of a resize shows the smallest failing resize as readable text', () => {
     expect(printed(derived, (steps) => !steps.some(changesPod))).toContain(
       [
         'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
@@ -125,7 +125,7 @@ describe('the message of a failed property', () => {
     );
   });
 
-  test('shows the smallest failing update of a container as readable text', () => {
+  test('a failed property of a container update shows the smallest failing update as readable text', () => {
     expect(printed(called, (steps) => !steps.some(changesPod))).toContain(
       [
         'pod: memory 16Mi, cpu 1000/100000, overhead 0 0/100000',
@@ -141,14 +141,14 @@ describe('the message of a failed property', () => {
 });
 
 describe('the order of a plan', () => {
-  test('has volumes that shrink first, then all other steps, then volumes that grow', () => {
+  test('KEP-6030: a plan shrinks volumes first, then changes the cgroups, and grows volumes last', () => {
     holds(2000, any, ({ steps }) => {
       const stage = steps.map((step) => (step.kind !== 'volume' ? 1 : step.to < step.from ? 0 : 2));
       expect(stage).toEqual([...stage].sort((a, b) => a - b));
     });
   });
 
-  test('has all decreases of containers before all increases', () => {
+  test('KEP-1287: a plan has all decreases of containers before all increases', () => {
     holds(2000, any, ({ state, end, containerSteps }) => {
       const ways = containerSteps.map((step) =>
         resources.map((resource) => directionInSum(state, end, step, resource)),
@@ -160,7 +160,7 @@ describe('the order of a plan', () => {
     });
   });
 
-  test('has one update for a container, and two only when its memory and CPU go opposite ways', () => {
+  test('KEP-1287: a container gets one update, or two only if its CPU and memory go opposite ways', () => {
     holds(2000, any, ({ state, end, containerSteps }) => {
       for (const { id } of state.containers) {
         const own = containerSteps.filter((step) => step.id === id);
@@ -170,7 +170,7 @@ describe('the order of a plan', () => {
     });
   });
 
-  test('raises the pod limit before the containers change, and lowers it after', () => {
+  test('a plan raises the pod limit before the containers change, and lowers it after', () => {
     holds(2000, any, ({ steps }) => {
       for (const resource of resources) {
         const [at, way] = podStep(steps, resource);
@@ -182,7 +182,7 @@ describe('the order of a plan', () => {
     });
   });
 
-  test('changes the pod limit first on a net increase, last on a net decrease, and not without a net change', () => {
+  test("KEP-1287: the pod limit is raised only if the containers' sum increases, and lowered only if it decreases", () => {
     holds(2500, derived, ({ state, end, steps }) => {
       for (const resource of resources) {
         const [, way] = podStep(steps, resource);
@@ -202,7 +202,7 @@ function podStep(steps: readonly Step[], resource: Resource): readonly [number, 
 }
 
 describe('a volume in a plan', () => {
-  test('does not exceed a limit in between when it is within the limit at the start and at the end', () => {
+  test('a volume that fits a limit at the start and at the end of a plan does not exceed it in between', () => {
     holds(4000, any, ({ states, state, end, steps }) => {
       const all = [...states, ...undone(end, steps)];
       const limitsOf = (at: PodState): Limit<Bytes>[] => [at.memory, ...at.containers.map(({ memory }) => memory)];

@@ -49,7 +49,7 @@ const withSettings: fc.Arbitrary<Case> = fc
     return new Case(state, { ...podLimitsFor(state, targets), containers: targets, call: 'none', volumes: NO_VOLUMES });
   });
 
-test('each container ends with the swap and the settings of its target, and with its own where that has none', () => {
+test('each container ends with the swap and settings of its target, and keeps those that the target does not set', () => {
   holds(2500, withSettings, ({ state, target, end }) => {
     for (const [index, { swap, settings: found }] of end.containers.entries()) {
       const [before, wanted] = [state.containers[index]!, target.containers?.[index]];
@@ -60,20 +60,20 @@ test('each container ends with the swap and the settings of its target, and with
   });
 });
 
-test('rolled back from any step, the pod is as it was; no sum of limits passes a limit of the pod', () => {
+test('a rollback restores swap and settings, and no step exceeds a limit of the pod', () => {
   holds(2500, withSettings, ({ state, states, steps }) => {
     expectWithin(states, 'derived');
     expect(isDeepStrictEqual(undone(states.at(-1)!, steps).at(-1), state)).toBe(true);
   });
 });
 
-test('swap goes with memory only: CRI has it as their sum', () => {
+test('swap changes only together with memory, because CRI sets their sum', () => {
   holds(2500, withSettings, ({ containerSteps }) => {
     for (const { swap, memory } of containerSteps) if (swap !== undefined) expect(memory).toBeDefined();
   });
 });
 
-test('what a target names goes along with an update of memory, changed or not: the runtime would write what it has stored', () => {
+test('an update of memory includes all settings of the target, because the runtime would write its stored ones', () => {
   holds(2500, withSettings, ({ state, target, containerSteps }) => {
     for (const [index, { id, swap, settings: wanted = {} }] of (target.containers ?? []).entries()) {
       const before = state.containers[index]!;
@@ -87,7 +87,7 @@ test('what a target names goes along with an update of memory, changed or not: t
   });
 });
 
-test('the same target again has no steps', () => {
+test('a second plan for the same swap and settings has no steps', () => {
   holds(2500, withSettings, ({ target, end }) => {
     expect(plan(end, target)).toEqual([]);
   });
@@ -109,7 +109,7 @@ const setUpByKubelet: fc.Arbitrary<Case> = fc
     return new Case(state, { ...podLimitsFor(state, targets), containers: targets, call: 'none', volumes: NO_VOLUMES });
   });
 
-test('what kubelet derives from a memory limit changes in the same update', () => {
+test('KEP-2570: the memory.high that kubelet derives from a memory limit changes in the same update as the limit', () => {
   holds(1500, setUpByKubelet, ({ states, state, end }) => {
     const textOf = ({ memory, settings }: LiveContainer): string => `${memory}, high ${settings?.['memory.high']}`;
     for (const [index, before] of state.containers.entries()) {

@@ -53,7 +53,7 @@ test.each([
     '40000 -> 35000',
   ],
 ])(
-  'the burst goes down before %s, which the kernel would reject otherwise (koordinator 2778)',
+  'lowers the CPU burst before %s, which the kernel would reject otherwise (koordinator 2778)',
   (_, now, then, change) => {
     const burst = microseconds(40_000);
     const state = { ...pod(100, 30_000, [{ ...container('a', 100), cpu: now, burst }]), cpu: now, burst };
@@ -68,7 +68,7 @@ test.each([
   },
 );
 
-test('the burst of a container goes down before the update of a caller', () => {
+test('lowers the CPU burst of a container before it forwards an update that lowers the quota', () => {
   const state = pod(100, 'max', [{ ...container('a', 100, 50_000), burst: microseconds(40_000) }]);
   const asked = { id: 'a', cpu: cpu(20_000) };
   expect(texts(plan(state, { asked, call: 'container', volumes: NO_VOLUMES }))).toEqual([
@@ -77,9 +77,9 @@ test('the burst of a container goes down before the update of a caller', () => {
   ]);
 });
 
-describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
+describe('a sidecar without a limit, which kubelet counts as 0 (KEP-1287)', () => {
   const M = MiB;
-  test('makes room by losing its limit before another container is raised', () => {
+  test('removes the limit of a sidecar before it raises another container', () => {
     const state = pod(48, 'max', [container('s1', 16), container('s2', 16), container('app', 16)]);
     const containers = [
       { id: 's1', memory: bytes(32 * M) },
@@ -91,7 +91,7 @@ describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
     ]);
   });
 
-  test('gets its first limit after another container is lowered', () => {
+  test('sets the first limit of a sidecar after it lowers another container', () => {
     const state = pod(64, 'max', [container('s1', 'max'), container('s2', 32), container('app', 16)]);
     const containers = [
       { id: 's1', memory: bytes(16 * M) },
@@ -103,7 +103,7 @@ describe('a sidecar without a limit, which is 0 to kubelet (KEP-1287)', () => {
     ]);
   });
 
-  test('is lowered before a container is raised also if it does not run yet', () => {
+  test('lowers a container that does not run yet before it raises another one', () => {
     const state = pod(48, 'max', [container('a', 16)]);
     const stored = containerChanges(container('b', 32), { id: 'b', memory: bytes(16 * M) });
     const target = { containers: [{ id: 'a', memory: bytes(32 * M) }], call: 'none', volumes: NO_VOLUMES } as const;
@@ -126,7 +126,7 @@ describe('the plan for several containers', () => {
   const planned = (containers: Parameters<typeof podLimitsFor>[1]): string[] =>
     texts(plan(state, { ...podLimitsFor(state, containers), containers, call: 'none', volumes: NO_VOLUMES }));
 
-  test('lowers one container before it raises another, and leaves the pod when the sum stays', () => {
+  test('lowers one container before it raises another, and keeps the pod limit when the sum does not change', () => {
     expect(
       planned([
         { id: 'a', memory: bytes(150 * MiB) },
@@ -135,7 +135,7 @@ describe('the plan for several containers', () => {
     ).toEqual([`container b memory.max ${200 * M} -> ${150 * M}`, `container a memory.max ${100 * M} -> ${150 * M}`]);
   });
 
-  test('has two updates when memory and CPU go opposite ways, with shares in the second', () => {
+  test('plans two updates when memory and CPU go opposite ways, with shares in the second', () => {
     const shares = cpuShares(512);
     expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(15_000), shares }])).toEqual([
       'pod cpu.max 30000 100000 -> 35000 100000',
@@ -151,7 +151,7 @@ describe('the plan for several containers', () => {
     ]);
   });
 
-  test('has one update when memory and CPU go the same way, or one of them stays', () => {
+  test('plans one update when memory and CPU go the same way, or one of them does not change', () => {
     const shares = cpuShares(512);
     expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000), shares }])[0]).toBe(
       `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 100000, cpu shares 1024 -> 512`,
@@ -159,14 +159,14 @@ describe('the plan for several containers', () => {
     expect(planned([{ id: 'a', cpu: cpu(10_000), shares }])).toEqual(['container a cpu shares 1024 -> 512']);
   });
 
-  test('has one update when the CPU rate stays and only the period changes', () => {
+  test('plans one update when only the CPU period changes and not the rate', () => {
     expect(planned([{ id: 'a', memory: bytes(50 * MiB), cpu: cpu(5000, 50_000) }])).toEqual([
       `container a memory.max ${100 * M} -> ${50 * M}, cpu.max 10000 100000 -> 5000 50000`,
       `pod memory.max ${300 * M} -> ${250 * M}`,
     ]);
   });
 
-  test('has a step for another period only where there is a quota', () => {
+  test('plans a step for another CPU period only if there is a quota', () => {
     const limitless = { ...state, cpu: cpu('max'), containers: [container('a', 100), container('b', 200, 20_000)] };
     const containers = [
       { id: 'a', cpu: cpu('max', 50_000) },
@@ -176,7 +176,7 @@ describe('the plan for several containers', () => {
     expect(texts(plan(limitless, target))).toEqual(['container b cpu.max 20000 100000 -> 20000 50000']);
   });
 
-  test('has no steps for unknown containers, or for shares and weights that were not read', () => {
+  test('plans no steps for unknown containers, or for shares and weights that were not read', () => {
     const unread = { ...pod(100, 'max', [container('a', 100)]), weight: undefined };
     const containers = [
       { id: 'gone', memory: bytes(MiB) },
@@ -199,7 +199,7 @@ describe('the plan for several containers', () => {
 describe('containerChanges', () => {
   const now = container('a', 100, 10_000);
 
-  test('has each value that differs', () => {
+  test('containerChanges returns each value that differs', () => {
     const to = { ...container('a', 50, 20_000), shares: cpuShares(2) };
     const memory = { from: now.memory, to: to.memory };
     const cpus = { from: now.cpu, to: to.cpu };
@@ -208,7 +208,7 @@ describe('containerChanges', () => {
     expect(containerChanges(now, { ...now, cpu: to.cpu })).toStrictEqual({ kind: 'container', id: 'a', cpu: cpus });
   });
 
-  test('is undefined when nothing differs by more than the rounding of the kernel', () => {
+  test('containerChanges returns undefined if values differ only by the rounding of the kernel', () => {
     expect(containerChanges(now, { ...now })).toBeUndefined();
     expect(containerChanges(now, { ...now, memory: bytes(100 * MiB + 4095) })).toBeUndefined();
   });

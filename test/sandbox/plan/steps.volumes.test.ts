@@ -55,9 +55,12 @@ describe('the plan for volumes', () => {
     ],
     ['same', 'up', 300, {}, [`pod memory.max ${200 * M} -> ${300 * M}`, 'runtime']],
     ['same', 'down', 100, {}, ['runtime', `pod memory.max ${200 * M} -> ${100 * M}`]],
-  ] as const)('orders the steps for volume %s, limit %s', (_volume, _limit, memory, sizes, expected) => {
-    expect(texts(plan(withVolumes(200), target(memory, sizes)))).toEqual(expected);
-  });
+  ] as const)(
+    'orders the steps for the direction of the volume: %s, and of the limit: %s',
+    (_volume, _limit, memory, sizes, expected) => {
+      expect(texts(plan(withVolumes(200), target(memory, sizes)))).toEqual(expected);
+    },
+  );
 
   test('shrinks volumes before all cgroup steps, and grows volumes after them', () => {
     expect(texts(plan(withVolumes(200), target(300, { big: 100, small: 250 })))).toEqual([

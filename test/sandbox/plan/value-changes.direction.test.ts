@@ -23,6 +23,6 @@ test.each([
   ['same', {}, { pod: memory(1) }],
   ['same', containers(memory(5)), {}],
   ['same', volumes(1), {}],
-])('directionOf is %s to %j from %j', (direction, to, from) => {
+])('directionOf returns %s for a change to %j from %j', (direction, to, from) => {
   expect(directionOf(to, from)).toBe(direction);
 });

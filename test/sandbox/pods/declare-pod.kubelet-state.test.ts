@@ -10,8 +10,8 @@ beforeEach(async () => {
 });
 afterEach(() => given.close());
 
-describe("from kubelet's state", () => {
-  test('a listed container that was not created is declared, one that failed has ended', async () => {
+describe("pod declared by kubelet's state", () => {
+  test('regards a listed container that was not created as declared, and one that failed as ended', async () => {
     given.has({ name: 'a', state: RUNNING }, { name: 'b', state: EXITED, limit: 200, exitCode: 1 });
     given.kubeletAdmitted({ a: 100, b: 200, c: 50 });
     const pod = await given.declared();
@@ -24,7 +24,7 @@ describe("from kubelet's state", () => {
     ]);
   });
 
-  test('A3: an unlisted container with limits is an init container, and what was created before it a sidecar', async () => {
+  test('A3: an unlisted container with limits is an init container, and one created before it is a sidecar', async () => {
     given.has({ name: 'proxy', state: RUNNING }, { name: 'init', state: RUNNING, limit: 300 });
     given.kubeletAdmitted({ proxy: 10, web: 290 });
     expect(lines(await given.declared())).toEqual([
@@ -48,7 +48,7 @@ describe("from kubelet's state", () => {
     ]);
   });
 
-  test('an unlisted container of unknown kind has no part in the pod limit', async () => {
+  test('an unlisted container of unknown kind does not count in the pod limit', async () => {
     given.has({ name: 'first', state: RUNNING });
     given.kubeletAdmitted({ web: 100 });
     expect(lines(await given.declared())).toEqual([
@@ -75,7 +75,7 @@ describe("from kubelet's state", () => {
     ]);
   });
 
-  test('has the limits and requests of the pod level, and the requests of containers', async () => {
+  test('returns pod-level limits and requests, and the requests of containers', async () => {
     given.has({ name: 'a', state: RUNNING });
     given.kubeletAdmitted({ a: 100, b: 50 });
     const without = await given.declared();
@@ -104,7 +104,7 @@ describe("from kubelet's state", () => {
     expect(lines(await given.declared())[1]).toBe('b app ended, 50');
   });
 
-  test('an unlisted container with a CPU limit alone has limits of its own', async () => {
+  test('an unlisted container with only a CPU limit has limits of its own, and is an init container', async () => {
     given.has({ name: 'setup', state: EXITED, milliCpu: 250 }, { name: 'web', state: RUNNING });
     given.kubeletAdmitted({ web: 100 });
     const [setup] = (await given.declared()).containers;
@@ -112,7 +112,7 @@ describe("from kubelet's state", () => {
     expect(setup?.limits).not.toHaveProperty('memory');
   });
 
-  test('a container that is removed while it is asked for may still be declared', async () => {
+  test("a container that is removed during the lookup is still declared if kubelet's state lists it", async () => {
     given.has({ name: 'gone', state: EXITED }, { name: 'a', state: EXITED }, { name: 'web', state: RUNNING });
     given.kubeletAdmitted({ a: 30, web: 100 });
     given.runtime.wrapResponder('ContainerStatus', (request, respond) => {
@@ -146,7 +146,7 @@ describe("from kubelet's state", () => {
     expect(await asked()).toEqual(['b-1']);
   });
 
-  test('is not used when a part of it is not understood', async () => {
+  test("does not use kubelet's state if a part of it is not understood", async () => {
     given.has({ name: 'a', state: RUNNING });
     given.kubeletAdmitted({ b: 100 });
     given.runtime.allocated.set('uid-1', { ...given.runtime.allocated.get('uid-1')!, isComplete: false });

@@ -15,6 +15,6 @@ test.each([
   ['/pods/web', undefined],
   ['web.slice', undefined],
   ['', undefined],
-])('a pod in the cgroup %j is %s', (cgroupParent, expected) => {
+])('the QoS class of a pod in the cgroup %j is %s', (cgroupParent, expected) => {
   expect(qosOfCgroup({ cgroupParent })).toBe(expected);
 });

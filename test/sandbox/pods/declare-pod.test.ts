@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 afterEach(() => given.close());
 
-describe('from the spec', () => {
+describe('pod declared by the spec', () => {
   const limit = (memory: string) => ({ resources: { limits: { memory } } });
   const spec = specOf(
     {
@@ -42,7 +42,7 @@ describe('from the spec', () => {
   );
   const specs: PodSpecs = { of: () => spec };
 
-  test('every container has kind and state, and limits whether or not it runs', async () => {
+  test('every container of the spec has a kind and a state, and limits even if it does not run', async () => {
     given.has(
       { name: 'init', state: EXITED, limit: 300 },
       { name: 'proxy', state: RUNNING, limit: 10 },
@@ -61,7 +61,7 @@ describe('from the spec', () => {
     expect([...pod.volumes]).toEqual([['cache', { sizeLimit: 64 * MiB }]]);
   });
 
-  test('what kubelet has admitted counts before what the spec asks for', async () => {
+  test('KEP-1287: limits that kubelet has admitted take precedence over those of the spec', async () => {
     given.has();
     given.kubeletAdmitted({ web: 50, log: 200 }, 400);
     const pod = await given.declared(specs);
@@ -70,7 +70,7 @@ describe('from the spec', () => {
   });
 });
 
-test('of the spec, the requests that kubelet has admitted count first, and the QoS class before that of the cgroup', async () => {
+test("admitted requests take precedence over those of the spec, and the spec's QoS class over that of the cgroup", async () => {
   given.has();
   const asking = (memory: string) => ({ resources: { requests: { memory } } });
   const { requests, ...spec } = specOf(
@@ -102,7 +102,7 @@ test('of the spec, the requests that kubelet has admitted count first, and the Q
   );
 });
 
-test('only an init container that kubelet’s state does not list is fixed, and no other container', async () => {
+test('marks only init containers that kubelet’s state does not list as fixed', async () => {
   given.has();
   given.kubeletAdmitted({ web: 50 });
   const spec = specOf(
@@ -140,17 +140,20 @@ test.each([
   ['1.36 lists it', { init: 200, web: 50, log: 200 }, true, ['init init declared, 200']],
   ['was not completely understood', { web: 50 }, false, ['init init declared, 300']],
   ['has no container of the pod', {}, true, ['init init declared, 300']],
-] as const)('an init container of the spec when kubelet’s state %s', async (_what, admitted, isComplete, expected) => {
-  given.has();
-  given.kubeletAdmitted(admitted);
-  given.runtime.allocated.set('uid-1', { ...given.runtime.allocated.get('uid-1')!, isComplete });
-  const containers = [{ name: 'init', resources: { limits: { memory: '300Mi' } } }];
-  const spec = specOf({ initContainers: containers, containers: [{ name: 'web' }] }, {});
-  expect(lines(await given.declared({ of: () => spec })).slice(0, 1)).toEqual(expected);
-});
+] as const)(
+  'declares an init container of the spec when kubelet’s state %s',
+  async (_what, admitted, isComplete, expected) => {
+    given.has();
+    given.kubeletAdmitted(admitted);
+    given.runtime.allocated.set('uid-1', { ...given.runtime.allocated.get('uid-1')!, isComplete });
+    const containers = [{ name: 'init', resources: { limits: { memory: '300Mi' } } }];
+    const spec = specOf({ initContainers: containers, containers: [{ name: 'web' }] }, {});
+    expect(lines(await given.declared({ of: () => spec })).slice(0, 1)).toEqual(expected);
+  },
+);
 
-describe("from the runtime's containers", () => {
-  test('A4: the newest container of a name counts if it was created or has failed, not if it ended well', async () => {
+describe("pod inferred from the runtime's containers", () => {
+  test('A4: the newest container of a name counts if it was created or has failed, but not if it ended with 0', async () => {
     given.has(
       { name: 'a', state: RUNNING },
       { name: 'b', state: EXITED, limit: 100, exitCode: 1 },
@@ -168,7 +171,7 @@ describe("from the runtime's containers", () => {
     ]);
   });
 
-  test('of several containers of a name, the one that runs counts, at its own place', async () => {
+  test('of several containers with one name, the running one counts, at its own position', async () => {
     given.has(
       { name: 'a', state: EXITED, limit: 10 },
       { name: 'b', state: RUNNING },
@@ -182,7 +185,7 @@ describe("from the runtime's containers", () => {
     ]);
   });
 
-  test('only those of the sandbox are asked for', async () => {
+  test('asks the runtime only for the containers of the sandbox', async () => {
     given.has();
     const filters: unknown[] = [];
     given.runtime.wrapResponder('ListContainers', (request, respond) => {
@@ -193,13 +196,13 @@ describe("from the runtime's containers", () => {
     expect(filters).toEqual([SANDBOX]);
   });
 
-  test('one container of kubelet is enough to tell that kubelet has created the pod', async () => {
+  test("a single container with kubelet's labels shows that kubelet has created the pod", async () => {
     const labels = { 'io.kubernetes.container.name': 'a' };
     given.has({ name: 'a', state: RUNNING, labels }, { name: 'b', state: RUNNING });
     expect((await given.declared()).source).toBe('kubelet-labels');
   });
 
-  test("kubelet's annotation shows that a container with a preStop hook is restarted when it ended well", async () => {
+  test("kubelet's preStop annotation shows that an ended container is an app container", async () => {
     const labels = { 'io.kubernetes.container.name': 'a' };
     given.has({ name: 'a', state: EXITED, limit: 100, labels, annotations: PRE_STOP });
     const pod = await given.declared();

@@ -53,7 +53,7 @@ describe('kernelResources', () => {
     expect(await resourcesOf(containerId(0), stored(reported))).toEqual(expected);
   });
 
-  test('adds memory to swap, where a swap limit was set', async () => {
+  test('adds memory to the swap limit if the runtime stores a swap limit', async () => {
     runtime.makePod(String(100 * MiB), [100 * MiB]);
     const cgroup = `/kubepods/pod1/${containerId(0)}`;
     const files = { 'memory.max': String(100 * MiB), 'cpu.max': '10000 100000', 'cpu.weight': '4' };
@@ -73,7 +73,7 @@ describe('kernelResources', () => {
     expect(await resourcesOf(containerId(0), stored(linux))).toBeUndefined();
   });
 
-  test('returns -1 for no limit, and nothing where no limit was ever set', async () => {
+  test('returns -1 for a removed limit, and nothing if no limit was ever set', async () => {
     runtime.makePod('max', [100 * MiB]);
     runtime.writeCgroup(`/kubepods/pod1/${containerId(0)}`, {
       'memory.max': 'max',

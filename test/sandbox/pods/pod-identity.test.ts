@@ -5,7 +5,7 @@ import { isReplaced, newestSandbox } from '../../../src/sandbox/pods/pod-identit
 const sandbox = (sandboxId: string, uid: string, attempt?: number): PodDescription =>
   ({ sandboxId, metadata: { uid, name: 'web', namespace: 'default', attempt } }) as PodDescription;
 
-test('the newest sandbox of a pod is the one with the most before it, in any order of the list', () => {
+test('the newest sandbox of a pod is the one with the highest attempt, in any order of the list', () => {
   const pods = [sandbox('first', 'u'), sandbox('third', 'u', 10), sandbox('second', 'u', 9), sandbox('other', 'v', 11)];
   expect(newestSandbox({ pods }, 'u')?.sandboxId).toBe('third');
   expect(newestSandbox({ pods: pods.toReversed() }, 'u')?.sandboxId).toBe('third');
@@ -13,7 +13,7 @@ test('the newest sandbox of a pod is the one with the most before it, in any ord
   expect(newestSandbox({ pods }, 'w')).toBeUndefined();
 });
 
-test('two pods without a uid are not sandboxes of one pod', () => {
+test('two sandboxes without a pod uid do not belong to one pod', () => {
   expect(newestSandbox({ pods: [sandbox('one', ''), sandbox('other', '', 1)] }, '')).toBeUndefined();
 });
 

@@ -25,7 +25,7 @@ function leave(id: string, memory: string, events: string): void {
 
 const ENDED = 'populated 0\nfrozen 0';
 
-test('what an earlier sandbox has left does not count in the sum, and the pod limit goes down with its containers', async () => {
+test('cgroups that an earlier sandbox has left do not count in the sum, and the pod limit follows its containers', async () => {
   leave(EARLIER, String(400 * MiB), ENDED);
   leave(EARLIER_SANDBOX, 'max', ENDED);
   await web.resize(desired({ c1: { memory: mi(150) } }));
@@ -34,13 +34,13 @@ test('what an earlier sandbox has left does not count in the sum, and the pod li
   expect(web.runtime.read('memory.max')).toBe(String(350 * MiB));
 });
 
-test('a container that the pod does not declare counts as long as it has a process', async () => {
+test('an undeclared container counts as long as it has a process', async () => {
   leave(EARLIER, String(400 * MiB), 'populated 1\nfrozen 0');
   await web.resize(desired({ c1: { memory: mi(150) } }));
   expect(web.runtime.read('memory.max')).toBe(String(300 * MiB));
 });
 
-test('a declared container counts also without processes, as gVisor has them', async () => {
+test('a declared container counts even without processes, as in gVisor', async () => {
   const { registry, tree } = web.runtime.node;
   web.runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cgroup.events', ENDED);
   leave(EARLIER, String(400 * MiB), ENDED);

@@ -24,14 +24,14 @@ test('the containers of a pod are in the order in which they were learned', () =
   expect([idsOf('a'), idsOf('b'), idsOf('c')]).toEqual([['one', 'two'], ['other'], []]);
 });
 
-test('a container that was learned with another pod belongs to the last one', () => {
+test('a container that is learned again with another pod belongs to the newer one', () => {
   learn('', 'one');
   learn('a', 'one');
   expect([idsOf(''), idsOf('a')]).toEqual([[], ['one']]);
   expect(registry.size.containers).toBe(1);
 });
 
-test('the containers of a pod are forgotten one by one and with the pod, and the watchers are called for each', () => {
+test('containers are forgotten one by one or with their pod, and the watchers are called for each', () => {
   const removed: string[] = [];
   registry.watch({ containerRemoved: (id) => removed.push(id) });
   registry.learnPod({
@@ -52,7 +52,7 @@ test('the containers of a pod are forgotten one by one and with the pod, and the
   expect(registry.size).toEqual({ pods: 0, containers: 1 });
 });
 
-test('a refresh returns the listed containers by pod, and forgets those that the backend has no more', async () => {
+test('a refresh returns the listed containers by pod, and forgets those that the runtime no longer lists', async () => {
   learn('a', 'ended');
   runtime.on('ListPodSandbox', () => encode('ListPodSandboxResponse', {}));
   runtime.on('ListContainers', () =>
@@ -73,7 +73,7 @@ test('a refresh returns the listed containers by pod, and forgets those that the
   expect(registry.container('two')).toMatchObject({ sandboxId: 'a', name: 'proxy' });
 });
 
-test('a sandbox that was created without the shim is known before the one that it replaces is forgotten', async () => {
+test('a refresh adds a sandbox that was created without the shim before it forgets the replaced one', async () => {
   const calls: string[] = [];
   await registry.pod(SANDBOX);
   registry.watch({

@@ -15,7 +15,7 @@ const asking = (given: Partial<RequestedPod>): RequestedPod => ({
 });
 
 describe('a ResizePod request', () => {
-  test('is converted to the desired values of a pod', () => {
+  test('converts a request to the desired values of a pod', () => {
     const { desired, memoryRequests } = readRequested({
       pod: resources({ cpu: '2', memory: 'max' }, { cpu: '1500m', memory: '1Gi' }),
       containers: {
@@ -36,7 +36,7 @@ describe('a ResizePod request', () => {
     expect(memoryRequests).toStrictEqual({ pod: 1024 ** 3, containers: {} });
   });
 
-  test('has the memory requests of only those containers that request memory', () => {
+  test('returns memory requests only for containers that request memory', () => {
     const { memoryRequests } = readRequested(
       asking({
         containers: { web: resources({}, { memory: '64Mi' }), side: resources({ memory: '32Mi' }) },
@@ -51,14 +51,14 @@ describe('a ResizePod request', () => {
     ['a CPU request of a container', { containers: { web: resources({}, { cpu: '1' }) } }],
     ['a memory request of a container', { containers: { web: resources({}, { memory: '1Gi' }) } }],
     ['the size of a volume', { volumes: { cache: '64Mi' } }],
-  ])('may have only %s', (_, given) => {
+  ])('accepts a request with only %s', (_, given) => {
     expect(() => readRequested(asking(given))).not.toThrow();
   });
 
   test.each([
     ['without values', {}],
     ['with a container without values', { containers: { web: resources({}) } }],
-  ])('%s is rejected', (_, given) => {
+  ])('rejects a request %s', (_, given) => {
     expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({
         code: 3,
@@ -90,7 +90,7 @@ describe('an invalid ResizePod request', () => {
       { containers: { ['w'.repeat(65)]: resources({}) } },
       `containers["${'w'.repeat(64)}..."]: "${'w'.repeat(64)}...": not the name of a container`,
     ],
-  ])('is rejected with field and value: %o', (given, message) => {
+  ])('rejects an invalid request with field and value: %o', (given, message) => {
     expect(() => readRequested(asking(given))).toThrow(
       expect.objectContaining({ code: 3, reason: 'INVALID_VALUE', message }),
     );
@@ -104,11 +104,11 @@ describe('an invalid ResizePod request', () => {
       'volumes["cache"]: "64Mo": expected 256Mi, 50%, 50%/<container>, follow or fixed',
     ],
     [{ cache: '0' }, 'INVALID_ANNOTATION', 'volumes["cache"]: "0": a volume needs a size'],
-  ])('is rejected with field and value: volumes %o', (volumes, reason, message) => {
+  ])('rejects an invalid request with field and value: volumes %o', (volumes, reason, message) => {
     expect(() => readRequested(asking({ volumes }))).toThrow(expect.objectContaining({ code: 3, reason, message }));
   });
 
-  test('is rejected with the name of the volume, and with a long value cut', () => {
+  test('rejects an invalid volume size with the name of the volume, and truncates a long value', () => {
     expect(() => readRequested(asking({ volumes: { cache: 'x'.repeat(81) } }))).toThrow(
       expect.objectContaining({
         context: { field: 'volumes["cache"]', volume: 'cache', asked: 'x'.repeat(80) },
@@ -118,7 +118,7 @@ describe('an invalid ResizePod request', () => {
   });
 });
 
-describe('a limit and its request', () => {
+describe('limits and requests of a ResizePod request', () => {
   const before = { pod: bytes(256 * MiB), containers: { web: bytes(64 * MiB) } };
 
   test.each([
@@ -130,7 +130,7 @@ describe('a limit and its request', () => {
       'containers["web"].limits.memory: "64Mi"',
       '65Mi',
     ],
-  ])('are rejected when the limit is below the request: %o', (given, where, request) => {
+  ])('rejects a limit below its request: %o', (given, where, request) => {
     expect(() => readRequested(asking(given), before)).toThrow(
       expect.objectContaining({ code: 3, message: `${where}: the limit is below the request, ${request}` }),
     );
@@ -144,7 +144,7 @@ describe('a limit and its request', () => {
       { containers: { web: resources({ memory: '32Mi' }, { memory: '32Mi' }) } },
     ],
     ['of a container without a known request', { containers: { side: resources({ memory: '1Mi' }) } }],
-  ])('are accepted when the limit is %s', (_, given) => {
+  ])('accepts a limit that is %s', (_, given) => {
     expect(() => readRequested(asking(given), before)).not.toThrow();
   });
 });

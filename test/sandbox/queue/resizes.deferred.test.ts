@@ -23,7 +23,7 @@ beforeEach(() => {
 });
 
 describe('a deferred resize', () => {
-  test('is retried with growing delays until it fits', async () => {
+  test('a deferred resize is retried with growing delays until it fits', async () => {
     const { id, state, reason, nextTryAt } = await queue.deferred();
     expect({ state, reason, wait: (nextTryAt ?? 0) - queue.clock.wallTime() }).toEqual({
       state: 'Deferred',
@@ -51,7 +51,7 @@ describe('a deferred resize', () => {
     expect([queue.store.records.size, queue.unfinished]).toEqual([0, 0]);
   });
 
-  test('of a volume with too many files is retried at least every five seconds, from the first try to the last', async () => {
+  test('KEP-6030: a deferred shrink that stored files block is retried at least every five seconds', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     const stored = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache stores 200');
     (await queue.core.next()).fail(stored);
@@ -69,7 +69,7 @@ describe('a deferred resize', () => {
     expect(waits.at(-1)).toBe(3750);
   });
 
-  test('waits for the recovery of its pod, from the first try on', async () => {
+  test('a deferred resize waits for the recovery of its pod, from the first try on', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     (await queue.core.next()).fail(notRecovered);
     const { id, state, reason } = await answer;
@@ -86,7 +86,7 @@ describe('a deferred resize', () => {
   test.each([
     ['containerd still starts', starting, 'BACKEND_UNAVAILABLE'],
     ['the journal takes no record', diskFull, 'JOURNAL_UNAVAILABLE'],
-  ] as const)('stays deferred and stored while %s', async (_, error, reason) => {
+  ] as const)('a deferred resize stays deferred and stored while %s', async (_, error, reason) => {
     const { id } = await queue.deferred();
     queue.clock.pass(queue.clock.next ?? 0);
     (await queue.core.next()).fail(error);
@@ -97,14 +97,14 @@ describe('a deferred resize', () => {
     await reached(queue.resizes, id, 'Completed');
   });
 
-  test('is not begun for a pod that has ended', async () => {
+  test('a resize of a pod that has ended is rejected instead of deferred', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     (await queue.core.next()).fail(podEnded);
     await expect(answer).rejects.toMatchObject({ reason: 'POD_ENDED' });
     expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
   });
 
-  test('ends if its pod is not recovered and it may not be deferred', async () => {
+  test('a resize that may not be deferred is rejected if its pod is not recovered', async () => {
     const answer = queue.resize('64Mi');
     (await queue.core.next()).fail(notRecovered);
     await expect(answer).rejects.toMatchObject({ reason: 'UNDO_FAILED' });
@@ -116,7 +116,7 @@ describe('a deferred resize', () => {
     ['has lost its pod', noPod, 'Canceled', 'POD_GONE'],
     ['is for a pod that has ended', podEnded, 'Canceled', 'POD_ENDED'],
     ['fails with an internal error', new TypeError('x'), 'Infeasible', 'INTERNAL'],
-  ] as const)('that %s ends at its next try', async (_, error, state, reason) => {
+  ] as const)('a deferred resize that %s ends at its next try', async (_, error, state, reason) => {
     const { id } = await queue.deferred();
     queue.clock.pass(1000);
     (await queue.core.next()).fail(error);
@@ -124,14 +124,14 @@ describe('a deferred resize', () => {
     expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
   });
 
-  test('does not follow from an error that does not depend on the values', async () => {
+  test('a resize is not deferred after an error that does not depend on its values', async () => {
     const answer = queue.resize('1Gi', { defer: true });
     (await queue.core.next()).fail(noBackend);
     await expect(answer).rejects.toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });
     expect([queue.clock.next, queue.store.records.size]).toEqual([undefined, 0]);
   });
 
-  test('is superseded by a newer resize that completes', async () => {
+  test('KEP-1287: a deferred resize counts as canceled when a newer resize that completes supersedes it', async () => {
     const older = await queue.deferred();
     const newer = queue.resize('256Mi');
     (await queue.core.next()).succeed();
@@ -144,7 +144,7 @@ describe('a deferred resize', () => {
     expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
   });
 
-  test('is superseded by a newer resize that is deferred, but not by a resize of another pod', async () => {
+  test('a deferred resize is superseded by a newer deferred resize, but not by a resize of another pod', async () => {
     const other = await queue.deferred('1Gi', db);
     const older = await queue.deferred();
     const newer = await queue.deferred('64Mi');
@@ -154,7 +154,7 @@ describe('a deferred resize', () => {
     expect([record?.id, more]).toEqual([newer.id, []]);
   });
 
-  test('stays deferred when a newer resize is rejected', async () => {
+  test('a deferred resize stays deferred when a newer resize is rejected', async () => {
     const older = await queue.deferred();
     await expect(queue.resize('lots')).rejects.toThrow();
     const newer = queue.resize('1Gi');
@@ -165,7 +165,7 @@ describe('a deferred resize', () => {
     expect((await reached(queue.resizes, older.id, 'Completed')).tries).toBe(2);
   });
 
-  test('is not tried while a newer resize is in progress, so that its older values do not win', async () => {
+  test('a deferred resize is not tried while a newer resize is in progress, so that its older values do not win', async () => {
     const older = await queue.deferred();
     const newer = queue.resize('256Mi');
     const call = await queue.core.next();
@@ -176,7 +176,7 @@ describe('a deferred resize', () => {
     expect([queue.resizes.get(older.id).reason, queue.clock.next]).toEqual(['SUPERSEDED', undefined]);
   });
 
-  test('is superseded when a newer resize completes during its first try', async () => {
+  test('a deferred resize is superseded when a newer resize completes during its first try', async () => {
     const older = queue.resize('128Mi', { defer: true });
     const first = await queue.core.next();
     const newer = queue.resize('256Mi');
@@ -186,7 +186,7 @@ describe('a deferred resize', () => {
     expect(await older).toMatchObject({ state: 'Canceled', reason: 'SUPERSEDED' });
   });
 
-  test('ends once when it is canceled twice', async () => {
+  test('KEP-1287: a deferred resize that is canceled twice counts as canceled once', async () => {
     const { id } = await queue.deferred();
     expect(await queue.resizes.cancel(id)).toMatchObject({ state: 'Canceled', reason: 'CANCELLED' });
     expect(await queue.resizes.cancel(id)).toMatchObject({ state: 'Canceled' });
@@ -194,7 +194,7 @@ describe('a deferred resize', () => {
     expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
   });
 
-  test('that is canceled during a try ends after the try', async () => {
+  test('a deferred resize that is canceled during a try ends after the try', async () => {
     const { id } = await queue.deferred();
     queue.clock.pass(1000);
     const call = await queue.core.next();
@@ -204,7 +204,7 @@ describe('a deferred resize', () => {
     expect(queue.clock.next).toBeUndefined();
   });
 
-  test('that is canceled too late is Completed', async () => {
+  test('a resize that is canceled too late ends as Completed', async () => {
     const answer = queue.resize('1Gi', { defer: true });
     const call = await queue.core.next();
     const cancelling = queue.resizes.cancel(queue.resizes.newestOf(web.sandboxId)?.id ?? '');
@@ -213,7 +213,7 @@ describe('a deferred resize', () => {
     expect(await answer).toMatchObject({ state: 'Completed' });
   });
 
-  test('ends when its pod is removed, and those of other pods stay', async () => {
+  test('KEP-1287: a deferred resize is canceled when its pod is removed, and those of other pods stay deferred', async () => {
     const { id } = await queue.deferred();
     const other = await queue.deferred('1Gi', db);
     queue.resizes.podRemoved(web.sandboxId);
@@ -223,7 +223,7 @@ describe('a deferred resize', () => {
     expect([...queue.store.records.keys()]).toEqual([db.uid]);
   });
 
-  test('whose pod is removed during a try ends after the try', async () => {
+  test('KEP-1287: a resize whose pod is removed during a try is canceled after the try', async () => {
     const answer = queue.resize('1Gi', { defer: true });
     const call = await queue.core.next();
     queue.resizes.podRemoved(web.sandboxId);
@@ -233,13 +233,13 @@ describe('a deferred resize', () => {
     expect(queue.unfinished).toBe(0);
   });
 
-  test('is rejected when it cannot be stored', async () => {
+  test('a resize that may be deferred is rejected when it cannot be stored', async () => {
     queue.store.fault = new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'disk full');
     await expect(queue.resize('1Gi', { defer: true })).rejects.toThrow('disk full');
     expect([queue.core.waiting, queue.unfinished]).toEqual([0, 0]);
   });
 
-  test('whose end cannot be stored is stored later', async () => {
+  test('the end of a deferred resize is stored later if it cannot be stored at once', async () => {
     const { id } = await queue.deferred();
     queue.store.fault = new Error('disk full');
     await queue.resizes.cancel(id);

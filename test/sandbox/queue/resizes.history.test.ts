@@ -28,14 +28,14 @@ const completed = async (): Promise<string> => {
   return (await answer).id;
 };
 
-describe('a resize is found by the beginning of its id', () => {
-  test('for its state, and to cancel it', async () => {
+describe('resize id prefixes', () => {
+  test('a resize can be read and cancelled by the first 8 characters of its id', async () => {
     const { id } = await queue.deferred();
     expect(queue.resizes.get(id.slice(0, 8)).id).toBe(id);
     expect(await queue.resizes.cancel(id.slice(0, 8))).toMatchObject({ id, state: 'Canceled', reason: 'CANCELLED' });
   });
 
-  test('but not by fewer than 8 characters, which a pod name may have too', async () => {
+  test('rejects a resize id prefix of fewer than 8 characters', async () => {
     const { id } = await queue.deferred();
     const unknown = {
       reason: 'UNKNOWN_RESIZE',
@@ -46,8 +46,8 @@ describe('a resize is found by the beginning of its id', () => {
   });
 });
 
-describe('the history of a pod', () => {
-  test('has its resizes with their requester and states, also one that was rejected', async () => {
+describe('pod history', () => {
+  test('the history of a pod lists its resizes with requester and state, including rejected ones', async () => {
     await completed();
     const rejected = queue.resize('64Mi');
     (await queue.core.next()).fail(memoryInUse);
@@ -63,7 +63,7 @@ describe('the history of a pod', () => {
     ]);
   });
 
-  test('comes before the events of a watch that asks for it', async () => {
+  test('a watch with history returns the ended resizes before later events', async () => {
     const first = await completed();
     const { id } = await queue.deferred();
     const events = async (withHistory: boolean): Promise<unknown[]> => {
@@ -80,7 +80,7 @@ describe('the history of a pod', () => {
     expect(await events(false)).toEqual([id]);
   });
 
-  test('has requests of the CRI, which watches see as well, and which are no resizes to cancel', async () => {
+  test('the history of a pod contains CRI requests, which watches also receive and which cannot be cancelled', async () => {
     const history = new ResizeHistory();
     const parts = { core: new FakeCore(), clock: new FakeClock(), store: new FakeStore(), history };
     const resizes = createResizes(parts);
@@ -94,7 +94,7 @@ describe('the history of a pod', () => {
     await expect(resizes.cancel(entry?.id ?? '')).rejects.toThrow(/was a request of kubelet \(812\), which has ended/);
   });
 
-  test('says after a restart whether an annotation asked for a deferred resize', async () => {
+  test('the history still reports after a restart that an annotation requested a deferred resize', async () => {
     const terms = { defer: true, timeoutMs: 30_000, deadline: queue.clock.now() + 5000 };
     const volumes = { cache: '1Gi' };
     const none = { ...asked(''), containers: {} };
@@ -121,28 +121,31 @@ describe('a resize whose second step fails', () => {
     ['Deferred, with defer', late, true, 'Deferred'],
     ['Canceled, without defer', late, false, 'Canceled'],
     ['Infeasible', broken, false, 'Infeasible'],
-  ])('and is %s says that the first one was rolled back', async (_, error, defer, state) => {
-    const watch = queue.resizes.watch(web);
-    const answer = queue.resize('64Mi', { defer });
-    fail(await queue.core.next(), error);
-    await answer.catch(() => undefined);
-    expect(latest()).toMatchObject({ state, reason: error.reason, isRolledBack: true });
-    const ended = async (): Promise<unknown> => {
-      for await (const { what } of watch as AsyncIterable<ResizeEvent>)
-        if (what.kind === 'state' && what.state === state) return what;
-      return undefined;
-    };
-    expect(await ended()).toMatchObject({ isRolledBack: true });
-  });
+  ])(
+    'a resize whose second step fails, and that is %s, reports that the first step was rolled back',
+    async (_, error, defer, state) => {
+      const watch = queue.resizes.watch(web);
+      const answer = queue.resize('64Mi', { defer });
+      fail(await queue.core.next(), error);
+      await answer.catch(() => undefined);
+      expect(latest()).toMatchObject({ state, reason: error.reason, isRolledBack: true });
+      const ended = async (): Promise<unknown> => {
+        for await (const { what } of watch as AsyncIterable<ResizeEvent>)
+          if (what.kind === 'state' && what.state === state) return what;
+        return undefined;
+      };
+      expect(await ended()).toMatchObject({ isRolledBack: true });
+    },
+  );
 
-  test('and is cancelled later says that the steps of its last try were rolled back', async () => {
+  test('a deferred resize that is cancelled reports that the steps of its last try were rolled back', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     fail(await queue.core.next(), late);
     await queue.resizes.cancel((await answer).id);
     expect(latest()).toMatchObject({ state: 'Canceled', reason: 'CANCELLED', isRolledBack: true });
   });
 
-  test('and does not fit at the next try has nothing to roll back any more', async () => {
+  test('a deferred resize that does not fit at the next try no longer reports a rollback', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     fail(await queue.core.next(), late);
     const { id } = await answer;
@@ -154,7 +157,7 @@ describe('a resize whose second step fails', () => {
     expect(latest()).toMatchObject({ reason: 'MEMORY_NOT_RECLAIMABLE', isRolledBack: false });
   });
 
-  test('and whose rollback fails is not rolled back, also if it is cancelled later', async () => {
+  test('a resize whose rollback fails does not report a rollback, even if it is cancelled later', async () => {
     const answer = queue.resize('64Mi', { defer: true });
     fail(await queue.core.next(), notRecovered);
     const { id } = await answer;
@@ -163,7 +166,7 @@ describe('a resize whose second step fails', () => {
     expect(latest()).toMatchObject({ reason: 'CANCELLED', isRolledBack: false });
   });
 
-  test('and of which the runtime has not answered an update is not rolled back', async () => {
+  test('a resize with an update that the runtime has not answered does not report a rollback', async () => {
     const answer = queue.resize();
     const call = await queue.core.next();
     call.options.onLeftUnfinished?.();

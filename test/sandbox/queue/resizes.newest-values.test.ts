@@ -68,14 +68,14 @@ describe('A6: the newest value of each field wins, for any caller', () => {
     expect(await reached(queue.resizes, id, 'Canceled')).toMatchObject({ reason: 'SUPERSEDED' });
   });
 
-  test('an update that arrived earlier supersedes nothing', async () => {
+  test('an update that arrived before a deferred resize does not supersede it', async () => {
     const earlier = { arrival: newest.arrival(), text: 'an update of container app' };
     const { id } = await queue.deferred();
     await newest.applied(web.sandboxId, earlier, [memory('app')]);
     expect(queue.resizes.get(id).state).toBe('Deferred');
   });
 
-  test('a resize of a previous process is older than every update of this one', async () => {
+  test('a resize of a previous process is superseded by any update of its field in this process', async () => {
     await queue.deferred();
     const later = new NewestValues();
     queue.clock = new FakeClock();

@@ -85,8 +85,8 @@ const [raised, lowered] = [withShares(102, 204), withShares(204, 102)];
 const high: PodRank = { priority: 1000, isGuaranteed: false };
 const guaranteed: PodRank = { priority: 0, isGuaranteed: true };
 
-describe('deferred resizes that wait for room', () => {
-  test('are retried by priority, QoS class and age when a pod is removed', async () => {
+describe('deferred resizes that wait for node capacity', () => {
+  test('KEP-1287: deferred resizes are retried by priority, QoS class and age when a pod is removed', async () => {
     await deferred('old');
     clock.pass(1);
     await deferred('guaranteed', guaranteed);
@@ -99,7 +99,7 @@ describe('deferred resizes that wait for room', () => {
     expect(core.waiting).toBe(0);
   });
 
-  test('are retried in order when another resize has lowered a request, and not when it has raised one', async () => {
+  test('deferred resizes are retried in order when another resize has lowered a request, but not when it has raised one', async () => {
     await deferred('low');
     await deferred('high', high);
     await completed('other', raised);
@@ -108,7 +108,7 @@ describe('deferred resizes that wait for room', () => {
     expect(resizes.newestOf('high')?.tries).toBe(2);
   });
 
-  test('are retried in order when an admitted resize has failed, which had taken room', async () => {
+  test('deferred resizes are retried in order when an admitted resize fails and frees its capacity', async () => {
     await deferred('low');
     await deferred('high', high);
     const answer = resize('other', true);
@@ -120,7 +120,7 @@ describe('deferred resizes that wait for room', () => {
     expect(core.waiting).toBe(0);
   });
 
-  test('the first in order gets the room: it is applied while the next one is tried', async () => {
+  test('KEP-1287: the pod of highest priority gets freed capacity: its resize is applied while the next one is tried', async () => {
     const low = await deferred('low');
     const { id } = await deferred('high', high);
     resizes.roomFreed();
@@ -134,7 +134,7 @@ describe('deferred resizes that wait for room', () => {
     expect(resizes.get(low.id)).toMatchObject({ state: 'Deferred', tries: 2 });
   });
 
-  test('at the retry of one, those before it in order are tried first, and those after it are not', async () => {
+  test('a retry first tries the deferred resizes that rank higher, and none that rank lower', async () => {
     await deferred('high', high);
     clock.pass(10);
     const middle = await deferred('middle', { priority: 500, isGuaranteed: false });
@@ -160,7 +160,7 @@ describe('deferred resizes that wait for room', () => {
     }
   }
 
-  test('an older one of the same rank that is not due soon is not tried again: nothing was freed since', async () => {
+  test('a retry does not try an older resize of equal rank that is not due soon', async () => {
     await dueLate('old');
     const young = await deferred('young');
     clock.pass(young.nextTryAt! - clock.wallTime());
@@ -171,7 +171,7 @@ describe('deferred resizes that wait for room', () => {
   test.each([
     ['of a higher priority', high],
     ['of a Guaranteed pod', guaranteed],
-  ])('one %s is tried first, however late it is due: room may have become free without a notice', async (_, rank) => {
+  ])('a retry first tries a deferred resize %s, however late it is due', async (_, rank) => {
     await dueLate('first', rank);
     const low = await deferred('low');
     clock.pass(low.nextTryAt! - clock.wallTime());
@@ -202,7 +202,7 @@ describe('deferred resizes that wait for room', () => {
     },
   );
 
-  test('after a restart, those that were requested first are tried first', async () => {
+  test('deferred resizes are tried in the order of their requests after a restart', async () => {
     const store = new FakeStore();
     const before = createResizes({ core, clock, store, rankOf: () => ({ priority: 0, isGuaranteed: false }) });
     for (const name of ['b', 'a']) {
@@ -221,7 +221,7 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('b', 'a');
   });
 
-  test('one whose admission takes too long does not delay the others', async () => {
+  test('a deferred resize whose admission takes too long does not delay the others', async () => {
     await deferred('high', high);
     await deferred('low');
     resizes.roomFreed();
@@ -231,7 +231,7 @@ describe('deferred resizes that wait for room', () => {
     first.fail(nodeFull);
   });
 
-  test('several that are due are tried in order', async () => {
+  test('deferred resizes that are due at once are tried by priority and QoS class', async () => {
     await deferred('low');
     await deferred('high', high);
     await deferred('guaranteed', guaranteed);
@@ -239,7 +239,7 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('high', 'guaranteed', 'low');
   });
 
-  test('one that was tried when room was freed is tried again', async () => {
+  test('KEP-1287: a deferred resize that is being tried when capacity is freed is tried again', async () => {
     await deferred('high', high);
     await deferred('low');
     resizes.roomFreed();
@@ -250,7 +250,7 @@ describe('deferred resizes that wait for room', () => {
     expect(core.waiting).toBe(0);
   });
 
-  test('one that is cancelled while it waits for its turn is not tried', async () => {
+  test('a deferred resize that is cancelled while it waits for its turn is not tried', async () => {
     await deferred('high', high);
     const { id } = await deferred('middle', guaranteed);
     await deferred('low');
@@ -261,7 +261,7 @@ describe('deferred resizes that wait for room', () => {
     await triedInOrder('low');
   });
 
-  test('when the shim stops, the attempt in progress ends and no other starts', async () => {
+  test('an attempt in progress ends when the shim stops, and no other starts', async () => {
     const low = await deferred('low');
     await deferred('high', high);
     resizes.roomFreed();
@@ -274,7 +274,7 @@ describe('deferred resizes that wait for room', () => {
 });
 
 describe('deferred resizes that wait for their own pod', () => {
-  test('are not retried when other pods free room', async () => {
+  test('a deferred resize that waits for its own pod is not retried when other pods free capacity', async () => {
     await deferred('blocked', high, memoryInUse);
     await deferred('waiting');
     resizes.roomFreed();
@@ -282,7 +282,7 @@ describe('deferred resizes that wait for their own pod', () => {
     expect(core.waiting).toBe(0);
   });
 
-  test('are retried concurrently, and begin in order', async () => {
+  test('deferred resizes that wait for their own pods are retried concurrently and begin in order', async () => {
     await deferred('low', undefined, memoryInUse);
     await deferred('high', high, memoryInUse);
     clock.pass(60_000);
@@ -291,7 +291,7 @@ describe('deferred resizes that wait for their own pod', () => {
   });
 });
 
-test('the order: priority, then QoS class, then arrival', () => {
+test('KEP-1287: deferred resizes are retried in the order of priority, then QoS class, then arrival', () => {
   const of = (name: string, order: number): ActiveResize => ({ resize: { pod: podOf(name) }, order }) as ActiveResize;
   const rank = (priority: number, isGuaranteed: boolean): PodRank => ({ priority, isGuaranteed });
   const all: readonly [string, PodRank, number][] = [
@@ -314,7 +314,7 @@ test.each<[string, Partial<ResizeOutcome['after']>, boolean]>([
   ['a lower CPU request of the pod', { weight: cpuWeight(9) }, true],
   ['lower limits', { memory: bytes(MiB), containers: outcome.after.containers }, false],
   ['a lower CPU request of a container', { containers: lowered.after.containers }, true],
-])('a resize that changes %s, and whether this frees room', async (_, change, frees) => {
+])('a resize that changes %s frees capacity only if it lowers a request', async (_, change, frees) => {
   await deferred('waiting');
   const { before } = lowered;
   await completed('other', { ...outcome, before, after: { ...before, ...change } });
@@ -326,7 +326,7 @@ test.each([
   ['lower than the one before', '64Mi', true],
   ['as high as before', '100Mi', false],
   ['higher than the one before', '128Mi', false],
-])('a memory request that is %s, and whether this frees room', async (_, request, frees) => {
+])('a memory request that is %s frees capacity only if it is lower', async (_, request, frees) => {
   await completed('other', raised, '100Mi');
   await deferred('waiting');
   await completed('other', raised, request);

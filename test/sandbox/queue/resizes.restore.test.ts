@@ -8,10 +8,10 @@ beforeEach(() => {
   queue = new ResizeQueue();
 });
 
-describe('after a restart', () => {
+describe('restored records', () => {
   const podExists = () => Promise.resolve(true);
 
-  test('a deferred resize is retried with the same id and values', async () => {
+  test('KEP-1287: a deferred resize is retried after a restart, with the same id and values, until it fits', async () => {
     const { id, createdAt } = await queue.deferred();
     await queue.resizes.close();
     await queue.restart().restore(podExists);
@@ -29,7 +29,7 @@ describe('after a restart', () => {
     expect([queue.store.records.size, queue.unfinished]).toEqual([0, 0]);
   });
 
-  test('an unavailable backend does not end a deferred resize', async () => {
+  test('an unavailable backend does not end a deferred resize after a restart', async () => {
     const { id } = await queue.deferred();
     await queue.resizes.close();
     await queue.restart().restore(podExists);
@@ -38,7 +38,7 @@ describe('after a restart', () => {
     expect(await reached(queue.resizes, id, 'Deferred')).toMatchObject({ reason: 'BACKEND_UNAVAILABLE', tries: 1 });
   });
 
-  test('a resize whose first try was interrupted is retried', async () => {
+  test('a resize whose first try was interrupted by a restart is retried', async () => {
     void queue.resize('1Gi', { defer: true });
     await queue.core.next();
     await queue.restart().restore(podExists);
@@ -46,7 +46,7 @@ describe('after a restart', () => {
     expect((await queue.core.next()).desired.containers.get('app')).toEqual({ memory: 1024 ** 3 });
   });
 
-  test('a resize of a removed pod ends, and one of a pod whose state is unknown stays', async () => {
+  test('KEP-1287: a pending resize ends after a restart if its pod is removed, and stays if the state of the pod is unknown', async () => {
     const gone = await queue.deferred();
     const unknown = await queue.deferred('1Gi', db);
     await queue.resizes.close();
@@ -61,7 +61,7 @@ describe('after a restart', () => {
     expect([...queue.store.records.keys()]).toEqual([db.uid]);
   });
 
-  test('the stored annotations are known by pod and volume until the pod is removed', async () => {
+  test('stored annotations are known per pod and volume after a restart, until the pod is removed', async () => {
     await queue.resizes.storeAnnotations(web, { cache: '50%', logs: '8Mi' });
     await queue.resizes.storeAnnotations(web, { cache: '' });
     await queue.resizes.storeAnnotations(db, { data: 'follow' });
@@ -75,7 +75,7 @@ describe('after a restart', () => {
     expect([...queue.store.records.keys()]).toEqual([db.uid]);
   });
 
-  test('the stored memory requests are known, and a limit below them is rejected', async () => {
+  test('stored memory requests are known after a restart, and a limit below them is rejected', async () => {
     const answer = queue.resize('1Gi', { request: '256Mi' });
     (await queue.core.next()).succeed();
     await answer;
@@ -99,7 +99,7 @@ describe('after a restart', () => {
     ['without values', { ...valid, asked: {} }],
     ['that is not an object', 'text'],
     ['with an invalid size', { version: 1, kind: 'memory-requests', pod: web, memory: { containers: { a: -1 } } }],
-  ])('a record %s is stored unchanged', async (_, record) => {
+  ])('a stored record %s is not changed by a restart', async (_, record) => {
     queue.store.records.set(web.uid, JSON.stringify([record]));
     await queue.resizes.restore(podExists);
     expect([queue.clock.next, queue.resizes.counts.proposed]).toEqual([undefined, 0]);

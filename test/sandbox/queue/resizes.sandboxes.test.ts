@@ -44,7 +44,7 @@ describe('a deferred resize', () => {
   test.each([
     ['goes on, if no source says which containers the pod has', undefined, 'Deferred'],
     ['ends, if a source says that the pod has none of that name', 'spec', 'Infeasible'],
-  ] as const)('whose container is not there at a retry %s', async (_, source, state) => {
+  ] as const)('a deferred resize whose container does not exist at a retry %s', async (_, source, state) => {
     const all = queue();
     const id = await deferred(all);
     all.clock.pass(60_000);
@@ -56,7 +56,7 @@ describe('a deferred resize', () => {
     expect(all.resizes.get(id)).toMatchObject({ state, reason: 'UNKNOWN_CONTAINER' });
   });
 
-  test('goes on in the newest sandbox of its pod, and does not end with the ended one', async () => {
+  test('a deferred resize continues in the newest sandbox of its pod when its own sandbox is removed', async () => {
     const all = queue();
     const id = await deferred(all);
     const other = await deferred(all, db);
@@ -75,7 +75,7 @@ describe('a deferred resize', () => {
     all.resizes.podRemoved(second.sandboxId);
   });
 
-  test('of annotations stays theirs in the newest sandbox of its pod, also after a restart', async () => {
+  test('a deferred resize of annotations keeps its requester in the newest sandbox of its pod, also after a restart', async () => {
     const before = queue();
     const volumes = { cache: '64Mi' };
     const terms = { defer: true, timeoutMs: 30_000, deadline: before.clock.now() + 5000 };
@@ -95,7 +95,7 @@ describe('a deferred resize', () => {
     }
   });
 
-  test('ends with the newest sandbox of its pod', async () => {
+  test('a deferred resize ends when the newest sandbox of its pod is removed', async () => {
     const all = queue();
     const id = await deferred(all);
     all.newest.web = second;
@@ -104,7 +104,7 @@ describe('a deferred resize', () => {
     expect(all.resizes.get(id)).toMatchObject({ state: 'Canceled', reason: 'POD_GONE' });
   });
 
-  test('stays where it is when an older sandbox becomes known, or one of another pod', async () => {
+  test('a deferred resize stays in its sandbox when an older sandbox, or one of another pod, becomes known', async () => {
     const all = queue();
     const id = await deferred(all);
     all.resizes.sandboxAdded(web.uid);
@@ -113,7 +113,7 @@ describe('a deferred resize', () => {
     expect(all.resizes.get(id).pod).toEqual(web);
   });
 
-  test('goes on in the sandbox that was created while the shim was away, also when the ended one was removed', async () => {
+  test('a deferred resize continues in a sandbox that was created while the shim was away', async () => {
     const before = queue();
     const id = await deferred(before);
     await before.resizes.close();
@@ -141,29 +141,32 @@ function replaceSandbox({ newest, resizes }: ReturnType<typeof queue>): void {
   resizes.sandboxAdded(web.uid);
 }
 
-describe('when another sandbox of the pod replaces the one of a resize', () => {
-  test.each([true, false])('its watch has the end of a resize in progress (with defer: %s)', async (defer) => {
-    const all = queue();
-    const watch = all.resizes.watch(web);
-    const terms = { defer, timeoutMs: 30_000, deadline: all.clock.now() + 5000 };
-    const answer = all.resizes.resize(web, asked('128Mi'), terms);
-    const call = await all.core.next();
-    replaceSandbox(all);
-    call.succeed();
-    await answer;
-    expect(await statesUpTo(watch, 'Completed')).toEqual([
-      ['Proposed', web.sandboxId],
-      ['InProgress', web.sandboxId],
-      ['InProgress', second.sandboxId],
-      ['Completed', second.sandboxId],
-    ]);
-  });
+describe('a resize whose sandbox is replaced', () => {
+  test.each([true, false])(
+    'a watch gets the end of a resize whose sandbox is replaced during the attempt (with defer: %s)',
+    async (defer) => {
+      const all = queue();
+      const watch = all.resizes.watch(web);
+      const terms = { defer, timeoutMs: 30_000, deadline: all.clock.now() + 5000 };
+      const answer = all.resizes.resize(web, asked('128Mi'), terms);
+      const call = await all.core.next();
+      replaceSandbox(all);
+      call.succeed();
+      await answer;
+      expect(await statesUpTo(watch, 'Completed')).toEqual([
+        ['Proposed', web.sandboxId],
+        ['InProgress', web.sandboxId],
+        ['InProgress', second.sandboxId],
+        ['Completed', second.sandboxId],
+      ]);
+    },
+  );
 
   test.each([
     [true, 'Deferred'],
     [false, 'Canceled'],
   ] as const)(
-    'an attempt in the one that is removed does not find the pod gone (with defer: %s)',
+    'an attempt in a sandbox that is replaced fails with SANDBOX_ENDED (with defer: %s)',
     async (defer, state) => {
       const all = queue();
       const terms = { defer, timeoutMs: 30_000, deadline: all.clock.now() + 5000 };
@@ -181,7 +184,7 @@ describe('when another sandbox of the pod replaces the one of a resize', () => {
     },
   );
 
-  test('a watch of the pod, with its history, has the resizes of both sandboxes', async () => {
+  test('a watch of a pod with its history gets the resizes of both sandboxes', async () => {
     const all = queue();
     const id = await deferred(all);
     await all.resizes.cancel(id);
@@ -195,7 +198,7 @@ describe('when another sandbox of the pod replaces the one of a resize', () => {
     ]);
   });
 
-  test('a watch of a pod without a uid has its sandbox alone', async () => {
+  test('a watch of a pod without a uid gets only the resizes of its sandbox', async () => {
     const all = queue();
     const [one, other] = [web, second].map((pod) => ({ ...pod, uid: '' })) as [PodIdentity, PodIdentity];
     const watch = all.resizes.watch(one);
@@ -206,7 +209,7 @@ describe('when another sandbox of the pod replaces the one of a resize', () => {
     );
   });
 
-  test('a deferred resize is in the history of the new one at once, and watches see it there', async () => {
+  test('a deferred resize moves to the history of the new sandbox at once, and watches see it there', async () => {
     const all = queue();
     const id = await deferred(all);
     const watch = all.resizes.watch(web);
@@ -221,7 +224,7 @@ describe('when another sandbox of the pod replaces the one of a resize', () => {
     ]);
   });
 
-  test('while the shim is away, its deferred resize is in the history of the new one after the restart', async () => {
+  test('a deferred resize is in the history of a sandbox that was created while the shim was away', async () => {
     const before = queue();
     const id = await deferred(before);
     await before.resizes.close();
@@ -240,7 +243,7 @@ describe.each([
 ])('a deferred resize of a pod whose %s', (_, code, reason) => {
   const failure = new ShimError(code, reason, 'no container');
 
-  test('is retried as soon as kubelet starts a container of the pod, and after no other', async () => {
+  test('a resize that waits for a container is retried only when kubelet starts a container of the pod', async () => {
     const all = queue();
     const id = await deferred(all);
     all.clock.pass(1000);
@@ -254,7 +257,7 @@ describe.each([
     await reached(all.resizes, id, 'Completed');
   });
 
-  test('is retried at once if a container has started during the attempt, which may not have seen it', async () => {
+  test('a resize that waits for a container is retried at once if a container started during the attempt', async () => {
     const all = queue();
     const id = await deferred(all);
     all.clock.pass(1000);
@@ -269,7 +272,7 @@ describe.each([
     expect(all.clock.next).toBeGreaterThan(1000);
   });
 
-  test('is not retried by a shim that is stopping', async () => {
+  test('a resize that waits for a container is not retried by a shim that stops', async () => {
     const all = queue();
     const id = await deferred(all);
     all.clock.pass(1000);

@@ -12,7 +12,7 @@ beforeEach(() => {
 });
 
 describe('a resize', () => {
-  test('reports its states and steps as events, and returns the outcome', async () => {
+  test('a resize reports its states and steps as events, and returns the outcome', async () => {
     const watch = queue.resizes.watch();
     const answer = queue.resize();
     const call = await queue.core.next();
@@ -34,7 +34,7 @@ describe('a resize', () => {
     expect(queue.store.records.size).toBe(0);
   });
 
-  test('that does not fit yet is Deferred, is Canceled when the request does not allow a retry, and has its id in the error', async () => {
+  test('KEP-1287: a resize that does not fit yet becomes Deferred, and Canceled with the reason if it does not allow a retry', async () => {
     const watch = queue.resizes.watch();
     const answer = queue.resize();
     (await queue.core.next()).fail(memoryInUse);
@@ -56,7 +56,7 @@ describe('a resize', () => {
     expect([queue.clock.next, queue.store.records.size, queue.unfinished]).toEqual([undefined, 0, 0]);
   });
 
-  test('that is rejected is Infeasible, and has its id in the error', async () => {
+  test('KEP-1287: a resize that is rejected becomes Infeasible and is counted, and its error contains its id', async () => {
     const answer = queue.resize();
     (await queue.core.next()).fail(noCgroup);
     const error = await answer.catch((reason: unknown) => reason);
@@ -65,7 +65,7 @@ describe('a resize', () => {
     expect(queue.resizes.counts).toEqual({ proposed: 1, infeasible: 1, completed: 0, canceled: 0 });
   });
 
-  test('that fails with an internal error is Infeasible, without the text of the error', async () => {
+  test('a resize that fails with an internal error becomes Infeasible, without the text of the error', async () => {
     const answer = queue.resize();
     (await queue.core.next()).fail(new TypeError('PASSWORD=hunter2'));
     await expect(answer).rejects.toThrow(TypeError);
@@ -78,7 +78,7 @@ describe('a resize', () => {
     [4, 'DEADLINE_EXCEEDED', Reason.BACKEND_UNAVAILABLE, Code.UNAVAILABLE],
     [2, 'UNKNOWN', Reason.BACKEND_FAILED, Code.INTERNAL],
   ])(
-    'that the backend rejects with code %i has the code and text of the backend in its error',
+    'a resize that the backend rejects with code %i has the code and text of the backend in its error',
     async (code, name, reason, own) => {
       const answer = queue.resize();
       (await queue.core.next()).fail(Object.assign(new Error('x'), { code, details: 'runc says no', metadata: {} }));
@@ -86,13 +86,13 @@ describe('a resize', () => {
     },
   );
 
-  test('with an invalid value is counted as Infeasible, and is not applied', async () => {
+  test('a resize with an invalid value is counted as Infeasible and is not applied', async () => {
     await expect(queue.resize('lots')).rejects.toMatchObject({ reason: 'INVALID_VALUE' });
     expect(queue.core.waiting).toBe(0);
     expect(queue.resizes.counts).toEqual({ proposed: 1, infeasible: 1, completed: 0, canceled: 0 });
   });
 
-  test('that is a dry run is neither stored nor counted', async () => {
+  test('a dry run is neither stored nor counted', async () => {
     const trial = queue.resizes.dryRun(web, asked('1Gi'), { deadline: 7, defer: false });
     const call = await queue.core.next();
     expect(call.options).toEqual({ dryRun: true, deadline: 7, waits: false });
@@ -104,8 +104,8 @@ describe('a resize', () => {
   });
 });
 
-describe('the bounds of a queue', () => {
-  test('limit the resizes that are in progress or deferred', async () => {
+describe('queue limits', () => {
+  test('rejects a resize above the maximum number of resizes in progress or deferred', async () => {
     queue = new ResizeQueue({ active: 1 });
     const { id } = await queue.deferred();
     await expect(queue.resize('1Gi', { pod: db })).rejects.toMatchObject({ code: 8, reason: 'TOO_MANY_RESIZES' });
@@ -115,7 +115,7 @@ describe('the bounds of a queue', () => {
     await answer;
   });
 
-  test('limit the ended resizes: the oldest are dropped', async () => {
+  test('drops the oldest ended resizes above the maximum number', async () => {
     queue = new ResizeQueue({ ended: 2 });
     const ids: string[] = [];
     for (const pod of [web, db, db]) {
@@ -133,7 +133,7 @@ describe('the bounds of a queue', () => {
     ]);
   });
 
-  test('limit the watchers of one client, so that it leaves some to the others', () => {
+  test('limits the watchers of one client, so that other clients can still watch', () => {
     queue = new ResizeQueue({ watchers: 8 });
     const taken = (owner?: string): number => {
       for (let count = 0; ; count += 1)
@@ -149,7 +149,7 @@ describe('the bounds of a queue', () => {
     expect(taken()).toBe(1);
   });
 
-  test('limit the watchers, and the unread events of each watcher', async () => {
+  test('limits the number of watchers, and the unread events of each watcher', async () => {
     queue = new ResizeQueue({ watchers: 1, unreadEvents: 3 });
     const slow = queue.resizes.watch();
     expect(() => queue.resizes.watch()).toThrow(expect.objectContaining({ code: 8, reason: 'TOO_MANY_WATCHERS' }));

@@ -10,7 +10,7 @@ beforeEach(() => {
 });
 
 describe('a watch of resizes', () => {
-  test('begins with the unfinished resizes, and can be limited to one pod', async () => {
+  test('a watch begins with the unfinished resizes, and can be limited to one pod', async () => {
     const { id } = await queue.deferred();
     await queue.deferred('1Gi', db);
     const watch = queue.resizes.watch(web);
@@ -30,7 +30,7 @@ describe('a watch of resizes', () => {
     ]);
   });
 
-  test('ends when the queue closes, after the resizes in progress and without new ones', async () => {
+  test('a watch ends when the queue closes, after the resizes in progress have ended and without new ones', async () => {
     const watch = queue.resizes.watch();
     const reading = (async () => {
       const states: string[] = [];

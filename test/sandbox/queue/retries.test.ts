@@ -6,7 +6,7 @@ import { LONG_WAIT } from '../../support/long-wait.ts';
 
 // From the end of an attempt to the end of the turns, a few promises settle one after the other.
 test.each(Array.from({ length: 12 }, (_, count) => count))(
-  'room that is freed %i promises after the last attempt leads to another one',
+  'KEP-1287: capacity that is freed %i promises after a retry of a deferred resize leads to another retry',
   async (count) => {
     const resize = { state: 'Deferred', reason: Reason.NODE_FULL, pod: {}, createdAt: 0 };
     const waiting = { resize, order: 0, stopTimer: () => undefined } as unknown as ActiveResize;
@@ -33,7 +33,7 @@ test.each(Array.from({ length: 12 }, (_, count) => count))(
   },
 );
 
-test('with one that is due, the first that rank above it are tried, and not all of many', async () => {
+test('a resize that is due is tried after at most MOST_ABOVE resizes of higher rank', async () => {
   const waiting = Array.from({ length: 100 }, (_, order) => {
     const resize = { state: 'Deferred', reason: Reason.NODE_FULL, pod: { order } };
     return { resize, order, dueAt: 60_000, stopTimer: () => undefined } as unknown as ActiveResize;

@@ -27,8 +27,8 @@ async function request(size: string): Promise<void> {
 const stored = () => queue.resizes.memoryRequestsOf(web.sandboxId);
 const app = (size: number) => ({ containers: { app: size * MiB } });
 
-describe('the newer memory request counts', () => {
-  test('that of a resize, as long as kubelet has the one from before', async () => {
+describe('memory requests of resizes and of kubelet', () => {
+  test('the memory request of a resize applies while kubelet has admitted no other one', async () => {
     admits({ app: 64 });
     await request('256Mi');
     expect(stored()).toEqual(app(256));
@@ -36,7 +36,7 @@ describe('the newer memory request counts', () => {
     expect(stored()).toEqual(app(256));
   });
 
-  test('that of kubelet, once it has changed', async () => {
+  test('the memory request of kubelet applies once it has changed after a resize', async () => {
     admits({ app: 64 });
     await request('256Mi');
     admits({ app: 128 });
@@ -46,7 +46,7 @@ describe('the newer memory request counts', () => {
     expect(desired.earlierMemoryRequests).toBeUndefined();
   });
 
-  test('that of kubelet also after it has gone back to the one from before', async () => {
+  test('the memory request of kubelet still applies after it has returned to the earlier value', async () => {
     admits({ app: 64 });
     await request('256Mi');
     admits({ app: 128 });
@@ -55,7 +55,7 @@ describe('the newer memory request counts', () => {
     expect(stored()).toEqual({ containers: {} });
   });
 
-  test('that of a resize that follows kubelet', async () => {
+  test('the memory request of a resize applies if it is newer than the change by kubelet', async () => {
     admits({ app: 64 });
     await request('256Mi');
     admits({ app: 128 });
@@ -63,7 +63,7 @@ describe('the newer memory request counts', () => {
     expect(stored()).toEqual(app(192));
   });
 
-  test('after a restart of the shim', async () => {
+  test('the newer memory request applies after a restart of the shim', async () => {
     admits({ app: 64 });
     await request('256Mi');
     await queue.resizes.close();
@@ -74,7 +74,7 @@ describe('the newer memory request counts', () => {
   });
 });
 
-test('while kubelet is not known, the stored request counts', async () => {
+test('the stored memory request applies while the request of kubelet is unknown', async () => {
   admits({ app: 64 });
   await request('256Mi');
   queue.kubelet.clear();
@@ -84,7 +84,7 @@ test('while kubelet is not known, the stored request counts', async () => {
   expect(stored()).toEqual(app(128));
 });
 
-test('a record without what kubelet had admitted counts', async () => {
+test('a stored memory request applies if its record lacks the request that kubelet had admitted', async () => {
   const record = { version: 1, kind: 'memory-requests', pod: web, memory: app(256) };
   queue.store.records.set(web.uid, JSON.stringify([record]));
   admits({ app: 64 });

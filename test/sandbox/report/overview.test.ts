@@ -6,7 +6,7 @@ import type { PodDirectory } from '../../../src/sandbox/report/pod-directory.ts'
 const identity = (name: string) => ({ sandboxId: `${name}-sandbox`, uid: `uid-${name}`, namespace: 'default', name });
 const [web, db] = [identity('web'), identity('db')];
 
-test('the overview has the stored resizes of each pod, also those that are not among the last ones of the node', async () => {
+test('the overview contains the stored resizes of each pod, even if they are not among the newest of the node', async () => {
   const history = new ResizeHistory();
   const put = (id: string, pod: typeof web): void => {
     const rest = { createdAt: 0, changedAt: 0, count: 1, isRolledBack: false, reason: undefined, message: undefined };

@@ -110,15 +110,18 @@ const namesIn = ({ view: seen }: Pick<ViewedPod, 'view'>) =>
 
 const settled = { running: ['proxy', 'web'], declared: { init: 'ended', proxy: 'running', web: 'running' } };
 
-describe('the calls for the views of all pods', () => {
-  test.each([1, 10, 40])('are two lists of containers for %i pods, and one status of each container', async (count) => {
-    addPods(count);
-    const { viewed, calls } = await view();
-    expect(viewed.map(namesIn)).toEqual(Array.from({ length: count }, () => settled));
-    expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 2, ContainerStatus: 3 * count });
-  });
+describe('backend calls for pod views', () => {
+  test.each([1, 10, 40])(
+    'the views of %i pods need two lists of containers, and one status of each container',
+    async (count) => {
+      addPods(count);
+      const { viewed, calls } = await view();
+      expect(viewed.map(namesIn)).toEqual(Array.from({ length: count }, () => settled));
+      expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 2, ContainerStatus: 3 * count });
+    },
+  );
 
-  test('read the mount table once if the pods have volumes, and the one of a pod alone reads it, too', async () => {
+  test('the views of all pods read the mount table once, and the view of a single pod reads it again', async () => {
     addPods(10);
     for (const { pod } of containers.values())
       mkdirSync(join(runtime.kubeletRoot, `pods/uid-${pod}${EMPTY_DIRS}`), { recursive: true });
@@ -130,7 +133,7 @@ describe('the calls for the views of all pods', () => {
     expect(survey).toHaveBeenCalledTimes(2);
   });
 
-  test('of a pod alone are one list with its filter', async () => {
+  test('the view of a single pod needs one list of containers, filtered by its sandbox', async () => {
     addPods(3);
     await pods.list();
     const filters: (string | undefined)[] = [];
@@ -144,7 +147,7 @@ describe('the calls for the views of all pods', () => {
   });
 });
 
-describe('containers that change between the list and the description of their pod', () => {
+describe('containers that change between list and view', () => {
   const learn = ({ id, pod, name }: Container): void =>
     runtime.node.registry.learnContainer({ containerId: id, sandboxId: pod, name });
 
@@ -183,7 +186,7 @@ describe('containers that change between the list and the description of their p
       () => (containers.get(`${podId(1)}-web`)!.state = EXITED),
       { running: ['proxy'], declared: { init: 'ended', proxy: 'running', web: 'ended' } },
     ],
-  ])('%s', async (_, change, expected) => {
+  ])('containers that change after the list %s', async (_, change, expected) => {
     addPods(3);
     const { viewed, calls } = await view(change);
     expect(viewed.map(namesIn)).toEqual([settled, expected, settled]);
@@ -191,7 +194,7 @@ describe('containers that change between the list and the description of their p
     expect(calls).toMatchObject({ ListPodSandbox: 1, ListContainers: 3 });
   });
 
-  test('do not hide what was read before, if the runtime has gone when they are read again', async () => {
+  test('views that were read stay valid if the runtime fails while new containers are read', async () => {
     addPods(3);
     await pods.list();
     const listed = await pods.list();
@@ -209,7 +212,7 @@ describe('containers that change between the list and the description of their p
     expect(runtime.calls.filter((method) => method === 'ContainerStatus')).toHaveLength(10);
   });
 
-  test('are not lost if created without the shim, also in a pod that is described by then', async () => {
+  test('KEP-1287: a list of pods includes containers created without the shim, even in a pod that was already read', async () => {
     addPods(3);
     await pods.list();
     const listed = await pods.list();
@@ -231,13 +234,13 @@ describe('containers that change between the list and the description of their p
     expect(runtime.calls.filter((call) => call === 'ListContainers')).toHaveLength(1);
   });
 
-  test('leave the views as they are if the backend cannot be asked at the end', async () => {
+  test('the views stay as read if the backend cannot list the containers at the end', async () => {
     addPods(2);
     const { viewed } = await view(() => runtime.on('ListContainers'));
     expect(viewed.map(namesIn)).toEqual([settled, settled]);
   });
 
-  test('are reported as running if they start', async () => {
+  test('a container that starts after the list is reported as running', async () => {
     addPods(2);
     const agent = addContainer(podId(0), 'agent', CREATED);
     const { viewed, calls } = await view(() => {
@@ -251,7 +254,7 @@ describe('containers that change between the list and the description of their p
     expect(calls).toMatchObject({ ListContainers: 3 });
   });
 
-  test('a pod that is removed is reported as unknown, and the others are described', async () => {
+  test('a pod that is removed after the list is reported as unknown, and the others are described', async () => {
     addPods(3);
     const { viewed, calls } = await view(() => {
       for (const name of ['web', 'proxy', 'init']) containers.delete(`${podId(1)}-${name}`);
@@ -265,7 +268,7 @@ describe('containers that change between the list and the description of their p
   });
 });
 
-test('a reader that has gone ends the call in progress, and no further pod is described', async () => {
+test('KEP-1287: a list of pods ends with its client: the call in progress is ended and no further pod is read', async () => {
   addPods(3);
   const gone = new AbortController();
   const asked: string[] = [];
@@ -287,15 +290,15 @@ test('a reader that has gone ends the call in progress, and no further pod is de
   expect(asked).toHaveLength(4);
 });
 
-describe('errors', () => {
-  test('of one pod do not hide the others, and cost no further list', async () => {
+describe('errors of pod views', () => {
+  test('an error of one pod does not hide the other pods, and needs no further list', async () => {
     addPods(3);
     const { viewed, calls } = await view(() => runtime.removeCgroup(cgroupOf(podId(1))));
     expect(viewed.map(namesIn)).toEqual([settled, 'CGROUP_UNAVAILABLE', settled]);
     expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 2, ContainerStatus: 6 });
   });
 
-  test('of the backend for one container do not hide the other pods', async () => {
+  test('a backend error for one container does not hide the other pods', async () => {
     addPods(3);
     const { viewed } = await view(() =>
       runtime.wrapResponder('ContainerStatus', (request, before) => {
@@ -306,7 +309,7 @@ describe('errors', () => {
     expect(viewed.map(namesIn)).toEqual([settled, 'BACKEND_FAILED', settled]);
   });
 
-  test('of a backend that does not answer end the calls, and all later pods have the error', async () => {
+  test('a backend that does not answer ends the calls, and all later pods report the error', async () => {
     addPods(4);
     const { viewed, calls } = await view(() =>
       runtime.wrapResponder('ContainerStatus', (request, before) => {
@@ -319,7 +322,7 @@ describe('errors', () => {
     expect(calls).toEqual({ ListPodSandbox: 1, ListContainers: 1, ContainerStatus: 4 });
   });
 
-  test('of the list of containers are those of the list of pods', async () => {
+  test('an error of the list of containers is an error of the list of pods', async () => {
     addPods(2);
     runtime.on('ListContainers');
     await expect(pods.list()).rejects.toMatchObject({ reason: 'BACKEND_UNAVAILABLE' });

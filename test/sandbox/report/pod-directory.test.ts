@@ -44,7 +44,7 @@ test('a pod whose containers the runtime does not describe does not hide the oth
   );
 });
 
-test('a backend that does not answer is asked for one pod only, and all pods have the error', async () => {
+test('a backend that does not answer is called for one pod only, and all pods report the error', async () => {
   const details = 'no answer';
   const failure = Object.assign(new Error(details), { code: status.UNAVAILABLE, details, metadata: new Metadata() });
   const described: string[] = [];

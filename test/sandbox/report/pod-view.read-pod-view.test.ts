@@ -24,21 +24,24 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-test.each([[[0, 1, 2]], [[2, 0, 1]]])('containers are in the order of their names, created as %j', async (order) => {
-  for (const index of order)
-    runtime.node.registry.learnContainer({
-      containerId: containerId(index),
-      sandboxId: SANDBOX,
-      name: names[index]!,
-    });
-  const sorted = names.toSorted();
-  const view = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
-  expect(view.containers.map(({ name }) => name)).toEqual(sorted);
-  expect(view.declared?.containers.map(({ name }) => name)).toEqual(sorted);
-  expect(Object.keys((await podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX)).containers)).toEqual(sorted);
-});
+test.each([[[0, 1, 2]], [[2, 0, 1]]])(
+  'a pod view sorts containers by name if they were created in the order %j',
+  async (order) => {
+    for (const index of order)
+      runtime.node.registry.learnContainer({
+        containerId: containerId(index),
+        sandboxId: SANDBOX,
+        name: names[index]!,
+      });
+    const sorted = names.toSorted();
+    const view = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
+    expect(view.containers.map(({ name }) => name)).toEqual(sorted);
+    expect(view.declared?.containers.map(({ name }) => name)).toEqual(sorted);
+    expect(Object.keys((await podInfo(runtime.node, runtime.decreaseReclaimer, SANDBOX)).containers)).toEqual(sorted);
+  },
+);
 
-test('the load of pod and containers is read', async () => {
+test('a pod view contains the load of the pod and of its containers', async () => {
   runtime.node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
   runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'cpu.stat', 'usage_usec 5000');
   runtime.writeFile('/kubepods/pod1', 'memory.pressure', 'some avg10=2.50 avg60=0.00 avg300=0.00 total=0');
@@ -47,7 +50,7 @@ test('the load of pod and containers is read', async () => {
   expect(containers[0]?.limits.load).toMatchObject({ cpuTime: 5000, memoryStalled: undefined });
 });
 
-test('shares that no kernel has are not reported, and the pod is', async () => {
+test('a pod view omits invalid CPU shares and reports the other values', async () => {
   runtime.on('ContainerStatus', () =>
     encode('ContainerStatusResponse', {
       status: {

@@ -32,14 +32,14 @@ test('a node with cgroup v2 is ready', async () => {
 test.each([
   ['cgroup v1', 'found version 1, or the hybrid layout, at', () => undefined],
   ['no cgroup file system', 'found nothing at', () => rmSync(root, { recursive: true })],
-])('a node with %s is not ready, with the reason', async (_, text, make) => {
+])('KEP-1287: a node with %s is not ready, and readiness reports the reason', async (_, text, make) => {
   make();
   const { ready, check } = await cgroups();
   expect([ready, check?.ready]).toEqual([false, false]);
   expect(check?.says).toContain(text);
 });
 
-test('a node whose mounts cannot be read through the configured process is not ready, with the reason', async () => {
+test('a node is not ready, with the reason, if its mounts cannot be read through the configured process', async () => {
   const volumesOf = async (throughPid: number) => {
     const volumes = new MemoryVolumes({ kubeletRoot: root, throughPid });
     const { ready, checks } = await readinessOf({ ...runtime.node, volumes });
@@ -52,7 +52,7 @@ test('a node whose mounts cannot be read through the configured process is not r
   expect((await volumesOf(process.pid)).check).toMatchObject({ ready: true });
 });
 
-test('records that must not be changed are a check of their own, which leaves the node ready', async () => {
+test('withheld records fail a check of their own, and the node stays ready', async () => {
   writeFileSync(join(root, 'cgroup.controllers'), 'cpu memory\n');
   await new Promise<void>((resolve) => runtime.node.backend.onConnected(resolve));
   const records = async (withheld: { readonly newer: number; readonly unread: number }) => {

@@ -45,40 +45,40 @@ async function apply(step: Step): Promise<unknown> {
 describe('A8: a pod limit above the usage and below usage and swap together', () => {
   const step = { kind: 'pod-memory', from: bytes(200 * MiB), to: bytes(80 * MiB) } as const;
 
-  test('is not lowered once the pod has lost its swap', async () => {
+  test('KEP-1287: a pod limit below usage and swap together is not lowered once the pod has lost its swap', async () => {
     runtime.writeFile('/kubepods/pod1', 'memory.swap.max', '0');
     expect(await apply(step)).toBe('MEMORY_NOT_RECLAIMABLE');
     expect(runtime.read('memory.max')).toBe(text(200));
   });
 
-  test('is not lowered once a container of it has lost its swap', async () => {
+  test('KEP-1287: a pod limit below usage and swap together is not lowered once a container has lost its swap', async () => {
     runtime.writeFile(CONTAINER, 'memory.swap.max', text(10));
     expect(await apply(step)).toBe('MEMORY_NOT_RECLAIMABLE');
     expect(runtime.read('memory.max')).toBe(text(200));
   });
 
-  test('is lowered while the pod keeps its swap', async () => {
+  test('a pod limit below usage and swap together is lowered while the pod keeps its swap', async () => {
     expect(await apply(step)).toBe('applied');
     expect(runtime.read('memory.max')).toBe(text(80));
   });
 });
 
-describe('A8: a step that takes swap from a container with its memory limit', () => {
+describe('A8: a step that removes the swap of a container and lowers its memory limit', () => {
   const memory = { from: bytes(200 * MiB), to: bytes(80 * MiB) };
   const step = { kind: 'container', id: containerId(0), memory } as const;
 
-  test('is rejected where it has the swap in a field of its own', async () => {
+  test('rejects a step that lowers a memory limit and removes the swap in its own field', async () => {
     expect(await apply({ ...step, swap: { from: 'max', to: bytes(0) } })).toBe('MEMORY_NOT_RECLAIMABLE');
     expect(runtime.limitOf(0)).toBe(200 * MiB);
   });
 
-  test('is rejected where the swap is one of the settings', async () => {
+  test('rejects a step that lowers a memory limit and takes swap by memory.swap.max in its settings', async () => {
     const settings = { 'memory.swap.max': { from: 'max', to: text(10) } };
     expect(await apply({ ...step, settings })).toBe('MEMORY_NOT_RECLAIMABLE');
     expect(runtime.limitOf(0)).toBe(200 * MiB);
   });
 
-  test('is applied where the container keeps its swap', async () => {
+  test('applies a step that lowers a memory limit and keeps memory.swap.max', async () => {
     expect(await apply({ ...step, settings: { 'memory.swap.max': { from: 'max', to: 'max' } } })).toBe('applied');
     expect(runtime.limitOf(0)).toBe(80 * MiB);
   });

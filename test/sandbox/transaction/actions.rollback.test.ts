@@ -64,13 +64,13 @@ describe('the rollback of a raised pod limit that was not written', () => {
   const raise = (deadline = performance.now() + 60_000): Promise<unknown> =>
     web.resize(desired({ c0: { memory: mi(150) } }), { deadline });
 
-  test('writes nothing when the deadline has passed before it', async () => {
+  test('a rollback writes nothing if the deadline passed before the first write', async () => {
     const writes = watch();
     await expect(raise(performance.now() - 1)).rejects.toMatchObject({ reason: 'DEADLINE' });
     expect(writes).toEqual([]);
   });
 
-  test('reclaims nothing when the write has failed', async () => {
+  test('a rollback reclaims nothing if the write of the raised pod limit failed', async () => {
     const writes = watch(new ShimError(Code.UNAVAILABLE, Reason.SYSTEMD_UNAVAILABLE, 'systemd does not respond'));
     await expect(raise()).rejects.toMatchObject({ reason: 'SYSTEMD_UNAVAILABLE' });
     expect(writes).toEqual([`memory.max ${300 * MiB}`]);
@@ -79,7 +79,7 @@ describe('the rollback of a raised pod limit that was not written', () => {
   });
 });
 
-describe('the rollback of a container that another program has updated since', () => {
+describe('the rollback of a container that another program has updated', () => {
   const C0 = `${POD}/${containerId(0)}`;
   /** Another program writes to c0 while the update of c1 runs, which fails. */
   function interfere(files: Readonly<Record<string, string>>): void {
@@ -93,7 +93,7 @@ describe('the rollback of a container that another program has updated since', (
     web.resize(desired({ c0: { memory: mi(150), cpu: cpu(30_000) }, c1: { memory: mi(250) } }));
   const found = (): unknown[] => [runtime.limitOf(0) / MiB, runtime.read(`${containerId(0)}/cpu.max`)];
 
-  test('leaves its values', async () => {
+  test('a rollback keeps the values that another program has set', async () => {
     interfere({ 'memory.max': String(120 * MiB), 'cpu.max': '15000 100000' });
     await expect(resize()).rejects.toMatchObject({ code: status.UNKNOWN });
     expect(found()).toEqual([120, '15000 100000']);
@@ -102,19 +102,19 @@ describe('the rollback of a container that another program has updated since', (
     ).toHaveLength(1);
   });
 
-  test('leaves its value, and restores the others', async () => {
+  test('a rollback keeps the memory limit that another program has set, and restores the CPU limit', async () => {
     interfere({ 'memory.max': String(120 * MiB) });
     await expect(resize()).rejects.toMatchObject({ code: status.UNKNOWN });
     expect(found()).toEqual([120, '10000 100000']);
   });
 
-  test('restores all values when there is no other program', async () => {
+  test('a rollback restores all values of a container if no other program has changed them', async () => {
     interfere({});
     await expect(resize()).rejects.toMatchObject({ code: status.UNKNOWN });
     expect(found()).toEqual([100, '10000 100000']);
   });
 
-  test('leaves its value also where the runtime has stored the values of the update', async () => {
+  test('a rollback keeps the limit of another program if the runtime has stored the values of the update', async () => {
     const store = new FakeStoringRuntime(runtime);
     store.create(0, { memory_limit_in_bytes: BigInt(100 * MiB), cpu_quota: 10_000n, cpu_period: 100_000n });
     interfere({ 'memory.max': String(120 * MiB) });
@@ -150,14 +150,19 @@ describe('the rollback of an update', () => {
   test.each([
     ['raises', 150],
     ['lowers', 50],
-  ])('that %s a limit and was never sent makes no call, and leaves nothing to recover', async (_how, memory) => {
-    goesBefore(isUpdateOf(0));
-    const error: unknown = await web.resize(desired({ c0: { memory: mi(memory) } })).catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ code: status.UNAVAILABLE, isUnsent: true });
-    expect([found(), journal(), updated()]).toEqual([[300, 100, 200], [], []]);
-  });
+  ])(
+    'the rollback of an update that %s a limit and was never sent makes no call and leaves nothing to recover',
+    async (_how, memory) => {
+      goesBefore(isUpdateOf(0));
+      const error: unknown = await web
+        .resize(desired({ c0: { memory: mi(memory) } }))
+        .catch((thrown: unknown) => thrown);
+      expect(error).toMatchObject({ code: status.UNAVAILABLE, isUnsent: true });
+      expect([found(), journal(), updated()]).toEqual([[300, 100, 200], [], []]);
+    },
+  );
 
-  test('whose container could not be asked for before it was sent makes no call either', async () => {
+  test('the rollback of an update makes no call if the lookup of its container failed before it was sent', async () => {
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     isAway = () => true;
     const step = { kind: 'container' as const, id: containerId(0), memory: { from: mi(100), to: mi(50) } };
@@ -167,14 +172,14 @@ describe('the rollback of an update', () => {
     expect(updated()).toEqual([]);
   });
 
-  test('that was never sent makes no call, unlike that of the one before it', async () => {
+  test('a rollback repeats the update that was sent, and not the later one that was never sent', async () => {
     isAway = isUpdateOf(1);
     const resized = web.resize(desired({ c0: { memory: mi(150) }, c1: { memory: mi(250) } }));
     await expect(resized).rejects.toMatchObject({ isUnsent: true });
     expect([found(), journal(), updated()]).toEqual([[300, 100, 200], [], [UPDATE, UPDATE]]);
   });
 
-  test('that was never sent is not repeated by the recovery of its pod limit either', async () => {
+  test('the recovery of the pod limit makes no call for an update that was never sent', async () => {
     goesBefore(isUpdateOf(0));
     const { tree } = runtime.node;
     const write = tree.write.bind(tree);
@@ -191,7 +196,7 @@ describe('the rollback of an update', () => {
     expect([found(), journal(), updated()]).toEqual([[300, 100, 200], [], []]);
   });
 
-  test('that was sent, and could not be verified, is repeated until it succeeds', async () => {
+  test('the rollback of an update that was sent and could not be verified is repeated until it succeeds', async () => {
     let isSent = false;
     isAway = (method, request) => {
       const wasSent = isSent;
@@ -210,7 +215,7 @@ describe('the rollback of an update', () => {
   });
 });
 
-describe('the rollback of a container whose cgroup files another program has written since', () => {
+describe('the rollback of a container whose cgroup files another program has written', () => {
   const { begin, journal } = interrupted(() => runtime);
   const ID = containerId(0);
   const size = (mebibytes: number): string => String(mebibytes * MiB);
@@ -293,32 +298,35 @@ describe('the rollback of a container whose cgroup files another program has wri
   const warned = (): unknown[] => runtime.warnings.map(({ found }) => found).filter((found) => found !== undefined);
 
   describe.each(ways)('%s', (_how, rollBack, calls) => {
-    test('restores all values when there is no other program, also those that the kernel has rounded to pages', async () => {
+    test('a rollback restores all values if no other program has written them, including those that the kernel rounds to pages', async () => {
       await rollBack(() => write({ 'memory.max': size(150), 'memory.high': size(140) }));
       expect([files(), warned()]).toEqual([old, []]);
     });
 
-    test.each(Object.entries(others))('leaves its %s, restores the others, and says so', async (file, content) => {
-      await rollBack(() => write({ [file]: content }));
-      expect(files()).toEqual({ ...old, [file]: content });
-      expect(warned()).toHaveLength(1);
-      expect(warned()[0]).toContain(file === 'cpu.weight' ? 'cpu shares' : `${file} ${content}`);
-    });
+    test.each(Object.entries(others))(
+      'a rollback keeps a %s of another program, restores the other values, and logs a warning',
+      async (file, content) => {
+        await rollBack(() => write({ [file]: content }));
+        expect(files()).toEqual({ ...old, [file]: content });
+        expect(warned()).toHaveLength(1);
+        expect(warned()[0]).toContain(file === 'cpu.weight' ? 'cpu shares' : `${file} ${content}`);
+      },
+    );
 
-    test('leaves its cpu.weight also where the runtime converts shares by the old formula', async () => {
+    test('a rollback keeps a cpu.weight of another program if the runtime converts shares by the old formula', async () => {
       store.formula = 'old';
       await rollBack(() => write({ 'cpu.weight': '500' }));
       expect(files()).toEqual({ ...old, 'cpu.weight': '500' });
     });
 
-    test('restores nothing when it has written all of them', async () => {
+    test('a rollback restores nothing if another program has written all values', async () => {
       await rollBack(() => write(others));
       expect([files(), store.asked.length, warned().length]).toEqual([others, calls, 1]);
     });
   });
 });
 
-describe('the rollback of a new CPU request where the runtime converts shares by the old formula', () => {
+describe('the rollback of a CPU request with a runtime that converts shares by the old formula', () => {
   const ID = containerId(0);
   const ROUND = [1, 5, 10, 20, 25, 50, 75, 100, 150, 200, 230, 250, 300, 400, 415, 435, 500, 600, 750, 800]
     .concat([820, 850, 1000, 1250, 1500, 1600, 1700, 2000, 2250, 2500, 2550, 3000, 3700, 4000, 8000])
@@ -343,7 +351,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
   const now = (): unknown[] => [runtime.read(`${ID}/cpu.weight`), store.stored(0).cpu_shares];
   const expected = (from: CpuShares): unknown[] => [String(weightOfShares(from, 'old')), BigInt(from)];
 
-  test('restores any round request', async () => {
+  test('a rollback restores any round CPU request with the old formula', async () => {
     expect(alike.length).toBeGreaterThan(5);
     const round = fc.constantFrom(...ROUND);
     const check = async (from: CpuShares, to: CpuShares): Promise<void> => {
@@ -356,7 +364,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     await fc.assert(fc.asyncProperty(round, round, check), { examples: alike, numRuns: alike.length + 100 });
   });
 
-  test.each(alike)('restores %i shares, raised to %i, also by the recovery', async (from, to) => {
+  test.each(alike)('recovery restores %i shares that were raised to %i with the old formula', async (from, to) => {
     const step = stepOf(from, to);
     const { begin, journal } = interrupted(() => runtime);
     runtime.writeFile(POD, 'memory.max', String(400 * MiB));
@@ -366,7 +374,7 @@ describe('the rollback of a new CPU request where the runtime converts shares by
     expect([now(), journal()]).toEqual([expected(from), []]);
   });
 
-  test.each(alike)('restores %i shares when kubelet’s own update to %i shares has failed', async (from, to) => {
+  test.each(alike)('restores %i shares if an update by kubelet to %i shares has failed', async (from, to) => {
     const { id } = stepOf(from, to);
     store.update(id, decode('LinuxContainerResources', encode('LinuxContainerResources', { cpu_shares: BigInt(to) })));
     const before = { id, memory: 'max', cpu: NO_CPU_LIMIT, shares: from } as const;

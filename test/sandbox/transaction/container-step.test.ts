@@ -59,8 +59,8 @@ const outcomeOf = (applied: Promise<void>): Promise<unknown> =>
 const isWaiting = (): Promise<void> => vi.waitFor(() => expect(runtime.node.calls.waiting(ID)).toBe(1), LONG_WAIT);
 const updates = (): number => runtime.calls.filter((method) => method === 'UpdateContainerResources').length;
 
-describe('a memory limit that is lowered after another update of the container', () => {
-  test('stays as it is when memory that cannot be reclaimed has grown past the new limit meanwhile', async () => {
+describe('a lower memory limit that waits for another update of the container', () => {
+  test('a memory limit is not lowered if unreclaimable memory exceeds the new limit after another update', async () => {
     const outcome = outcomeOf((await actions(60_000)).apply(step));
     await isWaiting();
     use(80);
@@ -69,7 +69,7 @@ describe('a memory limit that is lowered after another update of the container',
     expect([runtime.limitOf(0), runtime.read(`${ID}/memory.high`), updates()]).toEqual([100 * MiB, 'max', 0]);
   });
 
-  test('is set when usage is as low as before', async () => {
+  test('a memory limit is lowered after another update if usage is still low', async () => {
     const outcome = outcomeOf((await actions(60_000)).apply(step));
     await isWaiting();
     end();
@@ -77,7 +77,7 @@ describe('a memory limit that is lowered after another update of the container',
     expect([runtime.limitOf(0), runtime.read(`${ID}/memory.high`)]).toEqual([50 * MiB, 'max']);
   });
 
-  test('is not waited for longer than memory may be reclaimed, nor is its rollback', async () => {
+  test('a lower memory limit, and its rollback, wait for another update no longer than the reclaim timeout', async () => {
     const running = await actions(300);
     expect(await outcomeOf(running.apply(step))).toBe('RECLAIM_TIMEOUT');
     await running.rollBack(step);
@@ -95,11 +95,11 @@ const others: readonly (readonly [string, ContainerStep])[] = [
   ['another CPU limit', { kind: 'container', id: ID, cpu: { from: cpu(10_000), to: cpu(20_000) } }],
 ];
 
-describe.each(others)('%s that is set after another update of the container', (_what, wanted) => {
+describe.each(others)('%s that waits for another update of the container', (_what, wanted) => {
   const found = (): unknown[] => [runtime.limitOf(0), runtime.read(`${ID}/cpu.max`), updates()];
   const before = [100 * MiB, '10000 100000', 0];
 
-  test('is not waited for longer than the deadline, nor is its rollback', async () => {
+  test('a limit, and its rollback, wait for another update of the container no longer than the deadline', async () => {
     const running = await actions(300);
     expect(await outcomeOf(running.apply(wanted))).toBe('DEADLINE');
     await running.rollBack(wanted);
@@ -109,7 +109,7 @@ describe.each(others)('%s that is set after another update of the container', (_
     expect(found()).toEqual(before);
   });
 
-  test('is set when the other update ends in time', async () => {
+  test('a limit is set when another update of the container ends in time', async () => {
     const outcome = outcomeOf((await actions(60_000)).apply(wanted));
     await isWaiting();
     end();
@@ -118,7 +118,7 @@ describe.each(others)('%s that is set after another update of the container', (_
   });
 });
 
-test('a rollback that waits for another update of the container fails in the time of a rollback', async () => {
+test('a rollback that waits for another update of the container fails after the time limit of a rollback', async () => {
   end();
   await other;
   const [[, raise] = ['', step]] = others;

@@ -67,7 +67,7 @@ function holdFirstPod(): void {
 const limitOfOther = (): number =>
   Number(readFileSync(join(runtime.cgroupRoot, 'kubepods/pod2/memory.max'), 'utf8')) / MiB;
 
-test('a pod whose lock a request holds is left out, and recovered by the next recovery', async () => {
+test('a recovery skips a pod whose lock a request holds, and the next recovery recovers it', async () => {
   await interruptBoth();
   holdFirstPod();
   const recovered = recover(runtime.node);
@@ -80,7 +80,7 @@ test('a pod whose lock a request holds is left out, and recovered by the next re
   expect(runtime.node.journal.unfinished()).toEqual([]);
 });
 
-test('a pod whose runtime does not answer does not delay the recovery of another one', async () => {
+test('a pod whose runtime does not answer does not delay the recovery of another pod', async () => {
   await interruptBoth();
   const answered = Promise.withResolvers<unknown>();
   runtime.wrapResponder('UpdateContainerResources', async (request, before) => {

@@ -34,8 +34,8 @@ const high = (): string => runtime.read(`${containerId(0)}/memory.high`);
 const records = (): string[] => readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json'));
 const record = (): unknown => JSON.parse(readFileSync(join(runtime.stateFolder, records()[0] ?? ''), 'utf8'));
 
-describe('a hold that a crash has left', () => {
-  test('is ended at the start: memory.high as it was, nothing in the journal', async () => {
+describe('a hold that remains after a crash', () => {
+  test('KEP-1287: a hold that remains after a crash is ended at the start, and memory.high is restored', async () => {
     await runtime.node.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: mi(180) }]);
     expect(record()).toMatchObject({ holds: [{ cgroup: CGROUP, memoryHigh: 180 * MiB }] });
     runtime.writeFile(CGROUP, 'memory.high', String(markedHigh(mi(56))));
@@ -43,14 +43,14 @@ describe('a hold that a crash has left', () => {
     expect([high(), records()]).toEqual([String(180 * MiB), []]);
   });
 
-  test('leaves what another program has set since', async () => {
+  test('KEP-1287: the end of a hold that remains after a crash keeps a memory.high that another program has set', async () => {
     await runtime.node.journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: 'max' }]);
     runtime.writeFile(CGROUP, 'memory.high', String(100 * MiB));
     await recover(runtime.node);
     expect([high(), records()]).toEqual([String(100 * MiB), []]);
   });
 
-  test('is ended together with a transaction, whose value is the newer one', async () => {
+  test('KEP-1287: a hold and a transaction that remain after a crash end together, and memory.high has the newer stored value', async () => {
     const { journal } = runtime.node;
     await journal.setHolds(pod, [{ cgroup: CGROUP, memoryHigh: 'max' }]);
     const steps = [{ kind: 'container', id: containerId(0), memory: { from: mi(192), to: mi(64) } }] as const;
@@ -62,7 +62,7 @@ describe('a hold that a crash has left', () => {
   });
 });
 
-test('a hold whose memory.high cannot be read does not keep a transaction from its recovery', async () => {
+test('KEP-1287: a hold whose memory.high cannot be read does not prevent the recovery of a transaction', async () => {
   const { journal } = runtime.node;
   await journal.setHolds(pod, [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
   await journal.begin(pod, [{ kind: 'pod-memory', from: mi(256), to: mi(192) }], { volumes: new Map() });
@@ -72,7 +72,7 @@ test('a hold whose memory.high cannot be read does not keep a transaction from i
   expect(record()).not.toHaveProperty('transaction');
 });
 
-test('deferred requests and the end of a transaction leave the hold in the journal', async () => {
+test('deferred requests and the end of a transaction do not remove the hold from the journal', async () => {
   const { journal } = runtime.node;
   const holds = [{ cgroup: CGROUP, memoryHigh: 'max' }] as const;
   await journal.setHolds(pod, holds);
@@ -105,7 +105,7 @@ async function heldContainer(): Promise<void> {
 }
 
 describe('a hold and a request for the pod', () => {
-  test('the journal has memory.high of container and pod before it is lowered', async () => {
+  test('the journal contains memory.high of container and pod while both are lowered for a hold', async () => {
     await heldContainer();
     expect(record()).toMatchObject({
       holds: [
@@ -117,7 +117,7 @@ describe('a hold and a request for the pod', () => {
     expect([high(), runtime.read('memory.high'), records()]).toEqual(['max', 'max', []]);
   });
 
-  test('the update finds memory.high as it was before the hold', async () => {
+  test('KEP-1287: a hold does not outlast an update of its pod: the update finds memory.high from before the hold', async () => {
     await heldContainer();
     const found: string[] = [];
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(64 * MiB) });
@@ -135,7 +135,7 @@ describe('a hold and a request for the pod', () => {
     expect([high(), runtime.read('memory.high')]).toEqual(['max', 'max']);
   });
 
-  test('the decrease is deferred with the error of the update when it fails for the second time', async () => {
+  test('a decrease is deferred with the error of the update when the update of kubelet fails for the second time', async () => {
     await heldContainer();
     const { decreaseReclaimer } = runtime;
     const inUse = new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache is in use');
@@ -157,7 +157,7 @@ describe('a hold and a request for the pod', () => {
     await decreaseReclaimer.close();
   });
 
-  test('memory.high that cannot be restored when the hold ends is restored by a recovery, which is asked for', async () => {
+  test('a recovery is requested if memory.high cannot be restored when a hold ends, and restores it', async () => {
     await heldContainer();
     let asked = 0;
     runtime.node.journal.onUnfinished(() => (asked += 1));

@@ -32,31 +32,31 @@ async function cutOff(previous: PreviousHigh['memoryHigh'], found: Limit<Bytes>,
 }
 
 describe('A7: recovery and memory.high', () => {
-  test('restores the value from before the reclaim', async () => {
+  test('recovery restores memory.high from before the reclaim', async () => {
     expect(await cutOff(mi(900), markedHigh(mi(448)))).toBe(String(900 * MiB));
   });
 
-  test('leaves a lower value that another program has written since', async () => {
+  test('recovery keeps a lower memory.high that another program has written', async () => {
     expect(await cutOff(mi(900), mi(460))).toBe(String(460 * MiB));
   });
 
-  test('leaves a value of another program where there was none before', async () => {
+  test('recovery keeps a memory.high that another program has written if it was max before', async () => {
     expect(await cutOff('max', mi(460))).toBe(String(460 * MiB));
   });
 
-  test('leaves a higher value, whether marked or not: the shim only lowers memory.high', async () => {
+  test('recovery keeps a memory.high above the stored value, marked or not', async () => {
     expect(await cutOff(mi(300), 'max')).toBe('max');
     expect(await cutOff(mi(300), markedHigh(mi(448)))).toBe(String(markedHigh(mi(448))));
   });
 
-  test('restores what 0.1.0 has lowered without a mark, unless it was raised since', async () => {
+  test('recovery restores a memory.high that version 0.1.0 lowered without a mark, unless it was raised since', async () => {
     expect(await cutOff(mi(900), mi(448), { isUnmarked: true })).toBe(String(900 * MiB));
     expect(await cutOff(mi(900), mi(950), { isUnmarked: true })).toBe(String(950 * MiB));
   });
 });
 
 describe('a temporary memory.high', () => {
-  test('is at most the asked value, up to 256 KiB below, in whole pages of any size, and has its mark', () => {
+  test('a temporary memory.high is marked, page-aligned, and at most 256 KiB below the requested value', () => {
     for (const asked of [mi(1), mi(56), bytes(300_000), bytes(2 ** 40 + 12_345)]) {
       const marked = markedHigh(asked);
       expect(marked).toBeLessThanOrEqual(asked);
@@ -66,7 +66,7 @@ describe('a temporary memory.high', () => {
     }
   });
 
-  test('differs from whole MiB, from no limit and from the next page', () => {
+  test('a temporary memory.high is not confused with whole MiB, no limit or the next page', () => {
     for (const found of ['max', mi(0), mi(56), bytes(markedHigh(mi(56)) + 4096)] as const)
       expect(isMarkedHigh(found)).toBe(false);
   });

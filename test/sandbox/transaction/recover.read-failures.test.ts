@@ -119,7 +119,7 @@ describe('a recovery in which one read fails', () => {
     ['a transfer', [transfer], [300, 250, 50]],
     ['a decrease and a raise after it', [lower, raiseLowered], [250, 200, 50]],
   ])(
-    'keeps the sum below the pod limit, and the next one rolls back the rest: %s',
+    'KEP-1287: if a read fails, recovery keeps the sum below the pod limit, and the next one rolls back the rest: %s',
     async (_, transactions, applied) => {
       const stops = await failEachRead(async () => {
         for (const steps of transactions) await (await begin(steps)).undoing();
@@ -132,7 +132,7 @@ describe('a recovery in which one read fails', () => {
     },
   );
 
-  test('does not end as rolled back what is applied as a whole', async () => {
+  test('a failed read does not end a fully applied transaction as rolled back', async () => {
     const applied = [400, 150, 250];
     const stops = await failEachRead(async () => {
       await begin(raise);
@@ -142,7 +142,7 @@ describe('a recovery in which one read fails', () => {
     expect(new Set(stops.map(String))).toEqual(new Set([String(applied)]));
   });
 
-  test('asks for another one, also when it ran before a request', async () => {
+  test('a failed read requests another recovery, also if the recovery ran before a request', async () => {
     const asked = vi.fn();
     runtime.node.journal.onUnfinished(asked);
     await (await begin(raise)).undoing();

@@ -48,7 +48,7 @@ describe.each([
   ['was replaced while the shim was away', recoverAtStart],
   ['was replaced while the shim had no connection', (): Promise<boolean> => recover(runtime.node)],
 ])('a pod whose sandbox %s', (_when, recoverPods) => {
-  test('gets memory.high back from before a hold, and keeps its deferred requests', async () => {
+  test('a pod in a new sandbox gets its memory.high from before a hold, and keeps its deferred requests', async () => {
     await runtime.node.journal.setHolds(await pod(), [{ cgroup: '/kubepods/pod1', memoryHigh: 'max' }]);
     await runtime.node.journal.setResizes('uid-1', ['a request']);
     runtime.writeFile('/kubepods/pod1', 'memory.high', String(markedHigh(mi(100))));
@@ -61,7 +61,7 @@ describe.each([
     expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
-  test('keeps its record while it has no sandbox but its folder, and is recovered in the next one', async () => {
+  test('a pod with a state folder and no sandbox keeps its record, and is recovered in its next sandbox', async () => {
     const volume: VolumeRecord = { policy: { kind: 'absolute', size: mi(64) }, source: 'asked', annotated: false };
     const kept = { resizes: ['a request'], volumes: new Map([['cache', volume]]) };
     runtime.node.policies.restore(SANDBOX, kept.volumes);
@@ -83,7 +83,7 @@ describe.each([
     expect(runtime.node.journal.unfinished()).toEqual([]);
   });
 
-  test('gets its pod limit back from before an interrupted rollback', async () => {
+  test('a pod in a new sandbox gets its pod limit from before an interrupted rollback', async () => {
     await (await begin()).undoing();
     has(400);
     runtime.removeCgroup(`/kubepods/pod1/${containerId(0)}`);
@@ -97,7 +97,7 @@ describe.each([
   });
 });
 
-test('a record stays while the pods of the runtime are not known, since the pod may have another sandbox', async () => {
+test('a record stays while the runtime cannot list its pods', async () => {
   await begin();
   has(400);
   replaceSandbox();

@@ -20,7 +20,7 @@ beforeEach(async () => {
 afterEach(() => runtime.close());
 const { begin, has, uses, found, journal } = interrupted(() => runtime);
 
-describe('a resize that began while an earlier one could not be rolled back', () => {
+describe('a resize that began after a failed rollback', () => {
   // Both change the pod limit.
   const lower: readonly Step[] = [
     { kind: 'container', id: containerId(1), memory: { from: mi(200), to: mi(50) } },
@@ -35,16 +35,19 @@ describe('a resize that began while an earlier one could not be rolled back', ()
     ['before its first step', 150, 100, 50],
     ['after the pod step', 250, 100, 50],
     ['after all steps', 250, 200, 50],
-  ])('is rolled back with the earlier one when it stopped %s', async (_when, podMemory, ...containers) => {
-    await begin(lower);
-    await begin(raise);
-    has(podMemory, ...containers);
-    await recover(runtime.node);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
+  ])(
+    'KEP-1287: a resize that stopped %s is rolled back together with an earlier one whose rollback failed',
+    async (_when, podMemory, ...containers) => {
+      await begin(lower);
+      await begin(raise);
+      has(podMemory, ...containers);
+      await recover(runtime.node);
+      expect(found()).toEqual([300, 100, 200]);
+      expect(journal()).toEqual([]);
+    },
+  );
 
-  test('leaves a container at its lower limit while what a later one has raised takes its room', async () => {
+  test('KEP-1287: a lowered container stays lower while a raise by a later resize could not be rolled back', async () => {
     await begin(lower);
     await begin(raise);
     has(250, 200, 50);
@@ -58,7 +61,7 @@ describe('a resize that began while an earlier one could not be rolled back', ()
     expect(journal()).toEqual([]);
   });
 
-  test('leaves a container at its lower limit while the pod uses more than the limit between the two', async () => {
+  test('KEP-1287: a lowered container stays lower while the pod uses more than the limit between two resizes', async () => {
     await begin(lower);
     await begin(raise);
     has(250, 200, 50);
@@ -84,7 +87,7 @@ describe('a transfer between containers', () => {
     { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } },
   ];
 
-  test('that cannot take a limit back from one of them does not give it to the other', async () => {
+  test('KEP-1287: a lowered container stays lower while the raise of another container could not be rolled back', async () => {
     await (await begin(transfer)).undoing();
     has(300, 250, 50);
     runtime.applyUpdates((id) => id === containerId(0));

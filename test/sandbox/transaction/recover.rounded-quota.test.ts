@@ -56,14 +56,14 @@ test('recovery rolls back a partly applied resize whose quotas systemd has round
   expect(updates).toEqual([10_000n]);
 });
 
-test('recovery leaves a quota that is neither the old nor the new one, rounded or not', async () => {
+test('recovery keeps a pod quota that is neither the old nor the new one, even after rounding', async () => {
   await interrupt([podStep, memoryStep]);
   setQuota(runtime, POD_SLICE, 36_000);
   await recover(runtime.node);
   expect(quotaIn(runtime, POD_SLICE)).toBe('36000');
 });
 
-test('recovery leaves a quota of a container that is neither, although the runtime has stored the new one', async () => {
+test('recovery keeps a container quota that is neither old nor new, although the runtime has stored the new one', async () => {
   runtime.describeContainer(
     containerId(0),
     {

@@ -50,7 +50,7 @@ const loaded = async (options: JournalOptions = {}): Promise<LoadedRecord[]> => 
 };
 
 describe('an interrupted resize', () => {
-  test('is marked as finished when all its steps are applied', async () => {
+  test('an interrupted resize is finished if all its steps are applied', async () => {
     await begin();
     has(400, 150, 250);
     await recover(runtime.node);
@@ -60,7 +60,7 @@ describe('an interrupted resize', () => {
     expect(runtime.warnings.at(-1)).toMatchObject({ pod: SANDBOX, outcome: 'finished' });
   });
 
-  test('is finished although the disk does not take that, and leaves the journal once it does', async () => {
+  test('an interrupted resize is finished although the disk rejects the write, and leaves the journal once the disk accepts it', async () => {
     await begin();
     has(400, 150, 250);
     renameSync(runtime.stateFolder, `${runtime.stateFolder}-away`);
@@ -80,16 +80,19 @@ describe('an interrupted resize', () => {
     ['before its first step', 300, 100, 200],
     ['after the pod step', 400, 100, 200],
     ['after a container step', 400, 150, 200],
-  ])('is rolled back when it stopped %s', async (_when, ...values: readonly [number, number, number]) => {
-    await begin();
-    const [podMemory, ...containers] = values;
-    has(podMemory, ...containers);
-    await recover(runtime.node);
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
+  ])(
+    'an interrupted resize is rolled back if it stopped %s',
+    async (_when, ...values: readonly [number, number, number]) => {
+      await begin();
+      const [podMemory, ...containers] = values;
+      has(podMemory, ...containers);
+      await recover(runtime.node);
+      expect(found()).toEqual([300, 100, 200]);
+      expect(journal()).toEqual([]);
+    },
+  );
 
-  test('leaves a value that is neither the old nor the new one, since another writer has set it', async () => {
+  test('the rollback of an interrupted resize keeps a value that is neither old nor new', async () => {
     await begin();
     has(500, 150, 220);
     await recover(runtime.node);
@@ -97,7 +100,7 @@ describe('an interrupted resize', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is rolled back when a container has only one of its two new values', async () => {
+  test('an interrupted resize is rolled back if a container has only one of its two new values', async () => {
     const both: Step = {
       kind: 'container',
       id: containerId(0),
@@ -111,7 +114,7 @@ describe('an interrupted resize', () => {
     expect(runtime.read(`${containerId(0)}/cpu.max`)).toBe('10000 100000');
   });
 
-  test('restores shares only where the runtime stores the new ones', async () => {
+  test('the rollback of an interrupted resize restores shares only if the runtime stores the new ones', async () => {
     const shares = (stored: bigint): void =>
       runtime.describeContainer(containerId(0), {
         metadata: { name: 'c0' },
@@ -136,7 +139,7 @@ describe('an interrupted resize', () => {
     expect([found()[0], asked]).toEqual([300, [102n]]);
   });
 
-  test('restores a memory.high that was lowered for reclaim', async () => {
+  test('the rollback of an interrupted resize restores a memory.high that was lowered for reclaim', async () => {
     const open = await begin();
     await open.lowersHigh(`/kubepods/pod1/${containerId(1)}`, 'max');
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.high', String(markedHigh(mi(20))));
@@ -145,7 +148,7 @@ describe('an interrupted resize', () => {
     expect(found()).toEqual([300, 100, 200]);
   });
 
-  test('is rolled back when a rollback had begun, although all new values are in place', async () => {
+  test('an interrupted rollback continues although all new values are in place', async () => {
     await (await begin()).undoing();
     has(400, 150, 250);
     await recover(runtime.node);
@@ -155,15 +158,18 @@ describe('an interrupted resize', () => {
   test.each([
     ['finished', [400, 150, 250], { cache: { ...half, source: 'asked' } }],
     ['rolled back', [400, 150, 200], undefined],
-  ] as const)('that is %s stores these volume policies: %j', async (_end, [podMemory, ...containers], stored) => {
-    await begin(steps, new Map([['cache', half]]));
-    has(podMemory, ...containers);
-    await recover(runtime.node);
-    const sizes = runtime.node.journal.volumesOf(await pod());
-    expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(stored);
-  });
+  ] as const)(
+    'an interrupted resize that is %s stores these volume policies: %j',
+    async (_end, [podMemory, ...containers], stored) => {
+      await begin(steps, new Map([['cache', half]]));
+      has(podMemory, ...containers);
+      await recover(runtime.node);
+      const sizes = runtime.node.journal.volumesOf(await pod());
+      expect(sizes.size === 0 ? undefined : Object.fromEntries(sizes)).toEqual(stored);
+    },
+  );
 
-  test('is rolled back with an earlier one step by step, so that no sum exceeds the pod limit', async () => {
+  test('two interrupted resizes are rolled back step by step, so that no sum exceeds the pod limit', async () => {
     await begin([
       { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(50) } },
       { kind: 'pod-memory', from: mi(300), to: mi(250) },
@@ -178,7 +184,7 @@ describe('an interrupted resize', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is rolled back for the other containers when one of them has ended', async () => {
+  test('an interrupted resize is rolled back for the other containers if one container has ended', async () => {
     await begin();
     has(400, 150, 250);
     runtime.writeFile(`/kubepods/pod1/${containerId(1)}`, 'memory.max', String(200 * MiB));
@@ -188,7 +194,7 @@ describe('an interrupted resize', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is dropped from the journal when its pod is gone', async () => {
+  test('an interrupted resize is dropped from the journal if its pod is gone', async () => {
     await begin();
     runtime.removeCgroup('/kubepods/pod1');
     await recover(runtime.node);
@@ -202,7 +208,7 @@ describe('an interrupted resize', () => {
     await expect.poll(journal, LONG_WAIT).toEqual([]);
   });
 
-  test('from before a reboot is dropped, since its cgroups are gone', async () => {
+  test('an interrupted resize from before a reboot is dropped', async () => {
     await begin();
     has(400, 150, 200);
     const [record] = await loaded({ bootId: 'another' });
@@ -219,7 +225,7 @@ describe('a resize whose rollback fails', () => {
     runtime.applyUpdates((id) => id === containerId(0));
   });
 
-  test('marks its pod, stays in the journal and is reported as a rollback failure', async () => {
+  test('KEP-1287: a pod whose rollback fails is marked, and the transaction stays in the journal', async () => {
     await expect(recoverPod(runtime.node, await pod())).rejects.toMatchObject({ code: 13, reason: 'UNDO_FAILED' });
     expect(journal()).toHaveLength(1);
     const { lastError } = await readPodView(runtime.node, runtime.decreaseReclaimer, SANDBOX);
@@ -231,7 +237,7 @@ describe('a resize whose rollback fails', () => {
     expect(record?.transaction?.failed).toContain('refused');
   });
 
-  test('leaves the pod its new limit if a container that does not run needs it', async () => {
+  test('KEP-1287: after a failed rollback, the pod keeps its new limit if a container that does not run needs it', async () => {
     // The one that runs fits into the old limit.
     const step: Step = { kind: 'container', id: containerId(0), memory: { from: mi(100), to: mi(250) } };
     await begin([{ kind: 'pod-memory', from: mi(300), to: mi(450) }, step]);
@@ -254,7 +260,7 @@ describe('a resize whose rollback fails', () => {
     expect([runtime.read('memory.max'), runtime.limitOf(0)]).toEqual([String(mi(450)), mi(250)]);
   });
 
-  test('is recovered before the next request of its pod is applied', async () => {
+  test('KEP-1287: a failed rollback is recovered before the next request of its pod is applied', async () => {
     await recover(runtime.node);
     runtime.applyUpdates();
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(220 * MiB) });
@@ -269,7 +275,7 @@ describe('a resize whose rollback fails', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('stays in the journal when the next request fails as well', async () => {
+  test('a failed rollback stays in the journal if the next request fails too', async () => {
     await recover(runtime.node);
     // The request raises the pod, so it begins another transaction.
     const request = containerUpdate(containerId(1), { memory_limit_in_bytes: BigInt(300 * MiB) });
@@ -281,7 +287,7 @@ describe('a resize whose rollback fails', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is dropped once a later request succeeds, whose values stay', async () => {
+  test('a failed rollback is dropped once a later request succeeds, and the values of that request stay', async () => {
     await recover(runtime.node);
     const request = containerUpdate(containerId(0), { memory_limit_in_bytes: BigInt(150 * MiB) });
     await updateContainer(runtime.node, request, () => Promise.resolve(Buffer.alloc(0)));
@@ -291,7 +297,7 @@ describe('a resize whose rollback fails', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('blocks ResizePod for its pod until it is recovered', async () => {
+  test('a failed rollback blocks ResizePod for its pod until it is recovered', async () => {
     const desired = { pod: {}, containers: new Map([['c1', { memory: mi(250) }]]), volumes: new Map() };
     for (const index of [0, 1])
       runtime.node.registry.learnContainer({
@@ -308,7 +314,7 @@ describe('a resize whose rollback fails', () => {
   });
 });
 
-test('a container that now uses more than its old limit is not lowered to it, to avoid an OOM kill', async () => {
+test('recovery does not lower a container to an old limit below its usage', async () => {
   await begin();
   has(400, 150, 200);
   const cgroup = `/kubepods/pod1/${containerId(0)}`;

@@ -108,20 +108,23 @@ describe.each(ways)('%s without an answer', (_way, call) => {
   test.each([
     ['before the runtime is back', true],
     ['once the runtime is back', false],
-  ])('has room when it arrives %s, and is rolled back then', async (_when, isEarly) => {
-    goesAtUpdate(220);
-    await expect(call()).rejects.toThrow('the connection has ended');
-    expect(found()).toEqual([420, 100, 200]);
-    expect(journal()).toHaveLength(1);
-    if (isEarly) arrive();
-    refusal = undefined;
-    expect(await recover(runtime.node)).toBe(true);
-    arrive();
-    expect(found()).toEqual([300, 100, 200]);
-    expect(journal()).toEqual([]);
-  });
+  ])(
+    'KEP-1287: the pod limit has room for an unanswered update that arrives %s, which is then rolled back',
+    async (_when, isEarly) => {
+      goesAtUpdate(220);
+      await expect(call()).rejects.toThrow('the connection has ended');
+      expect(found()).toEqual([420, 100, 200]);
+      expect(journal()).toHaveLength(1);
+      if (isEarly) arrive();
+      refusal = undefined;
+      expect(await recover(runtime.node)).toBe(true);
+      arrive();
+      expect(found()).toEqual([300, 100, 200]);
+      expect(journal()).toEqual([]);
+    },
+  );
 
-  test('has room until a runtime that starts serves calls', async () => {
+  test('the pod limit has room for an unanswered update until a starting runtime serves calls', async () => {
     goesAtUpdate(220);
     await expect(call()).rejects.toThrow('the connection has ended');
     refusal = starting;
@@ -140,7 +143,7 @@ describe('an update without an answer', () => {
     refusal = undefined;
   });
 
-  test('that the client repeats is not rolled back', async () => {
+  test('an unanswered update that the client repeats is not rolled back', async () => {
     await update(220);
     expect(found()).toEqual([420, 220, 200]);
     expect(journal()).toEqual([]);
@@ -148,7 +151,7 @@ describe('an update without an answer', () => {
     expect(found()).toEqual([420, 220, 200]);
   });
 
-  test('has room next to a later update of another container, and is rolled back then', async () => {
+  test('KEP-1287: the pod limit has room for an unanswered update next to a later one of another container', async () => {
     await update(250, 1);
     expect(found()).toEqual([470, 100, 250]);
     expect(journal()).toHaveLength(1);
@@ -159,7 +162,7 @@ describe('an update without an answer', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('has room after a later update that needs no step of the pod', async () => {
+  test('the pod limit has room for an unanswered update after a later update that needs no step of the pod', async () => {
     await update(200, 1);
     expect(found()).toEqual([420, 100, 200]);
     expect(journal()).toHaveLength(1);
@@ -169,7 +172,7 @@ describe('an update without an answer', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('leaves the values of a later ResizePod', async () => {
+  test('the rollback of an unanswered update keeps the values of a later ResizePod', async () => {
     const target = desired({ c0: { memory: mi(120) }, c1: { memory: mi(250) } });
     await resizePod(runtime.node, SANDBOX, target, { dryRun: false, deadline: Infinity });
     expect(await recover(runtime.node)).toBe(true);
@@ -177,7 +180,7 @@ describe('an update without an answer', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('cannot arrive after the runtime has rejected another one of its container', async () => {
+  test('an unanswered update cannot arrive after the runtime has rejected another update of its container', async () => {
     runtime.wrapResponder(UPDATE, async (request, before) => {
       await before(request);
       throw new RuntimeFailure(status.INTERNAL, 'device or resource busy');
@@ -187,12 +190,12 @@ describe('an update without an answer', () => {
     expect(journal()).toEqual([]);
   });
 
-  test('is not reported as rolled back', () => {
+  test('an unanswered update is not reported as rolled back', () => {
     expect(runtime.node.history.ofPod(SANDBOX)[0]).toMatchObject({ state: 'Infeasible', isRolledBack: false });
   });
 });
 
-test('a ResizePod without an answer says that something of it is left to roll back', async () => {
+test('an unanswered ResizePod reports that a part of it is not rolled back', async () => {
   const left: string[] = [];
   const onLeftUnfinished = (): void => void left.push('unfinished');
   const options = { dryRun: false, deadline: Infinity, onLeftUnfinished };
@@ -201,7 +204,7 @@ test('a ResizePod without an answer says that something of it is left to roll ba
   expect(left).toEqual(['unfinished']);
 });
 
-test('an update without an answer has room after one that the journal does not need, and is rolled back then', async () => {
+test('the pod limit has room for an unanswered update after a later update without a journal record', async () => {
   runtime.writeFile('/kubepods/pod1', 'memory.max', String(450 * MiB));
   goesAtUpdate(220);
   await expect(update(220)).rejects.toThrow('the connection has ended');
@@ -215,7 +218,7 @@ test('an update without an answer has room after one that the journal does not n
   expect(journal()).toEqual([]);
 });
 
-test('a container that hangs delays the other calls of its pod by nothing, and a recovery by at most two seconds', async () => {
+test('KEP-1287: a container with an unanswered update does not delay other updates of its pod, and delays a recovery by at most 2 s', async () => {
   hangs = containerId(0);
   let isDescribed = true;
   runtime.wrapResponder('ContainerStatus', (request, before) => {
@@ -246,7 +249,7 @@ test('a container that hangs delays the other calls of its pod by nothing, and a
   expect(found()).toEqual([350, 100, 250]);
 });
 
-test('a runtime that takes longer for an answer than the first recovery waits is waited for longer by the next one', async () => {
+test('the next recovery waits longer for a slow runtime than the first recovery', async () => {
   goesAtUpdate(220);
   await expect(update(220)).rejects.toThrow('the connection has ended');
   refusal = undefined;
@@ -271,7 +274,7 @@ test('a runtime that takes longer for an answer than the first recovery waits is
   expect(journal()).toEqual([]);
 });
 
-test('a request waits for a runtime that does not answer until its deadline, and lets no recovery wait longer', async () => {
+test('a request waits until its deadline for a runtime that does not answer, and does not extend the wait of a recovery', async () => {
   goesAtUpdate(220);
   await expect(update(220)).rejects.toThrow('the connection has ended');
   refusal = undefined;
@@ -303,7 +306,7 @@ const runtimeRequest = (mebibytes: number): Buffer =>
     linux: { memory_limit_in_bytes: BigInt(mi(mebibytes)) },
   });
 
-test('the record does not grow with each retry of an update without an answer', async () => {
+test('KEP-1287: the journal record does not grow with each retry of an unanswered update', async () => {
   const sizes = new Set<number>();
   for (let attempt = 0; attempt < 4; attempt += 1) {
     goesAtUpdate(220);

@@ -26,21 +26,21 @@ async function through(clock: FakeClock, ms: number): Promise<void> {
 }
 
 describe('recovery after the backend connects', () => {
-  test('runs once when it succeeds', async () => {
+  test('recovery runs once if it succeeds', async () => {
     const { recovery, clock, times } = recovering(true);
     await recovery.begin();
     await through(clock, 60_000);
     expect(times()).toEqual([0]);
   });
 
-  test('is retried with a growing delay until it succeeds, since a starting containerd does not answer yet', async () => {
+  test('recovery is retried with a growing delay until it succeeds', async () => {
     const { recovery, clock, times } = recovering(...Array.from({ length: 8 }, () => false));
     await recovery.begin();
     await through(clock, 60_000);
     expect(times()).toEqual([0, 100, 300, 700, 1500, 3100, 6300, 11_300, 16_300]);
   });
 
-  test('restarts with the next connection, which ends the retries of the previous one', async () => {
+  test('recovery starts again with the next connection, which ends the retries of the previous one', async () => {
     const { recovery, clock, times } = recovering(false, false, true);
     await recovery.begin();
     await through(clock, 50);
@@ -49,7 +49,7 @@ describe('recovery after the backend connects', () => {
     expect(times()).toEqual([0, 50, 150]);
   });
 
-  test('is retried in the background when a transaction could not end, once for all of them', async () => {
+  test('KEP-1287: recovery is retried in the background until a transaction has ended, once for several transactions', async () => {
     const { recovery, clock, times } = recovering(true, false, true);
     await recovery.begin();
     recovery.retry();
@@ -59,7 +59,7 @@ describe('recovery after the backend connects', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  test('is repeated when a transaction could not end while an attempt ran, which may have passed its pod', async () => {
+  test('KEP-1287: recovery is repeated if a transaction could not end while a recovery ran', async () => {
     const clock = new FakeClock();
     const ends: ((isDone: boolean) => void)[] = [];
     const recovery = new Recovery(() => new Promise((resolve) => ends.push(resolve)), clock);
@@ -74,7 +74,7 @@ describe('recovery after the backend connects', () => {
     expect([ends.length, clock.next]).toEqual([2, undefined]);
   });
 
-  test('that has a pending attempt needs no other one, and none begins after close', async () => {
+  test('a request for a recovery uses the pending retry, and no recovery begins after close', async () => {
     const { recovery, clock, times } = recovering(false, true);
     await recovery.begin();
     recovery.retry();
@@ -85,7 +85,7 @@ describe('recovery after the backend connects', () => {
     expect(clock.next).toBeUndefined();
   });
 
-  test('is not retried after close', async () => {
+  test('recovery is not retried after close', async () => {
     const { recovery, clock, times } = recovering(false, false);
     await recovery.begin();
     recovery.close();

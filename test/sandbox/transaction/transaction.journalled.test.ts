@@ -32,13 +32,13 @@ afterEach(() => runtime.close());
 const left = () => runtime.node.journal.transactionOf(pod);
 const found = (): string[] => [runtime.read('memory.max'), runtime.read('memory.high')];
 
-describe('a memory.high of the pod that cannot be restored once the caller has been answered', () => {
+describe('a failure to restore memory.high of the pod after the response', () => {
   beforeEach(async () => {
     expect(await updates.update(50 * MiB)).toBe(ANSWER);
     expect(found()).toEqual([String(250 * MiB), expect.not.stringMatching('max')]);
   });
 
-  test('is left in the journal, and a recovery restores it', async () => {
+  test('a memory.high of the pod that could not be restored stays in the journal, and recovery restores it', async () => {
     expect(left()).toMatchObject({ steps: [], highs: [{ cgroup: POD, memoryHigh: 'max' }] });
     expect(left()?.failed).toMatch(/EIO/);
     isStuck = false;
@@ -47,7 +47,7 @@ describe('a memory.high of the pod that cannot be restored once the caller has b
     expect(left()).toBeUndefined();
   });
 
-  test('is left also after the next update, while it cannot be restored', async () => {
+  test('a memory.high of the pod stays in the journal after a further update, until it can be restored', async () => {
     await updates.update(60 * MiB);
     expect(left()).toMatchObject({ steps: [], highs: [{ cgroup: POD, memoryHigh: 'max' }] });
     isStuck = false;

@@ -62,7 +62,7 @@ describe('StepSequence', () => {
     }
   });
 
-  test('the first failing step ends a transaction, and the steps before it are rolled back in reverse', async () => {
+  test('KEP-1287: the first failing step stops the rest, and the applied steps are rolled back in reverse', async () => {
     const recorded = recorder({ run: [runtime] });
     const { calls } = recorded;
     await expect(carryOut([shrink, raise, runtime, lower], recorded)).rejects.toThrow('run of runtime failed');
@@ -82,7 +82,7 @@ describe('StepSequence', () => {
     await expect(carryOut([shrink], failing)).rejects.toBe(error);
   });
 
-  test('a rollback continues past a step that cannot be rolled back, and reports both errors', async () => {
+  test('a rollback continues after a step that cannot be rolled back, and reports both errors', async () => {
     const recorded = recorder({ run: [runtime], undo: [raise] });
     const { calls } = recorded;
     const failure = await carryOut([shrink, raise, runtime], recorded).catch((error: unknown) => error);
@@ -101,14 +101,14 @@ describe('StepSequence', () => {
     expect(calls).toEqual(['run runtime', 'skip pod memory.max 300 -> 250', 'run volume cache 100 -> 150']);
   });
 
-  test('a plan without a call to the runtime is all or nothing', async () => {
+  test('a plan without a call to the runtime is rolled back if any step fails', async () => {
     const recorded = recorder({ run: [lower] });
     const { calls } = recorded;
     await expect(carryOut([raise, lower], recorded)).rejects.toThrow('250 failed');
     expect(calls.at(-1)).toBe('undo pod memory.max 200 -> 300');
   });
 
-  test('no step begins after the deadline: what was applied is rolled back, and the late step is not', async () => {
+  test('no step begins after the deadline, and the applied steps are rolled back', async () => {
     const recorded = recorder();
     const late = (step: Step): Error | undefined => (step === runtime ? new Error('too late') : undefined);
     await expect(carryOut([raise, runtime, lower], recorded, late)).rejects.toThrow('too late');

@@ -31,14 +31,14 @@ function addEnded(exitCode: number): void {
   runtime.on('ListContainers', () => encode('ListContainersResponse', { containers: listed }));
 }
 
-describe("the pod's shares follow its containers'", () => {
-  test('with the stored shares of a container that is about to start again', async () => {
+describe('CPU shares of a pod', () => {
+  test('the shares of a pod include the stored shares of a container that restarts', async () => {
     addEnded(1);
     await web.resize(desired({ c0: { shares: cpuShares(2048), cpu: cpu(200_000) } }));
     expect(runtime.read('cpu.weight')).toBe('98');
   });
 
-  test('with the request of a container that does not run, as kubelet has admitted it', async () => {
+  test('the shares of a pod include the request that kubelet has admitted for a container that does not run', async () => {
     addEnded(1);
     const requests = { containers: new Map([['b', { milliCpu: 500 }]]), pod: undefined };
     const containers = new Map([
@@ -50,27 +50,27 @@ describe("the pod's shares follow its containers'", () => {
     expect(runtime.read('cpu.weight')).toBe('98');
   });
 
-  test('with the shares that the same request stores for a container that does not run', async () => {
+  test('the shares of a pod include the shares that the same request sets for a container that does not run', async () => {
     addEnded(1);
     await web.resize(desired({ c0: { shares: cpuShares(2048), cpu: cpu(200_000) }, b: { shares: cpuShares(1024) } }));
     // 3072 shares.
     expect(runtime.read('cpu.weight')).toBe('118');
   });
 
-  test('with the shares that a request stores for a container that does not run, and nothing else', async () => {
+  test('the shares of a pod change if a request only sets shares of a container that does not run', async () => {
     addEnded(1);
     await web.resize(desired({ b: { shares: cpuShares(1536) } }));
     expect(runtime.read('cpu.weight')).toBe('79');
   });
 
-  test('without the shares that a request stores for a container that ended with 0', async () => {
+  test('the shares of a pod exclude a container that has ended with exit code 0', async () => {
     addEnded(0);
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '20');
     await web.resize(desired({ b: { shares: cpuShares(1536) } }));
     expect(runtime.read('cpu.weight')).toBe('20');
   });
 
-  test('and stay where they are not their sum', async () => {
+  test('the shares of a pod stay if they are not the sum of its containers', async () => {
     addEnded(1);
     runtime.writeFile('/kubepods/pod1', 'cpu.weight', '70');
     await web.resize(desired({ c0: { shares: cpuShares(2048), cpu: cpu(200_000) } }));

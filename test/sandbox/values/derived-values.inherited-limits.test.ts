@@ -61,7 +61,7 @@ const limitsAfter = (now: PodState, desired: DesiredPod): object =>
 const both = { memory: mi(256), cpu: cpu(700) };
 
 describe('a container without limits of its own', () => {
-  test('gets the new limits of the pod, of each resource that changes', () => {
+  test('a container without limits inherits the new limits of the pod, per changed resource', () => {
     expect(limitsAfter(state({ a: {} }), asking(both))).toEqual({ a: both });
     expect(limitsAfter(state({ a: {} }), asking({ memory: mi(64) }))).toEqual({ a: { memory: mi(64) } });
     expect(limitsAfter(state({ a: {} }), asking({ cpu: cpu(300) }))).toEqual({ a: { cpu: cpu(300) } });
@@ -70,7 +70,7 @@ describe('a container without limits of its own', () => {
     });
   });
 
-  test('gets them without the overhead of the pod', () => {
+  test('a container without limits inherits the pod limits minus the overhead of the pod', () => {
     const overhead = { memory: mi(28), cpu: cpu(100) };
     const now = state({ a: { memory: mi(100), cpu: cpu(400) } }, { overhead }, { memory: mi(90), milliCpu: 300 });
     expect(limitsAfter(now, asking(both))).toEqual({ a: { memory: mi(228), cpu: cpu(600) } });
@@ -82,16 +82,16 @@ describe('a container without limits of its own', () => {
     expect(limitsAfter(without, asking({ cpu: cpu(600) }))).toEqual({ a: { cpu: cpu(600) } });
   });
 
-  test('gets them after the pod has been resized past what it declares', () => {
+  test('a container without limits inherits the pod limits after the pod was resized above its declared limits', () => {
     const now = state({ a: { memory: mi(192), cpu: cpu(800, 50_000) } }, { memory: mi(192), cpu: cpu(800) });
     expect(limitsAfter(now, asking(both))).toEqual({ a: both });
   });
 
-  test('gets them while kubelet has resized the pod and not the container yet', () => {
+  test('a container without limits inherits the pod limits while kubelet has resized only the pod', () => {
     expect(limitsAfter(state({ a: {} }, { memory: mi(192), cpu: cpu(800) }), asking(both))).toEqual({ a: both });
   });
 
-  test('gets them where the kernel or systemd has rounded a limit', () => {
+  test('a container without limits inherits the pod limits if the kernel or systemd has rounded a limit', () => {
     const odd = bytes(mi(128) + 100);
     expect(limitsAfter(state({ a: {} }, { memory: odd }, { memory: odd }), asking({ memory: mi(256) }))).toEqual({
       a: { memory: mi(256) },
@@ -108,13 +108,13 @@ describe('a container without limits of its own', () => {
     expect(limitsAfter(far, asking({ cpu: cpu(300) }))).toEqual({});
   });
 
-  test('has what the request asks for it', () => {
+  test('a container without limits gets the value of the request instead of the pod limit', () => {
     const now = state({ a: {}, b: {} });
     const asked = asking(both, { a: { memory: mi(32) } });
     expect(limitsAfter(now, asked)).toEqual({ a: { memory: mi(32), cpu: both.cpu }, b: both });
   });
 
-  test('keeps another limit that somebody has set', () => {
+  test('a container without limits keeps a different limit that another program has set', () => {
     expect(limitsAfter(state({ a: { memory: mi(50), cpu: cpu(499) } }), asking(both))).toEqual({});
     expect(limitsAfter(state({ a: { memory: 'max', cpu: NO_CPU } }), asking(both))).toEqual({});
   });
@@ -124,11 +124,11 @@ describe('a container without limits of its own', () => {
     ['is an init container that kubelet does not resize', { kind: 'init', isFixed: true }],
     ['does not run', { id: 'another' }],
     ['was not created', { id: undefined }],
-  ] as [string, Partial<DeclaredContainer>][])('keeps them if it %s', (_, more) => {
+  ] as [string, Partial<DeclaredContainer>][])('a container keeps its limits if it %s', (_, more) => {
     expect(limitsAfter(state({ a: { more } }), asking(both))).toEqual({});
   });
 
-  test('keeps them if it is unknown whether they are its own', () => {
+  test('a container keeps its limits if its declared limits are unknown', () => {
     const { declared, ...others } = state({ a: {} });
     const [{ limits, ...unknown }] = declared!.containers as [DeclaredContainer];
     expect(limits).toEqual({});
@@ -137,12 +137,12 @@ describe('a container without limits of its own', () => {
   });
 });
 
-test('a container with a limit of its own keeps it, each resource by itself', () => {
+test('a container keeps its own limit of one resource, and inherits the other one', () => {
   expect(limitsAfter(state({ a: { own: { memory: mi(128) } } }), asking(both))).toEqual({ a: { cpu: both.cpu } });
   expect(limitsAfter(state({ a: { own: { milliCpu: 500 } } }), asking(both))).toEqual({ a: { memory: both.memory } });
 });
 
-test('in a pod without a pod-level limit nothing goes along, each resource by itself', () => {
+test('a container inherits only resources for which the pod has a pod-level limit', () => {
   const now = (level: Amounts): PodState => state({ a: {} }, {}, level);
   expect(limitsAfter(now({}), asking(both))).toEqual({});
   expect(limitsAfter(now({ memory: mi(128) }), asking(both))).toEqual({ a: { memory: both.memory } });
@@ -153,7 +153,7 @@ test('in a pod without a pod-level limit nothing goes along, each resource by it
   expect(limitsAfter({ ...others, declared: without }, asking(both))).toEqual({});
 });
 
-test('a request that does not change the pod stays as it is', () => {
+test('a request that does not change the pod limits is returned unchanged', () => {
   const desired = asking({}, { a: { memory: mi(1) } });
   expect(withInheritedLimits(state({ a: {} }), desired)).toBe(desired);
 });

@@ -61,7 +61,7 @@ function wantedOf({ before, after, asked: fields }: Given) {
   return { then: { limit, request }, wanted };
 }
 
-test('memory.high, memory.min and memory.low are what kubelet would set', () => {
+test('KEP-2570: memory.high, memory.min and memory.low have the values that kubelet would set after any resize', () => {
   const seen = new Set<string>();
   fc.assert(
     fc.property(given, (one) => {
@@ -101,7 +101,7 @@ test('memory.high, memory.min and memory.low are what kubelet would set', () => 
   );
 });
 
-test('a memory.high that no formula leads to stays, and a reservation that is no request', () => {
+test('KEP-2570: a memory.high that matches no formula and a memory.low that is not the request stay', () => {
   fc.assert(
     fc.property(given, size, size, (one, high, reserved) => {
       const { before, factor: throttling } = one;

@@ -94,17 +94,25 @@ describe('memory.high of a container', () => {
     ['the state of kubelet', () => admitted({ c0: 64, c1: 64 }), {}],
     ['memory.min, as kubelet 1.35 sets it', () => undefined, { 'memory.min': text(64) }],
     ['memory.low, as TieredReservation sets it', () => undefined, { 'memory.low': text(64) }],
-  ])('follows the limit up and down; the request is known from %s', async (_, know, more) => {
-    know();
-    create({ 'memory.high': high(64, 128), 'memory.min': '0', 'memory.low': '0', ...more });
-    await resize({ limit: mi(256) });
-    expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(64, 256) });
-    expect(store.stored(0).unified['memory.high']).toBe(high(64, 256));
-    await resize({ limit: mi(96) });
-    expect(found()).toMatchObject({ 'memory.max': text(96), 'memory.high': high(64, 96), 'memory.low': '0', ...more });
-  });
+  ])(
+    'KEP-2570: memory.high of a container follows its limit up and down if the request is known from %s',
+    async (_, know, more) => {
+      know();
+      create({ 'memory.high': high(64, 128), 'memory.min': '0', 'memory.low': '0', ...more });
+      await resize({ limit: mi(256) });
+      expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(64, 256) });
+      expect(store.stored(0).unified['memory.high']).toBe(high(64, 256));
+      await resize({ limit: mi(96) });
+      expect(found()).toMatchObject({
+        'memory.max': text(96),
+        'memory.high': high(64, 96),
+        'memory.low': '0',
+        ...more,
+      });
+    },
+  );
 
-  test('follows the request alone, and the request that an earlier resize has set', async () => {
+  test('memory.high of a container follows a change of the request, also one by an earlier resize', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128) });
     await resize({ request: 96 });
@@ -113,27 +121,27 @@ describe('memory.high of a container', () => {
     expect(found()['memory.high']).toBe(high(96, 256));
   });
 
-  test('follows too if only the resize itself says what the request is', async () => {
+  test('memory.high of a container follows if only the resize itself contains the request', async () => {
     create({ 'memory.high': high(64, 128) });
     await resize({ limit: mi(256), request: 64 });
     expect(found()['memory.high']).toBe(high(64, 256));
   });
 
-  test('is a share of the limit if the container has no request', async () => {
+  test('memory.high is a fraction of the limit if the container has no request', async () => {
     admitted({ c0: 0, c1: 64 });
     create({ 'memory.high': high(0, 128) });
     await resize({ limit: mi(200) });
     expect(found()['memory.high']).toBe(high(0, 200));
   });
 
-  test('is removed when request and limit become equal', async () => {
+  test('memory.high of a container is removed when request and limit become equal', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128) });
     await resize({ limit: mi(100), request: 100 });
     expect(found()).toMatchObject({ 'memory.max': text(100), 'memory.high': 'max' });
   });
 
-  test('without a limit is derived from the memory of the node, also when a limit is added or removed', async () => {
+  test('memory.high of a container without a limit is derived from the memory of the node', async () => {
     runtime.writeCgroup('/kubepods', { 'memory.max': text(1000), 'cpu.max': 'max 100000', 'cpu.weight': '100' });
     runtime.writeFile('/kubepods/pod1', 'memory.max', 'max');
     admitted({ c0: 64, c1: 64 }, { c0: 0 });
@@ -147,14 +155,14 @@ describe('memory.high of a container', () => {
     expect(found()).toMatchObject({ 'memory.max': 'max', 'memory.high': high(128, 1000) });
   });
 
-  test('by another factor follows where kubelet has created all containers with it', async () => {
+  test('memory.high is derived with a different factor if kubelet has used it for all containers', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128, 0.8), 'memory.min': '0', 'memory.low': '0' });
     await resize({ limit: mi(256) });
     expect(found()['memory.high']).toBe(high(64, 256, 0.8));
   });
 
-  test('is stored by the runtime if the container does not run', async () => {
+  test('a new memory.high is stored by the runtime if the container does not run', async () => {
     admitted({ c0: 64, c1: 64 });
     const linux = { memory_limit_in_bytes: BigInt(128 * MiB), unified: { 'memory.high': high(64, 128) } };
     create({});
@@ -174,7 +182,7 @@ describe('memory.high of a container', () => {
   });
 });
 
-describe('what somebody has set on purpose stays', () => {
+describe('KEP-2570: memory QoS values that match no formula stay', () => {
   test.each([
     ['a memory.high that no formula leads to', { 'memory.high': text(100) }, { c0: 64, c1: 64 }],
     ['a memory.high of a container whose request is unknown', { 'memory.high': high(64, 128) }, {}],
@@ -189,7 +197,7 @@ describe('what somebody has set on purpose stays', () => {
       {},
     ],
     ['no memory.high', {}, { c0: 64, c1: 64 }],
-  ])('%s', async (_, unified: Qos, requests: Readonly<Record<string, number>>) => {
+  ])('a new memory limit keeps %s', async (_, unified: Qos, requests: Readonly<Record<string, number>>) => {
     if (Object.keys(requests).length > 0) admitted(requests);
     create(unified);
     const before = found();
@@ -197,14 +205,14 @@ describe('what somebody has set on purpose stays', () => {
     expect(found()).toEqual({ ...before, 'memory.max': text(256) });
   });
 
-  test('a memory.min and a memory.low that are no request', async () => {
+  test('a resize keeps a memory.min and a memory.low that differ from the request', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.min': text(20), 'memory.low': text(40) });
     await resize({ limit: mi(256), request: 96 });
     expect(found()).toMatchObject({ 'memory.min': text(20), 'memory.low': text(40) });
   });
 
-  test('another factor, where the containers of the pod have several', async () => {
+  test('KEP-2570: a memory.high with another factor stays if the containers of the pod have different factors', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128, 0.8), 'memory.min': '0' });
     store.create(1, {
@@ -215,7 +223,7 @@ describe('what somebody has set on purpose stays', () => {
     expect(found()['memory.high']).toBe(high(64, 128, 0.8));
   });
 
-  test('memory.high, when only CPU changes', async () => {
+  test('a change of only CPU does not change memory.high', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128) });
     const cpu = { quota: microseconds(20_000), period: microseconds(100_000) };
@@ -226,7 +234,7 @@ describe('what somebody has set on purpose stays', () => {
 
 describe('memory.min and memory.low', () => {
   test.each(['memory.min', 'memory.low'] as const)(
-    '%s that is the request follows it, of container and pod',
+    'KEP-2570: %s that equals the request follows the request, for container and pod',
     async (file) => {
       admitted({ c0: 64, c1: 32 });
       create({ [file]: text(64) });
@@ -241,13 +249,13 @@ describe('memory.min and memory.low', () => {
     },
   );
 
-  test('of a Guaranteed pod follow limit and request, though the request is unknown', async () => {
+  test('memory.min of a Guaranteed pod follows limit and request, although the request is unknown', async () => {
     create({ 'memory.min': text(128) });
     await resize({ limit: mi(160), request: 160 });
     expect(found()).toMatchObject({ 'memory.max': text(160), 'memory.min': text(160), 'memory.high': 'max' });
   });
 
-  test('stay without memory QoS for requests (policy None)', async () => {
+  test('memory.min and memory.low stay 0 without memory QoS for requests (policy None)', async () => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128), 'memory.min': '0', 'memory.low': '0' });
     await resize({ request: 96 });
@@ -255,7 +263,7 @@ describe('memory.min and memory.low', () => {
     expect([podFile('memory.min'), podFile('memory.low')]).toEqual(['0', '0']);
   });
 
-  test('of the pod stay where somebody has set them', async () => {
+  test('memory.low of a pod stays if another program has set it', async () => {
     admitted({ c0: 64, c1: 32 });
     create({ 'memory.low': text(64) });
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(50));
@@ -264,7 +272,7 @@ describe('memory.min and memory.low', () => {
   });
 });
 
-describe('an init container that runs, with a sidecar before it and the app container after it', () => {
+describe('a running init container with a sidecar before it and an app container after it', () => {
   const amounts = (limit: number, request: number) => ({
     limits: { memory: mi(limit) },
     requests: { memory: mi(request) },
@@ -288,13 +296,13 @@ describe('an init container that runs, with a sidecar before it and the app cont
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(96));
   });
 
-  test('is raised with its derived values, and the pod with both', async () => {
+  test('a raise of an init container raises its derived values and those of the pod', async () => {
     await resize({ limit: mi(256), request: 100 });
     expect(found()).toMatchObject({ 'memory.max': text(256), 'memory.high': high(100, 256), 'memory.low': text(100) });
     expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(384), text(132)]);
   });
 
-  test('is lowered, and the pod no further than what the sidecar and the app container need', async () => {
+  test('a decrease of an init container lowers the pod only to the needs of the sidecar and the app container', async () => {
     await resize({ limit: mi(64), request: 32 });
     expect(found()).toMatchObject({ 'memory.max': text(64), 'memory.high': high(32, 64), 'memory.low': text(32) });
     expect([podFile('memory.max'), podFile('memory.low')]).toEqual([text(228), text(82)]);
@@ -302,7 +310,7 @@ describe('an init container that runs, with a sidecar before it and the app cont
 });
 
 describe('memory.high of a pod', () => {
-  test('with limits of its own follows its limit, after a raise and before a decrease', async () => {
+  test('KEP-2570: memory.high of a pod with own limits follows its limit, after a raise and before a decrease', async () => {
     admitted({ c0: 64, c1: 64 });
     create({});
     runtime.writeFile('/kubepods/pod1', 'memory.high', high(128, 256));
@@ -318,14 +326,14 @@ describe('memory.high of a pod', () => {
   });
 });
 
-describe('a resize that does not end', () => {
+describe('an unfinished resize with derived values', () => {
   beforeEach(() => {
     admitted({ c0: 64, c1: 64 });
     create({ 'memory.high': high(64, 128), 'memory.low': text(64) });
     runtime.writeFile('/kubepods/pod1', 'memory.low', text(128));
   });
 
-  test('is rolled back in every derived value', async () => {
+  test('KEP-2570: a failed resize is rolled back with all its derived values', async () => {
     const before = [found(), podFile('memory.low'), podFile('memory.max')];
     const failing = resize(
       { limit: mi(256), request: 96 },
@@ -345,7 +353,7 @@ describe('a resize that does not end', () => {
     expect(store.stored(0).unified).toEqual({ 'memory.high': high(64, 128), 'memory.low': text(64) });
   });
 
-  test('is recovered after a crash: rolled back in every derived value', async () => {
+  test('KEP-2570: recovery after a crash rolls back all derived values', async () => {
     const { steps } = await resize({ limit: mi(256), request: 96 }, {}, true);
     const pod = (await runtime.node.registry.pod(SANDBOX))!;
     const before = [found(), podFile('memory.low'), podFile('memory.max')];
@@ -369,7 +377,7 @@ describe('a resize that does not end', () => {
     expect([found(), podFile('memory.low'), podFile('memory.max')]).toEqual(before);
   });
 
-  test('a dry run shows the derived values and writes none', async () => {
+  test('a dry run reports the derived values and writes none', async () => {
     const before = found();
     const { steps } = await resize({ limit: mi(256) }, {}, true);
     expect(steps.map(({ step }) => describeStep(step)).join()).toContain(

@@ -8,7 +8,7 @@ vi.mock(import('../../../src/core/quantities/page-size.ts'), async () => {
   return { PAGE_SIZE: numbers.bytes(64 * 1024) };
 });
 
-test('with pages of 64 KiB, a size that differs within a page is not another program’s', () => {
+test('with pages of 64 KiB, a size that differs by less than a page is not a change by another program', () => {
   const policies = new VolumePolicies();
   const mounted = (size: number) => [{ name: 'cache', size: bytes(size), device: '0:50' }];
   policies.observe('pod', mounted(100 * MiB), bytes(200 * MiB));

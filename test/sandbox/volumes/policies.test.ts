@@ -26,21 +26,21 @@ const restart = (): void => {
 };
 
 describe('the policy that is derived when a volume is first seen', () => {
-  test('holds when the limit changes, also after a restart', () => {
+  test('KEP-6030: the policy of a volume is derived once and kept when the limit changes, also after a restart', () => {
     policies.observe(POD, [cache(128)], mi(128));
     restart();
     expect(policies.observe(POD, [cache(128)], mi(192))).toEqual([]);
     expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
   });
 
-  test('is not derived again when the limit becomes equal to the volume size', () => {
+  test('the policy is not derived again if the pod limit becomes equal to the volume size', () => {
     policies.observe(POD, [cache(64)], mi(128));
     restart();
     policies.observe(POD, [cache(64)], mi(64));
     expect(policy()).toEqual({ kind: 'fixed' });
   });
 
-  test('is not derived for a volume with an annotation', () => {
+  test('the policy is not derived for a volume with an annotation', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': 'fixed' });
     policies.observe(POD, [cache(128)], mi(128));
     expect([policy(), policies.records(POD).size]).toEqual([{ kind: 'fixed' }, 0]);
@@ -51,19 +51,19 @@ describe('a volume that follows the pod limit on a node with 256 MiB for pods', 
   const sizeFor = (pod: number, size: number): Bytes | undefined =>
     policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(pod), new Map()).get('cache');
 
-  test('does not grow above them, as kubelet would not mount it larger, and shrinks with the limit', () => {
+  test('a volume grows with the pod limit up to the memory of the node, and shrinks with the limit', () => {
     policies = new VolumePolicies({ nodeMemory: () => mi(256), declared: () => new Map([['cache', {}]]) });
     policies.observe(POD, [cache(128)], mi(128));
     expect([sizeFor(192, 128), sizeFor(512, 128), sizeFor(64, 256)]).toEqual([mi(192), mi(256), mi(64)]);
   });
 
-  test('stays as large as it is if it is larger', () => {
+  test('a volume that is larger than the memory of the node does not grow, and shrinks with the limit', () => {
     policies = new VolumePolicies({ nodeMemory: () => mi(256) });
     policies.observe(POD, [cache(384)], mi(384));
     expect([sizeFor(512, 384), sizeFor(320, 384)]).toEqual([undefined, mi(320)]);
   });
 
-  test('keeps the size that kubelet has mounted it with, if its size limit and the pod limit are larger', () => {
+  test('a volume with a larger size limit and pod limit stays at the memory of the node, and shrinks with the limit', () => {
     policies = new VolumePolicies({
       nodeMemory: () => mi(256),
       declared: () => new Map([['cache', { sizeLimit: mi(512) }]]),
@@ -82,20 +82,20 @@ describe("A10: a volume's size limit in the spec", () => {
     policies = new VolumePolicies({ declared: (id) => (id === POD ? new Map([['cache', volume]]) : undefined) });
   };
 
-  test('equal to the pod limit keeps the volume there when the pod grows, and it shrinks with the pod', () => {
+  test('a size limit equal to the pod limit stops the volume when the pod grows, and the volume shrinks with the pod', () => {
     spec(128);
     policies.observe(POD, [cache(128)], mi(128));
     expect(policy()).toEqual({ kind: 'follow', atMost: mi(128) });
     expect([limits(256), limits(64)]).toEqual([mi(128), mi(64)]);
   });
 
-  test('above the pod limit is as far as the volume grows', () => {
+  test('a size limit above the pod limit is the maximum to which the volume grows', () => {
     spec(200);
     policies.observe(POD, [cache(128)], mi(128));
     expect([limits(160), limits(256)]).toEqual([mi(160), mi(200)]);
   });
 
-  test('below the pod limit holds until the pod is smaller, and again when it grows', () => {
+  test('a size limit below the pod limit is the size of the volume, unless the pod limit is lower', () => {
     spec(64);
     policies.observe(POD, [cache(64)], mi(128));
     expect([limits(256), limits(32)]).toEqual([mi(64), mi(32)]);
@@ -103,7 +103,7 @@ describe("A10: a volume's size limit in the spec", () => {
     expect(limits(256)).toEqual(mi(64));
   });
 
-  test('bounds the volume also after an earlier shim has let it grow past it', () => {
+  test('a size limit bounds a volume that an earlier shim has grown above it', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(256)]);
     const records = policies.records(POD);
@@ -112,7 +112,7 @@ describe("A10: a volume's size limit in the spec", () => {
     expect(limits(256)).toEqual(mi(128));
   });
 
-  test('does not touch a volume that something else has made larger, and is nothing to an annotation or a request', () => {
+  test('a size limit makes a larger volume fixed, and does not restrict the policy of a request or an annotation', () => {
     spec(64);
     policies.observe(POD, [cache(100)], mi(128));
     expect(policy()).toEqual({ kind: 'fixed' });
@@ -123,18 +123,18 @@ describe("A10: a volume's size limit in the spec", () => {
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
-  test('that is absent leaves the volume to the pod limit', () => {
+  test('a volume without a size limit follows the pod limit', () => {
     spec();
     policies.observe(POD, [cache(128)], mi(128));
     expect(limits(256)).toEqual(mi(256));
   });
 });
 
-describe('a volume whose size limit is not known, since kubelet evicts a pod that stores more', () => {
+describe('a volume whose size limit is unknown', () => {
   const target = (pod: number, size: number): Bytes | undefined =>
     policies.targets(POD, [{ name: 'cache', size: mi(size) }], mi(pod), new Map()).get('cache');
 
-  test('shrinks with the pod, and grows no larger than it was mounted, also after a restart and a reboot', () => {
+  test('KEP-6030: a volume with an unknown size limit shrinks with the pod and grows only to the size of its mount by kubelet', () => {
     policies.observe(POD, [cache(128)], mi(128));
     expect([target(384, 128), target(64, 128)]).toEqual([undefined, mi(64)]);
     policies.recordMounts(POD, [cache(64)]);
@@ -153,7 +153,7 @@ describe('a volume whose size limit is not known, since kubelet evicts a pod tha
     expect(policy()).toEqual({ kind: 'follow', atMost: mi(256) });
   });
 
-  test('that has grown with the spec keeps its size while the spec is not known yet', () => {
+  test('a volume that has grown with the spec keeps its size while the spec is unknown', () => {
     policies = new VolumePolicies({ declared: () => new Map([['cache', { sizeLimit: mi(256) }]]) });
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(256)]);
@@ -162,7 +162,7 @@ describe('a volume whose size limit is not known, since kubelet evicts a pod tha
     expect([target(384, 256), target(192, 256)]).toEqual([undefined, mi(192)]);
   });
 
-  test('of a record of 0.1.0 grows no larger than it is', () => {
+  test('a volume from a record of version 0.1.0 does not grow above its current size', () => {
     policies.restore(
       POD,
       new Map([['cache', { policy: { kind: 'follow' }, source: 'seen', annotated: false, mount: cache(128) }]]),
@@ -171,7 +171,7 @@ describe('a volume whose size limit is not known, since kubelet evicts a pod tha
     expect([target(384, 128), policies.records(POD).get('cache')?.mounted]).toEqual([undefined, mi(128)]);
   });
 
-  test('grows with the pod if somebody has said so', () => {
+  test('a volume with an unknown size limit grows with the pod if a request or an annotation says so', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.adopt(POD, [['cache', { policy: { kind: 'follow' }, annotated: false }]]);
     expect(target(384, 128)).toBe(mi(384));
@@ -181,7 +181,7 @@ describe('a volume whose size limit is not known, since kubelet evicts a pod tha
   });
 });
 
-test('a size or a share above the size limit in the spec, since kubelet evicts a pod that stores more, is as large as that', () => {
+test('an annotation with a size or a share above the size limit in the spec gives the volume its size limit', () => {
   policies = new VolumePolicies({ declared: () => new Map([['cache', { sizeLimit: mi(64) }]]) });
   const target = (value: string, size: number): Bytes | undefined => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': value });
@@ -194,7 +194,7 @@ test('a size or a share above the size limit in the spec, since kubelet evicts a
   expect([target('192Mi', 100), target('48Mi', 100)]).toEqual([undefined, mi(48)]);
 });
 
-describe('a request above the size limit in the spec', () => {
+describe('a volume request and the size limit in the spec', () => {
   const pod = { metadata: { uid: 'uid-1', name: 'web', namespace: 'default' } } as PodDescription;
   const request = (key: string) => () =>
     assertWithinSizeLimits(
@@ -214,15 +214,18 @@ describe('a request above the size limit in the spec', () => {
       new Map([['web', mi(100)]]),
     );
 
-  test.each(['cache=192Mi', 'cache=51%', 'cache=80%/web'])('is rejected with both figures: %s', (key) => {
-    expect(request(key)).toThrow(
-      expect.objectContaining({
-        code: 9,
-        reason: 'VOLUME_EXCEEDS_SIZE_LIMIT',
-        context: expect.objectContaining({ volume: 'cache', found: String(64 * MiB) }) as object,
-      }),
-    );
-  });
+  test.each(['cache=192Mi', 'cache=51%', 'cache=80%/web'])(
+    'KEP-6030: a volume request above the size limit is rejected with volume and size limit: %s',
+    (key) => {
+      expect(request(key)).toThrow(
+        expect.objectContaining({
+          code: 9,
+          reason: 'VOLUME_EXCEEDS_SIZE_LIMIT',
+          context: expect.objectContaining({ volume: 'cache', found: String(64 * MiB) }) as object,
+        }),
+      );
+    },
+  );
 
   test.each([
     'cache=64Mi',
@@ -232,18 +235,18 @@ describe('a request above the size limit in the spec', () => {
     'cache=fixed',
     'cache=90%/none',
     'other=192Mi',
-  ])('is none: %s', (key) => expect(request(key)).not.toThrow());
+  ])('accepts a volume request that does not exceed a size limit: %s', (key) => expect(request(key)).not.toThrow());
 });
 
-test('a volume that is larger than its size limit is reported with what kubelet does', () => {
+test('a volume that is larger than its size limit is reported with the eviction by kubelet', () => {
   expect(excessWarning(mi(96), mi(128), mi(64))).toBe(
     'has 96Mi, more than its sizeLimit, 64Mi: kubelet evicts the pod if more is stored',
   );
   expect([excessWarning(mi(64), mi(128), mi(64)), excessWarning(mi(96), mi(128))]).toEqual([undefined, undefined]);
 });
 
-describe('A10: with volumesFollow: never', () => {
-  test('no volume follows the pod limit unless an annotation or a request says so', () => {
+describe('A10: volumesFollow: never', () => {
+  test('with volumesFollow: never, a volume follows the pod limit only if an annotation says so', () => {
     policies = new VolumePolicies({ follow: 'never', declared: () => new Map([['cache', { sizeLimit: mi(128) }]]) });
     policies.observe(POD, [cache(128)], mi(128));
     expect(policy()).toEqual({ kind: 'fixed' });
@@ -251,7 +254,7 @@ describe('A10: with volumesFollow: never', () => {
     expect(policy()).toEqual({ kind: 'follow' });
   });
 
-  test('a volume that an earlier shim has seen to follow stays as it is', () => {
+  test('with volumesFollow: never, a volume that an earlier shim has recorded as following is fixed', () => {
     policies.observe(POD, [cache(128)], mi(128));
     const records = policies.records(POD);
     policies = new VolumePolicies({ follow: 'never' });
@@ -261,7 +264,7 @@ describe('A10: with volumesFollow: never', () => {
 });
 
 describe('a size that another process sets on a mounted volume', () => {
-  test('becomes the policy and is reported once, for any previous policy', () => {
+  test('a size that another process sets becomes the policy and is reported once, for any previous policy', () => {
     for (const before of [() => undefined, () => ask(96)]) {
       policies = new VolumePolicies();
       policies.observe(POD, [cache(128)], mi(128));
@@ -272,7 +275,7 @@ describe('a size that another process sets on a mounted volume', () => {
     }
   });
 
-  test('is not assumed when the shim set the size, or when it differs by less than a page', () => {
+  test('a size is not attributed to another process if the shim has set it or if it differs by less than a page', () => {
     policies.observe(POD, [cache(128)], mi(128));
     policies.recordMounts(POD, [cache(192)]);
     expect(policies.observe(POD, [cache(192)], mi(192))).toEqual([]);
@@ -281,7 +284,7 @@ describe('a size that another process sets on a mounted volume', () => {
     expect(policy()).toMatchObject({ kind: 'follow' });
   });
 
-  test('is recognized after a restart', () => {
+  test('a size that another process sets is recognized after a restart', () => {
     policies.observe(POD, [cache(128)], mi(128));
     restart();
     expect(policies.observe(POD, [cache(48)], mi(128))).toHaveLength(1);
@@ -289,7 +292,7 @@ describe('a size that another process sets on a mounted volume', () => {
     expect(policy()).toEqual(absolute(48));
   });
 
-  test('does not change the policy of a volume with an annotation, of the pod or of a later request', () => {
+  test('a size that another process sets does not change the policy of an annotation', () => {
     policies.annotate(POD, { 'volume.cri-resize-shim.io/cache': '50%' });
     ask(96);
     policies.observe(POD, [cache(96)], mi(128));

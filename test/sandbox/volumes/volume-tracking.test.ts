@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => runtime.close());
 
-describe('an ended sandbox next to the one that has replaced it', () => {
+describe('an ended sandbox and its replacement', () => {
   let [ended, running]: PodDescription[] = [];
   beforeEach(async () => {
     const { registry } = runtime.node;
@@ -28,7 +28,7 @@ describe('an ended sandbox next to the one that has replaced it', () => {
     runtime.node.policies.recordMounts(running.sandboxId, cache(200));
   });
 
-  test('leaves the journalled volume policies and sizes to that one', async () => {
+  test('an ended sandbox does not change the journalled volume policies and sizes of its replacement', async () => {
     const { journal } = runtime.node;
     for (let recovery = 0; recovery < 3; recovery += 1) {
       await journalAllVolumes(runtime.node);
@@ -37,7 +37,7 @@ describe('an ended sandbox next to the one that has replaced it', () => {
     }
   });
 
-  test('takes no size for that of another program when a view reads it', () => {
+  test('a view of an ended sandbox does not attribute a size of its replacement to another program', () => {
     const { policies, outcomes } = runtime.node;
     const before = outcomes.of(ended!.sandboxId);
     observeVolumes(runtime.node, ended!, cache(200), mi(200));

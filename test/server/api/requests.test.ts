@@ -7,7 +7,7 @@ import { view } from '../../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
 
-describe('an invalid request is rejected', () => {
+describe('invalid requests to the resize API', () => {
   const good = { pod: byUid, containers: toMemory('1Gi') };
   const limits = (values: object, requests: object = {}) => ({
     pod: byUid,
@@ -58,7 +58,7 @@ describe('an invalid request is rejected', () => {
     ['with a timeout of 0', { ...good, timeout: { seconds: 0 } }, 'timeout'],
     ['with a negative timeout', { ...good, timeout: { seconds: -1 } }, 'timeout'],
     ['with a timeout above the maximum', { ...good, timeout: { seconds: 601 } }, 'timeout'],
-  ])('%s', async (_, request, field) => {
+  ])('rejects a ResizePod request %s', async (_, request, field) => {
     const { code, reason, message, about } = await refusal(shim.client.call('ResizePod', request));
     expect([code, reason, about['field']]).toEqual([3, 'INVALID_VALUE', field]);
     expect(message.startsWith(`${field}: `)).toBe(true);
@@ -66,20 +66,23 @@ describe('an invalid request is rejected', () => {
     expect(shim.core.waiting).toBe(0);
   });
 
-  test.each(['', '0', 'half', '0%', '2000%', '50%/A'])('with the volume size %j', async (size) => {
-    const { code, reason, about, message } = await refusal(
-      shim.client.call('ResizePod', { pod: byUid, volumes: { cache: size } }),
-    );
-    expect([code, reason, about['field']]).toEqual([3, 'INVALID_ANNOTATION', 'volumes["cache"]']);
-    expect(message.startsWith(`volumes["cache"]: ${JSON.stringify(size)}: `)).toBe(true);
-  });
+  test.each(['', '0', 'half', '0%', '2000%', '50%/A'])(
+    'KEP-1287: a resize request with the invalid volume size %j is rejected',
+    async (size) => {
+      const { code, reason, about, message } = await refusal(
+        shim.client.call('ResizePod', { pod: byUid, volumes: { cache: size } }),
+      );
+      expect([code, reason, about['field']]).toEqual([3, 'INVALID_ANNOTATION', 'volumes["cache"]']);
+      expect(message.startsWith(`volumes["cache"]: ${JSON.stringify(size)}: `)).toBe(true);
+    },
+  );
 
-  test('if it cannot be decoded', async () => {
+  test('rejects a ResizePod request that cannot be decoded', async () => {
     const { code, reason, about } = await refusal(shim.client.raw('ResizePod', Buffer.from([0x0a, 0xff, 1])));
     expect([code, reason, about['field']]).toEqual([3, 'INVALID_VALUE', 'ResizePodRequest']);
   });
 
-  test('with a million entries, before it is decoded', async () => {
+  test('rejects a request with a million entries before it is decoded', async () => {
     const entry = Buffer.from([0x22, 5, 0x0a, 3, 97, 97, 97]);
     const { code, reason, message } = await refusal(shim.client.raw('ResizePod', Buffer.alloc(7_000_000, entry)));
     expect([code, reason]).toEqual([3, 'INVALID_VALUE']);
@@ -94,7 +97,7 @@ describe('an invalid request is rejected', () => {
     ['GetPod', { pod: { sandbox_id: 'f00' } }, 14, 'BACKEND_UNAVAILABLE'],
     ['GetResize', { id: 'none' }, 5, 'UNKNOWN_RESIZE'],
     ['CancelResize', { id: '' }, 5, 'UNKNOWN_RESIZE'],
-  ])('%s %j', async (method, request, code, reason) => {
+  ])('rejects %s with the request %j', async (method, request, code, reason) => {
     const call =
       method === 'WatchResizes' ? once(shim.client.watch(request), 'data') : shim.client.call(method, request);
     expect(await refusal(call)).toMatchObject({ code, reason });

@@ -45,7 +45,7 @@ class Connections {
 /** Lines of the log about connections that were refused or ended. */
 const reported = (): number => shim.lines.filter(({ msg }) => msg === 'too many client connections').length;
 
-test('a connection above the limit ends the one without running calls that was used least recently', async () => {
+test('a connection above the limit ends the least recently used one without running calls', async () => {
   const others = new Connections();
   await others.open(1, true);
   await others.open(1, false);
@@ -74,7 +74,7 @@ test('a connection that has just opened, and has had no call yet, is not the one
   opened.close();
 });
 
-test('a connection above the limit is refused if all have running calls', async () => {
+test('a connection above the limit is refused if all other connections have running calls', async () => {
   const others = new Connections();
   await others.open(API_LIMITS.connections, true);
   // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until its
@@ -92,7 +92,7 @@ test('a connection above the limit is refused if all have running calls', async 
   others.close();
 });
 
-test('a process with watches on many connections leaves watches to the others', async () => {
+test('a process that watches on many connections leaves watches for other processes', async () => {
   const clients = Array.from({ length: 3 }, () => new ResizeClient(shim.path));
   const watched = async (client: ResizeClient): Promise<string> => {
     const watch = client.watch({}).resume();
@@ -111,7 +111,7 @@ test('a process with watches on many connections leaves watches to the others', 
   for (const client of clients) client.close();
 });
 
-test('a process that leaks connections with running calls shuts no other one out', async () => {
+test('a process that leaks connections with running calls does not block other processes', async () => {
   const leaking = new Connections();
   shim.peerOf = () => 7;
   await leaking.open(API_LIMITS.connections, true);

@@ -9,7 +9,7 @@ import { view } from '../../support/resize-api/view.ts';
 const shim = new TestApi(view);
 
 describe('the socket of the resize API', () => {
-  test('continues to serve after clients that disconnect at once', async () => {
+  test('the resize API continues to serve after clients that disconnect immediately', async () => {
     for (let index = 0; index < 8; index += 1) {
       const socket = createConnection(shim.path);
       await once(socket, 'connect');
@@ -19,7 +19,7 @@ describe('the socket of the resize API', () => {
     expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);
   });
 
-  test('has the configured mode, and is not taken from a running shim', async () => {
+  test('the socket has the configured mode, and another shim cannot replace it while the shim runs', async () => {
     expect((lstatSync(shim.path).mode & 0o777).toString(8)).toBe('600');
     await expect(shim.open(0o600)).rejects.toThrow(/already listens there; stop it or use another path$/);
     expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);

@@ -69,7 +69,7 @@ async function check(service: string): Promise<string> {
 }
 
 describe('the health service', () => {
-  test('reports SERVING while resizes are possible; the empty service is always SERVING', async () => {
+  test('Check returns SERVING only while resizes are possible, and always for the empty service', async () => {
     report = { ready: true, checks: [{ name: 'journal', ready: true, says: 'writable' }] };
     expect(await check(RESIZES)).toBe('SERVING');
     report = { ready: false, checks: [{ name: 'journal', ready: false, says: 'no space' }] };
@@ -77,7 +77,7 @@ describe('the health service', () => {
     expect(await check('')).toBe('SERVING');
   });
 
-  test('answers NOT_FOUND for an unknown service, as the protocol requires', async () => {
+  test('Check returns NOT_FOUND for an unknown service', async () => {
     expect(await refusal(check('other'))).toMatchObject({
       code: 5,
       reason: 'UNKNOWN_SERVICE',
@@ -85,12 +85,12 @@ describe('the health service', () => {
     });
   });
 
-  test('rejects a request that cannot be decoded', async () => {
+  test('Check rejects a request that cannot be decoded', async () => {
     const bad = Buffer.from([0x0a, 0x7f, 0x01]);
     expect(await refusal(raw('Check', bad))).toMatchObject({ code: 3, reason: 'INVALID_VALUE' });
   });
 
-  test('does not implement Watch', async () => {
+  test('Watch is not implemented', async () => {
     await expect(raw('Watch', Buffer.alloc(0))).rejects.toMatchObject({ code: 12 });
   });
 });

@@ -28,7 +28,7 @@ const callsOf = (method: string): unknown[] =>
 describe('GetPod and ListPods', () => {
   const second = { ...web, sandboxId: 'ab'.repeat(32) };
 
-  test('report the values of the kernel and the stored ones', async () => {
+  test('GetPod returns the values of the kernel and the stored ones', async () => {
     const { id } = await shim.defer();
     const { pod } = await shim.client.call('GetPod', { pod: { name: { namespace: 'default', name: 'web' } } });
     expect(pod).toMatchObject({
@@ -72,7 +72,7 @@ describe('GetPod and ListPods', () => {
     });
   });
 
-  test('report the other pods if one cannot be read', async () => {
+  test('ListPods returns the other pods if one pod cannot be read', async () => {
     shim.learn(db);
     shim.views.set(db.sandboxId, new ShimError(Code.FAILED_PRECONDITION, Reason.CGROUP_UNAVAILABLE, 'no memory.max'));
     const { pods } = await shim.client.call('ListPods', {});
@@ -86,7 +86,7 @@ describe('GetPod and ListPods', () => {
   });
 
   test.each(['cancels the call', 'has set a deadline'])(
-    'read no further pod once a client that %s has gone',
+    'KEP-1287: ListPods reads no further pod after a client that %s has gone',
     async (how) => {
       shim.learn(db);
       shim.views.set(db.sandboxId, view);
@@ -117,7 +117,7 @@ describe('GetPod and ListPods', () => {
   test.each([
     ['ListPods', {}],
     ['GetPod', { pod: { uid: db.uid } }],
-  ] as const)('end the calls to the backend of a client that has gone: %s', async (method, request) => {
+  ] as const)('the calls to the backend end when the client cancels %s', async (method, request) => {
     const asked = Promise.withResolvers<AbortSignal | undefined>();
     shim.refresh = (signal) => {
       asked.resolve(signal);
@@ -132,7 +132,7 @@ describe('GetPod and ListPods', () => {
     expect(shim.lines.filter(({ level }) => level === 'error')).toEqual([]);
   });
 
-  test('encode each pod before they read the next one', async () => {
+  test('ListPods encodes each pod before it reads the next one', async () => {
     const order: string[] = [];
     shim.learn(db);
     for (const [name, { sandboxId }] of Object.entries({ db, web })) {
@@ -151,7 +151,7 @@ describe('GetPod and ListPods', () => {
     expect([...new Set(order)]).toEqual(['db read', 'db encoded', 'web read', 'web encoded']);
   });
 
-  test('have one pod in place of another description of it, if containers have been added meanwhile', async () => {
+  test('ListPods replaces the description of a pod that is read again because containers were added', async () => {
     shim.learn(db);
     shim.views.set(db.sandboxId, view);
     const added = { id: app, pod_sandbox_id: db.sandboxId, state: 1, created_at: 1n, labels: {}, annotations: {} };
@@ -164,7 +164,7 @@ describe('GetPod and ListPods', () => {
     expect(read).toEqual([db.sandboxId, web.sandboxId, db.sandboxId]);
   });
 
-  test('hold the encoded pods in memory of their own, not in pools of which each takes 64 KiB', async () => {
+  test('ListPods stores the encoded pods in buffers of their exact size, not in pools of 64 KiB', async () => {
     shim.learn(db);
     shim.views.set(db.sandboxId, view);
     const concat = vi.spyOn(Buffer, 'concat');
@@ -178,7 +178,7 @@ describe('GetPod and ListPods', () => {
     expect(ofPods?.map(({ buffer, byteLength }) => buffer.byteLength - byteLength)).toEqual([0, 0]);
   });
 
-  test('look up a pod in the backend that was created without the shim', async () => {
+  test('GetPod and ListPods look up pods in the backend that were created without the shim', async () => {
     shim.views.set(db.sandboxId, view);
     shim.refresh = () => {
       shim.learn(db);
@@ -209,7 +209,7 @@ describe('GetPod and ListPods', () => {
     expect((await shim.client.call('GetPod', { pod: byUid }))['pod']).toMatchObject({ identity: { uid: web.uid } });
   });
 
-  test('choose the ready one of several sandboxes of a pod', async () => {
+  test('GetPod selects the ready sandbox of a pod, and rejects several ready ones', async () => {
     shim.learn(second);
     shim.ready.add(web.sandboxId);
     expect((await shim.client.call('GetPod', { pod: byUid }))['pod']).toMatchObject({

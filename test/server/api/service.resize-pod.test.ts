@@ -94,7 +94,7 @@ describe('ResizePod', () => {
     expect(shim.lines[0]).toMatchObject({ code: 'FAILED_PRECONDITION', resize: about['resize'], reason });
   });
 
-  test('reports the steps of a dry run, and does not store it', async () => {
+  test('ResizePod returns the result of a dry run and does not store it', async () => {
     const answer = shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi'), dry_run: true });
     const call = await shim.core.next();
     expect(call.options.dryRun).toBe(true);
@@ -106,7 +106,7 @@ describe('ResizePod', () => {
     expect(shim.resizes.counts.proposed).toBe(0);
   });
 
-  test('reports that a dry run would be deferred, and why, if the request may be', async () => {
+  test('ResizePod reports the reason why a dry run would be deferred, if the request allows that', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi'), dry_run: true };
     const answer = shim.client.call('ResizePod', { ...request, defer: true });
     const call = await shim.core.next();
@@ -131,7 +131,7 @@ describe('ResizePod', () => {
     expect(shim.resizes.counts.proposed).toBe(0);
   });
 
-  test('ends a dry run, which changes nothing, when its client has gone', async () => {
+  test('ResizePod ends a dry run when its client has gone', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi'), dry_run: true };
     const { answer, cancel } = shim.client.cancellable('ResizePod', request);
     const failed = expect(answer).rejects.toMatchObject({ code: 1 });
@@ -142,7 +142,7 @@ describe('ResizePod', () => {
     trial.succeed();
   });
 
-  test('has a timeout of 30 s, or the deadline of the call', async () => {
+  test('ResizePod has a timeout of 30 s by default, and the shorter one of timeout and deadline otherwise', async () => {
     const request = { pod: byUid, containers: toMemory('64Mi') };
     const answer = shim.client.call('ResizePod', request);
     const call = await shim.core.next();
@@ -158,7 +158,7 @@ describe('ResizePod', () => {
     await withDeadline;
   });
 
-  test('continues after the caller has cancelled', async () => {
+  test('ResizePod continues after the deadline of the caller', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
     const answer = refusal(
       shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') }, Date.now() + 200),
@@ -227,7 +227,7 @@ describe('CancelResize', () => {
     expect(shim.clock.next).toBeUndefined();
   });
 
-  test('of a client that has gone does not wait for the attempt in progress, and cancels the resize', async () => {
+  test('CancelResize of a client that has gone does not wait for the attempt in progress, and cancels the resize', async () => {
     const { id } = await shim.defer();
     shim.clock.pass(60_000);
     const attempt = await shim.core.next();

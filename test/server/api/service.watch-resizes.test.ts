@@ -13,7 +13,7 @@ import { view } from '../../support/resize-api/view.ts';
 const shim = new TestApi(view);
 
 describe('WatchResizes', () => {
-  test('ends a watch that is not read, with a reason; other watches continue', async () => {
+  test('WatchResizes ends a watch that is not read, with a reason, and continues other watches', async () => {
     // Plain HTTP/2, because a client of grpc-js reads ahead without limit.
     const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
     const slow = session.request({

@@ -79,19 +79,19 @@ describe('the first ContainerStatus of a container', () => {
     registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'c0' });
   };
 
-  test('needs no call to the backend if the calls that have created it passed the shim', async () => {
+  test('the first ContainerStatus needs no call to the backend if the shim has seen the creation of the container', async () => {
     learn(learned());
     expect(memory(await first())).toBe(100);
     expect(runtime.calls).toEqual([]);
     expect(runtime.node.cgroups.stored(containerId(0))).toBe(`/kubepods/pod1/${containerId(0)}`);
   });
 
-  test('asks the backend if the container is not known', async () => {
+  test('the first ContainerStatus asks the backend if the container is unknown', async () => {
     expect(memory(await first())).toBe(100);
     expect(runtime.calls).toContain('ContainerStatus');
   });
 
-  test('asks the backend if the runtime has named the cgroup otherwise', async () => {
+  test('the first ContainerStatus asks the backend if the cgroup has a different name than expected', async () => {
     learn(learned('/kubepods/other'));
     // The process of the container is in the cgroup.
     expect(memory(await first())).toBe(100);
@@ -99,7 +99,7 @@ describe('the first ContainerStatus of a container', () => {
     expect(runtime.failOpens).toEqual([]);
   });
 
-  test('asks again after the container was removed', async () => {
+  test('ContainerStatus asks the backend again after the container was removed', async () => {
     learn(learned());
     await first();
     runtime.node.registry.forgetContainer(containerId(0));
@@ -108,7 +108,7 @@ describe('the first ContainerStatus of a container', () => {
     expect(runtime.calls).toContain('ContainerStatus');
   });
 
-  test('is unchanged and counted if the name of the cgroup is invalid', async () => {
+  test('the first ContainerStatus is unchanged and counted if the name of the cgroup is invalid', async () => {
     learn(learned('/kubepods/../pod1'));
     expect(await first()).toBeUndefined();
     expect(runtime.failOpens).toEqual(['unreadable_state']);
@@ -116,13 +116,13 @@ describe('the first ContainerStatus of a container', () => {
 });
 
 describe('A13: the events of GetContainerEvents', () => {
-  test("running containers have the kernel's values, and other containers the stored ones", async () => {
+  test("running containers in an event have the kernel's values, and other containers the stored ones", async () => {
     const amended = await amendEvent(eventOf(stored(0, 64), stored(0, 64, EXITED), stored(1, 200), stored(1, 32)));
     expect(limitsIn('ContainerEventResponse', amended!)).toEqual([100, 64, 200, 200]);
     expect(runtime.failOpens).toEqual([]);
   });
 
-  test('the values of a container are those of its ContainerStatus', async () => {
+  test('the values of a container in an event are equal to those in its ContainerStatus', async () => {
     const reported = stored(0, 64);
     const response = encode('ContainerStatusResponse', { status: reported });
     const single = await amendCall('ContainerStatus', Buffer.alloc(0), response);
@@ -152,7 +152,7 @@ describe('A13: the events of GetContainerEvents', () => {
     expect(runtime.failOpens).toEqual(['undecodable', 'undecodable']);
   });
 
-  test('an unreadable cgroup is counted, and other containers are amended', async () => {
+  test('an unreadable cgroup is counted, and other containers of the event are amended', async () => {
     await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
     runtime.writeFile(`/kubepods/pod1/${containerId(0)}`, 'memory.max', 'rubbish');
     const amended = await amendEvent(eventOf(stored(0, 64), stored(1, 64)));
@@ -168,7 +168,7 @@ describe('A13: the events of GetContainerEvents', () => {
     expect(runtime.failOpens).toEqual([]);
   });
 
-  test('a cgroup that the backend cannot be asked for is counted, and other containers are amended', async () => {
+  test('a cgroup lookup that fails in the backend is counted, and other containers of the event are amended', async () => {
     await amendEvent(eventOf(stored(1, 64)));
     runtime.on('ContainerStatus', () => {
       throw new RuntimeFailure(status.UNAVAILABLE, 'gone');
@@ -184,7 +184,7 @@ describe('A13: PodSandboxStatus', () => {
     encode('PodSandboxStatusResponse', { status: { id: SANDBOX }, info: { own: '{}' }, containers_statuses });
   const request = (verbose: boolean): Buffer => encode('PodSandboxStatusRequest', { pod_sandbox_id: SANDBOX, verbose });
 
-  test("container statuses have the kernel's values", async () => {
+  test("KEP-1287: the container statuses in PodSandboxStatus have the kernel's values", async () => {
     const before = response(stored(0, 64), stored(1, 200));
     const amended = await amendCall('PodSandboxStatus', request(false), before);
     expect(limitsIn('PodSandboxStatusResponse', amended!)).toEqual([100, 200]);
@@ -195,17 +195,17 @@ describe('A13: PodSandboxStatus', () => {
     });
   });
 
-  test('a response without container statuses is unchanged', async () => {
+  test('a PodSandboxStatus response without container statuses is unchanged', async () => {
     expect(await amendCall('PodSandboxStatus', request(false), response())).toBeUndefined();
   });
 
-  test("a verbose response has the kernel's values and the pod's resizes", async () => {
+  test("a verbose PodSandboxStatus response has the kernel's values and the pod's resizes", async () => {
     const amended = await amendCall('PodSandboxStatus', request(true), response(stored(0, 64)));
     expect(limitsIn('PodSandboxStatusResponse', amended!)).toEqual([100]);
     expect(Object.keys(decode('PodSandboxStatusResponse', amended!).info)).toEqual(['own', 'cri-resize-shim']);
   });
 
-  test("a verbose response has the kernel's values even if the pod's resizes cannot be read", async () => {
+  test("a verbose PodSandboxStatus response has the kernel's values even if the pod's resizes cannot be read", async () => {
     // Its cgroup is known then.
     await amendEvent(eventOf(stored(0, 64)));
     runtime.on('PodSandboxStatus', () => {

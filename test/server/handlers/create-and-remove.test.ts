@@ -7,7 +7,7 @@ let runtime: FakeRuntime;
 beforeEach(async () => (runtime = await FakeRuntime.start()));
 afterEach(() => runtime.close());
 
-test('the start of a container reaches those who wait for it, and its response is not changed', async () => {
+test('StartContainer notifies the watchers of container starts, and its response is unchanged', async () => {
   const { node, decreaseReclaimer } = runtime;
   node.registry.learnContainer({ containerId: containerId(0), sandboxId: SANDBOX, name: 'web' });
   const started: string[] = [];
@@ -21,7 +21,7 @@ test('the start of a container reaches those who wait for it, and its response i
   expect(started).toEqual([`${SANDBOX}/web`]);
 });
 
-test('a container is being started from the request of StartContainer until the end of the call', () => {
+test('a container counts as starting from the StartContainer request until the end of the call', () => {
   const { node, decreaseReclaimer } = runtime;
   const { registry } = node;
   const ID = containerId(0);
@@ -50,7 +50,7 @@ test('a container is being started from the request of StartContainer until the 
   expect(delays.get(path)!(call)).toBeUndefined();
 });
 
-test('a pod that RestorePod has made is known from then on, with the volume rules in its annotations', async () => {
+test('RestorePod makes the pod known, including the volume policies of its annotations', async () => {
   const { node, decreaseReclaimer } = runtime;
   runtime.makePod('1000000000', [500_000_000]);
   runtime.describePod({ config: { ...podConfig, annotations: { 'volume.cri-resize-shim.io/cache': '50%' } } });

@@ -81,7 +81,7 @@ afterEach(async () => {
 const listen = (metadata = new Metadata()): ClientReadableStream<Buffer> =>
   client.makeServerStreamRequest(PATH, identity, identity, Buffer.from('the request '.repeat(100)), metadata);
 
-test('events are forwarded as received to a client that compresses', async () => {
+test('KEP-1287: the events of a stream are forwarded as received to a client that compresses', async () => {
   let seen: { request: Buffer; said: unknown } | undefined;
   answer = (call) => {
     seen = { request: call.request, said: call.metadata.get('said')[0] };
@@ -97,7 +97,7 @@ test('events are forwarded as received to a client that compresses', async () =>
   expect(seen).toEqual({ request: Buffer.from('the request '.repeat(100)), said: 'hello' });
 });
 
-test('the cancellation of the client ends the call of the backend', async () => {
+test('a cancellation of a stream by the client ends the call to the backend', async () => {
   const ended = new Promise<void>((resolve) => {
     answer = (call) => {
       call.on('cancelled', resolve);
@@ -111,7 +111,7 @@ test('the cancellation of the client ends the call of the backend', async () => 
   await ended;
 });
 
-test('an error of the backend reaches the client unchanged', async () => {
+test('an error of a stream from the backend reaches the client unchanged', async () => {
   answer = (call) => call.emit('error', { code: status.UNIMPLEMENTED, details: 'no such call' });
   const call = listen();
   call.resume();

@@ -98,7 +98,7 @@ test.each([
   ['reads nothing', MiB],
   ['waits for its answers', 0],
 ])(
-  'a client of compressed calls that %s and disconnects leaves no connection open, and does not end the process',
+  'a client of compressed calls that %s and disconnects leaves no connection open and causes no uncaught error',
   async (_, answerSize) => {
     const waiting: (() => void)[] = [];
     let called = 0;

@@ -278,7 +278,7 @@ const cases: [string, Buffer, status: string | undefined, served: boolean][] = [
   ],
 ];
 
-test.each(cases)('%s is answered alike', async (_, bytes, status, served) => {
+test.each(cases)('the proxy and grpc-js answer identically: %s', async (_, bytes, status, served) => {
   const proxy = await answerOf('proxy', bytes);
   expect(handled).toBe(served ? 1 : 0);
   const js = await answerOf('grpc-js', bytes);

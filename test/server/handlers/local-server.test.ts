@@ -159,11 +159,11 @@ function decodeDetails(error: ServiceError | undefined): object {
     .toJSON();
 }
 
-describe.each(WAYS)('through %s', (way) => {
+describe.each(WAYS)('calls through %s', (way) => {
   beforeEach(() => void (client = clients[way]));
 
   describe('a response of a handler', () => {
-    test('is returned byte for byte; the call is logged once, with ids and times', async () => {
+    test('a response of a handler is returned unchanged, and the call is logged once, with ids and times', async () => {
       handle = async (served, trace) => {
         trace.fields['pod'] = 'p1';
         const response = await inBackend(trace, async () => {
@@ -197,21 +197,21 @@ describe.each(WAYS)('through %s', (way) => {
       expect(counters.snapshot().interceptedCalls).toMatchObject([{ method: '/s/Call', code: 'OK', count: 1 }]);
     });
 
-    test('may be 16 MiB large, and so may the request', async () => {
+    test('accepts requests and responses of 16 MiB, and rejects a larger request', async () => {
       handle = (served) => Promise.resolve(served.request);
       const bytes = Buffer.alloc(16 * MiB - 64, 7);
       expect((await call(bytes)).response?.equals(bytes)).toBe(true);
       expect((await call(Buffer.alloc(16 * MiB + 1))).error?.code).toBe(status.RESOURCE_EXHAUSTED);
     });
 
-    test('may be empty', async () => {
+    test('a request and a response may be empty', async () => {
       handle = () => Promise.resolve(Buffer.alloc(0));
       expect((await call(Buffer.alloc(0))).response).toEqual(Buffer.alloc(0));
     });
   });
 
   describe('a ShimError', () => {
-    test('is answered with its code, its message, and an ErrorInfo with reason and context', async () => {
+    test('a ShimError is returned with its code, its message, and an ErrorInfo with reason and context', async () => {
       handle = throwing(
         new ShimError(Code.FAILED_PRECONDITION, Reason.VOLUME_IN_USE, 'volume cache: 10 bytes used – 5 asked', {
           pod: 'ns/p',
@@ -238,7 +238,7 @@ describe.each(WAYS)('through %s', (way) => {
       expect(lines).toHaveLength(1);
     });
 
-    test('may have any text in its message; lone surrogates are replaced', async () => {
+    test('a ShimError may have any text in its message, and lone surrogates are replaced', async () => {
       handle = throwing(
         new ShimError(Code.INVALID_ARGUMENT, Reason.INVALID_VALUE, 'a\nb %41 \ud800 ü', { found: '\udfff' }),
       );
@@ -247,7 +247,7 @@ describe.each(WAYS)('through %s', (way) => {
       expect(decodeDetails(error)).toMatchObject({ message: 'a\nb %41 \ufffd ü' });
     });
 
-    test('without context is answered with an ErrorInfo without metadata', async () => {
+    test('a ShimError without context is returned with an ErrorInfo without metadata', async () => {
       handle = throwing(new ShimError(Code.NOT_FOUND, Reason.UNKNOWN_VOLUME, 'no such volume'));
       expect(decodeDetails((await call()).error)).toEqual({
         code: 5,
@@ -269,7 +269,7 @@ describe.each(WAYS)('through %s', (way) => {
       ['a thrown string', secret],
       ['a system error', Object.assign(new Error(`EIO: ${secret}`), { code: 'EIO' })],
       ['undefined', undefined],
-    ])('%s is answered INTERNAL, and its content reaches neither client nor log', async (_, fault) => {
+    ])('%s is returned as INTERNAL, and its content reaches neither client nor log', async (_, fault) => {
       handle = throwing(fault as Error);
       const { error } = await call();
       expect([error?.code, error?.details]).toEqual([13, 'internal error in cri-resize-shim; see its log']);
@@ -279,7 +279,7 @@ describe.each(WAYS)('through %s', (way) => {
       expect(JSON.stringify(lines) + JSON.stringify(error)).not.toContain('hunter2');
     });
 
-    test('is logged with its stack', async () => {
+    test('an internal error is logged with its stack', async () => {
       handle = () => {
         throw new TypeError('synchronous');
       };
@@ -291,7 +291,7 @@ describe.each(WAYS)('through %s', (way) => {
   });
 
   describe('the answer of the backend', () => {
-    test('is forwarded with code, message and trailers if it is an error', async () => {
+    test('an error of the backend is forwarded with code, message and trailers', async () => {
       const details = Buffer.from([8, 9, 18, 0, 255]);
       answer = (_, respond) => {
         const metadata = new Metadata();
@@ -316,13 +316,13 @@ describe.each(WAYS)('through %s', (way) => {
       expect(lines).toHaveLength(1);
     });
 
-    test('keeps a code that is unknown to gRPC', async () => {
+    test('an error of the backend keeps a code that is unknown to gRPC', async () => {
       answer = (_, respond) => respond({ code: 77, details: 'odd' });
       handle = forward;
       expect((await call()).error).toMatchObject({ code: 77, details: 'odd' });
     });
 
-    test('comes from a call with the metadata and the deadline of the client', async () => {
+    test('a call to the backend has the metadata and the deadline of the client', async () => {
       const seen: { user: unknown; deadline: number }[] = [];
       answer = (served, respond) => {
         seen.push({ user: served.metadata.get('x-user'), deadline: Number(served.getDeadline()) });
@@ -351,7 +351,7 @@ describe.each(WAYS)('through %s', (way) => {
       return { arrived: once(events, 'arrived'), cancelled: once(events, 'cancelled') };
     };
 
-    test('is cancelled at the backend and logged as CANCELLED if the client cancels it', async () => {
+    test('a call that the client cancels is cancelled at the backend and logged as CANCELLED', async () => {
       const { arrived, cancelled } = hanging();
       const outcome = new Promise<ServiceError | null>((resolve) => {
         const running = client.makeUnaryRequest('/s/Call', identity, identity, Buffer.from('q'), (error) =>
@@ -365,7 +365,7 @@ describe.each(WAYS)('through %s', (way) => {
       expect(lines).toHaveLength(1);
     });
 
-    test('ends at the backend and is logged as DEADLINE_EXCEEDED if its deadline has passed', async () => {
+    test('a call whose deadline has passed is cancelled at the backend and ends with DEADLINE_EXCEEDED', async () => {
       const { arrived, cancelled } = hanging();
       vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] });
       const outcome = call(Buffer.from('q'), new Metadata(), Date.now() + 300);
@@ -385,12 +385,12 @@ describe.each(WAYS)('through %s', (way) => {
       ],
       ['cancelled before its deadline', { cancelled: true, getDeadline: () => Date.now() + 60_000 }, status.CANCELLED],
       ['answered after its deadline', { cancelled: false, getDeadline: () => Date.now() - 1 }, status.NOT_FOUND],
-    ])('is logged with the code for: %s', (_, ended, code) => {
+    ])('returns the code to log for a call that is %s', (_, ended, code) => {
       expect(codeFor(ended, status.NOT_FOUND)).toBe(code);
     });
   });
 
-  test('a call of a path without a handler is answered UNIMPLEMENTED', async () => {
+  test('a call to a path without a handler is rejected with UNIMPLEMENTED', async () => {
     const error = await new Promise<ServiceError | null>((resolve) => {
       client.makeUnaryRequest('/s/Other', identity, identity, Buffer.alloc(0), (reason) => resolve(reason));
     });

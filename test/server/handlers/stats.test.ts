@@ -51,16 +51,19 @@ const ofSandbox = encode('PodSandboxStatsRequest', { pod_sandbox_id: 's' });
 test.each([
   ['ListContainerStats', listContainerStats, ofPod, 'u cadvisor'],
   ['PodSandboxStats', podSandboxStats, ofSandbox, 'u runtime'],
-] as const)('%s of a pod is forwarded once its usage is comparable', async (_method, delayOf, request, asked) => {
-  const pod = new BlockedPod();
-  pod.reading = Promise.resolve();
-  let isForwarded = false;
-  const waiting = delayOf(pod.node, pod.decreaseReclaimer)(callOf(request))?.then(() => (isForwarded = true));
-  await new Promise(setImmediate);
-  expect([pod.events, isForwarded]).toEqual([['refresh', asked], false]);
-  pod.release();
-  expect(await waiting).toBe(true);
-});
+] as const)(
+  'KEP-1287: %s of a pod is forwarded once its usage is comparable',
+  async (_method, delayOf, request, asked) => {
+    const pod = new BlockedPod();
+    pod.reading = Promise.resolve();
+    let isForwarded = false;
+    const waiting = delayOf(pod.node, pod.decreaseReclaimer)(callOf(request))?.then(() => (isForwarded = true));
+    await new Promise(setImmediate);
+    expect([pod.events, isForwarded]).toEqual([['refresh', asked], false]);
+    pod.release();
+    expect(await waiting).toBe(true);
+  },
+);
 
 test.each([
   ['of all pods', encode('ListContainerStatsRequest', {}), []],
@@ -74,7 +77,7 @@ test.each([
   expect(pod.events).toEqual(events);
 });
 
-test("a call is forwarded 5 s before its caller's timeout", async () => {
+test('KEP-1287: a delayed stats call is forwarded 5 s before the timeout of its caller', async () => {
   const pod = new BlockedPod();
   const start = performance.now();
   await listContainerStats(pod.node, pod.decreaseReclaimer)(callOf(ofPod, 5050));
@@ -82,7 +85,7 @@ test("a call is forwarded 5 s before its caller's timeout", async () => {
   await listContainerStats(pod.node, pod.decreaseReclaimer)(callOf(ofPod, 4000));
 });
 
-test('a successful PodSandboxStats is noted and left as it is', () => {
+test('a successful PodSandboxStats is reported to the reclaimer and returned unchanged', () => {
   const pod = new BlockedPod();
   const exchange = { path: '/stats', request: ofSandbox, response: Buffer.from('stats'), backendMs: 1 };
   expect(
@@ -91,7 +94,7 @@ test('a successful PodSandboxStats is noted and left as it is', () => {
   expect(pod.events).toEqual(['u measured']);
 });
 
-test("kubelet's stats calls run on its own connection, those of a stream too, and only PodSandboxStats is read", () => {
+test('KEP-1287: delayed stats calls of kubelet, including streams, take no channel of the shim, and only PodSandboxStats is read', () => {
   const parts = [{}, {}, {}] as unknown as Parameters<typeof createInterceptors>;
   const { handlers, amendments, streams, delays } = createInterceptors(...parts);
   const stats = ['ListContainerStats', 'StreamContainerStats', 'PodSandboxStats'].map(runtimePath);

@@ -6,7 +6,7 @@ import { FakeRuntime } from '../../support/fake-runtime.ts';
 const LONGEST = 512 * 1024;
 const NAME = 'UpdateContainerResourcesRequest';
 
-test('rejects a too long update without decoding it, and forwards one that cannot be decoded', async () => {
+test('rejects an update above 512 KiB without decoding it, and forwards one that cannot be decoded', async () => {
   const runtime = await FakeRuntime.start();
   const { node, failOpens } = runtime;
   // These bytes are no message. The length is checked before they are decoded.

@@ -103,7 +103,7 @@ const found = (): string[] => [
   ...readdirSync(runtime.stateFolder).filter((name) => name.endsWith('.json')),
 ];
 
-describe.each(['the proxy', 'grpc-js'] as const)('through %s', (way) => {
+describe.each(['the proxy', 'grpc-js'] as const)('calls through %s', (way) => {
   beforeAll(() => void (served = way));
 
   test.each([
@@ -118,7 +118,7 @@ describe.each(['the proxy', 'grpc-js'] as const)('through %s', (way) => {
     expect(found()).toEqual(values);
   });
 
-  test('the history has the process of the caller, and not what a header of the caller says', async () => {
+  test('the history contains the process of the caller, regardless of its headers', async () => {
     const metadata = new Metadata();
     metadata.set('x-cri-resize-shim-peer', '1');
     const request = encode('UpdateContainerResourcesRequest', {

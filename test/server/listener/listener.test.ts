@@ -55,7 +55,7 @@ describe('listen', () => {
     expect(readdirSync(dirname(shim.path))).toEqual(['shim.sock']);
   });
 
-  test('rejects the path of another shim with the process of that shim', async () => {
+  test('rejects the path of another shim with the process id of that shim', async () => {
     await shim.start();
     await expect(shim.start()).rejects.toThrow(`pid ${process.pid}`);
     expect(await canConnect(shim.path)).toBe(true);
@@ -77,7 +77,7 @@ describe('listen', () => {
     expect(readdirSync(dirname(shim.path))).toEqual(['shim.sock']);
   });
 
-  test('accepts a path of up to 107 bytes', async () => {
+  test('accepts a path of up to 107 bytes, and rejects longer ones', async () => {
     const pathOfLength = (bytes: number): string => join(shim.root, 'x'.repeat(bytes - shim.root.length - 1));
     shim.path = pathOfLength(107);
     await shim.start();
@@ -112,7 +112,7 @@ describe('listen', () => {
     expect(await canConnect(shim.path)).toBe(true);
   });
 
-  test.each([false, true])('succeeds for one of twelve concurrent starts (stale socket: %s)', async (stale) => {
+  test.each([false, true])('one of twelve concurrent starts succeeds (stale socket: %s)', async (stale) => {
     if (stale) await leaveStale(shim.path);
     const results = await Promise.allSettled(Array.from({ length: 12 }, () => shim.start()));
     const refusals = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
@@ -132,7 +132,7 @@ describe('listen', () => {
     socket.destroy();
   });
 
-  test.each([1, 20])('accepts %i clients that connect in the turn of the event loop that closes', async (count) => {
+  test.each([1, 20])('accepts %i clients that connect in the event loop turn of the close', async (count) => {
     const listener = await shim.start();
     // In a read, after which setImmediate runs with nothing accepted between.
     await readFile(import.meta.filename);

@@ -28,7 +28,7 @@ test('the process of a client is known while its connection is open', async () =
   rmSync(folder, { recursive: true });
 });
 
-test('without koffi no process is known, which is logged once', async () => {
+test('the process of a client is unknown without koffi, which is logged once', async () => {
   vi.doMock('koffi', () => {
     throw new Error('no native part');
   });

@@ -12,18 +12,18 @@ import { LONG_WAIT } from '../../support/long-wait.ts';
 const shim = new ListenerFolder();
 
 describe('rights with a configured mode', () => {
-  test('apply to the socket and its own folder, regardless of the mode of the backend', async () => {
+  test('a configured mode applies to the socket and its own folder, regardless of the mode of the backend', async () => {
     await shim.startBackend({ socket: 0o666, folder: 0o755 });
     await shim.start({ rights: { mode: 0o600 } });
     expect([rightsOf(shim.path), rightsOf(dirname(shim.path))]).toEqual([`600 ${ownOwner}`, `700 ${ownOwner}`]);
   });
 
-  test('let a group that may connect enter the folder', async () => {
+  test('a configured mode with group access lets the group enter the folder', async () => {
     await shim.start({ rights: { mode: 0o660 } });
     expect([rightsOf(shim.path), rightsOf(dirname(shim.path))]).toEqual([`660 ${ownOwner}`, `710 ${ownOwner}`]);
   });
 
-  test('do not change the folder that another socket has set up', async () => {
+  test('a configured mode does not change a folder that another socket has set up', async () => {
     await shim.startBackend({ socket: 0o660, folder: 0o711 });
     await shim.start({ neighbours: ['resize.sock'] });
     await shim.start({ path: join(dirname(shim.path), 'resize.sock'), rights: { mode: 0o600 } });
@@ -31,7 +31,7 @@ describe('rights with a configured mode', () => {
     expect(rightsOf(join(dirname(shim.path), 'resize.sock'))).toBe(`600 ${ownOwner}`);
   });
 
-  test('are set on a folder that holds the stale resize socket of a killed shim', async () => {
+  test('the rights are set on a folder that contains the stale resize socket of a killed shim', async () => {
     await shim.startBackend({ socket: 0o660, folder: 0o711 });
     await leaveStale(join(dirname(shim.path), 'resize.sock'));
     await shim.start({ neighbours: ['resize.sock'] });
@@ -39,14 +39,14 @@ describe('rights with a configured mode', () => {
   });
 });
 
-describe.runIf(isRoot)('rights like the backend', () => {
+describe.runIf(isRoot)('rights copied from the backend', () => {
   test.each([
     { socket: 0o660, folder: 0o711, uid: 0, gid: 0 },
     { socket: 0o660, folder: 0o710, uid: 0, gid: 1234 },
     { socket: 0o666, folder: 0o755, uid: 1000, gid: 1000 },
     { socket: 0o600, folder: 0o700, uid: 0, gid: 0 },
     { socket: 0o777, folder: 0o1777, uid: 0, gid: 0 },
-  ])('equal those of socket and folder of the backend: %o', async (wanted) => {
+  ])('the rights equal those of socket and folder of the backend: %o', async (wanted) => {
     await shim.startBackend(wanted);
     await shim.start();
     expect(rightsOf(shim.path)).toBe(rightsOf(shim.backendPath));
@@ -64,26 +64,26 @@ describe.runIf(isRoot)('rights like the backend', () => {
     expect([rightsOf(shim.path), rightsOf(dirname(shim.path))]).toEqual(['600 0:0', '700 0:0']);
   });
 
-  test('follow a backend that starts later, without waiting for a connection', async () => {
+  test('the rights follow a backend that starts later, without a connection', async () => {
     await shim.start();
     await shim.startBackend({ socket: 0o660, folder: 0o711 });
     await vi.waitFor(() => expect(rightsOf(shim.path)).toBe('660 0:0'), LONG_WAIT);
   });
 
-  test('are set on an existing folder that is empty', async () => {
+  test('the rights are set on an existing folder that is empty', async () => {
     mkdirSync(dirname(shim.path), { mode: 0o755 });
     await shim.startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     await shim.start();
     expect(rightsOf(dirname(shim.path))).toBe('710 0:1234');
   });
 
-  test('are root only on an existing folder while there is no backend', async () => {
+  test('an existing folder is accessible only to root while there is no backend', async () => {
     mkdirSync(dirname(shim.path), { mode: 0o755 });
     await shim.start();
     expect(rightsOf(dirname(shim.path))).toBe('700 0:0');
   });
 
-  test('do not change a folder with other files; the socket gets fewer rights if more users can reach it', async () => {
+  test('a folder with other files stays unchanged, and the socket has fewer rights if more users can reach it', async () => {
     chmodSync(shim.root, 0o755);
     mkdirSync(dirname(shim.path), { mode: 0o755 });
     writeFileSync(join(dirname(shim.path), 'other'), '');
@@ -99,14 +99,14 @@ describe.runIf(isRoot)('rights like the backend', () => {
     expect(rightsOf(shim.path)).toBe('666 0:1234');
   });
 
-  test('do not change a folder that the backend uses too', async () => {
+  test('a folder that the backend uses too stays unchanged', async () => {
     shim.path = join(dirname(shim.backendPath), 'shim.sock');
     mkdirSync(dirname(shim.path), { mode: 0o755 });
     await shim.start();
     expect(rightsOf(dirname(shim.path))).toBe('755 0:0');
   });
 
-  test('do not change an empty world-writable folder', async () => {
+  test('an empty world-writable folder stays unchanged', async () => {
     mkdirSync(dirname(shim.path));
     chmodSync(dirname(shim.path), 0o1777);
     await shim.start();
@@ -114,7 +114,7 @@ describe.runIf(isRoot)('rights like the backend', () => {
     expect(rightsOf(shim.path)).toBe('600 0:0');
   });
 
-  test('follow the backend through a symbolic link', async () => {
+  test('the rights follow the backend through a symbolic link', async () => {
     await shim.startBackend({ socket: 0o660, folder: 0o711, gid: 1234 });
     symlinkSync(shim.backendPath, join(shim.root, 'link.sock'));
     shim.backendPath = join(shim.root, 'link.sock');
@@ -123,7 +123,7 @@ describe.runIf(isRoot)('rights like the backend', () => {
     shim.backendPath = join(shim.root, 'containerd/containerd.sock');
   });
 
-  test('the rights are never wider than the backend’s while the socket is created, as a polling process sees them', async () => {
+  test('the rights are never wider than those of the backend while the socket is created', async () => {
     await shim.startBackend({ socket: 0o620, folder: 0o710, gid: 1234 });
     const seen = await pollRights(['socket 620 0 1234'], async (isComplete) => {
       for (let cycle = 0; cycle < 150 || !isComplete(); cycle += 1) {
@@ -146,7 +146,7 @@ describe.runIf(isRoot)('rights like the backend', () => {
     expect(seen.filter((what) => !allowed.includes(what))).toEqual([]);
   });
 
-  test('the rights are never wider than before or after a change of the backend', async () => {
+  test('the rights during a change of the backend are never wider than before or after it', async () => {
     await shim.startBackend({ socket: 0o660, folder: 0o710, gid: 1234 });
     const listener = await shim.start();
     const seen = await pollRights(['socket 660 0 1234', 'socket 600 0 5678'], async (isComplete) => {

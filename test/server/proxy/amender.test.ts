@@ -27,7 +27,7 @@ import {
 import { APPENDED, PATH, amended, proxyWithCall, whole } from '../../support/http2/amended-call.ts';
 
 describe('an amended response', () => {
-  test('is sent with headers and trailers once its message is amended', async () => {
+  test('an amended response is sent with headers and trailers once its message is amended', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     expect(proxy.client.take()).toEqual([]);
@@ -43,7 +43,7 @@ describe('an amended response', () => {
   });
 
   test.each([1, 3, 5, 6, 11])(
-    'does not depend on the frames of the response: %i octets each, with padding',
+    'an amended response does not depend on the frames of the response: %i octets each, with padding',
     async (step) => {
       const proxy = proxyWithCall();
       proxy.backend.send(headers(1, RESPONSE));
@@ -59,7 +59,7 @@ describe('an amended response', () => {
     },
   );
 
-  test('does not depend on the frames of the request', async () => {
+  test('an amended response does not depend on the frames of the request', async () => {
     const proxy = proxyWithCall();
     proxy.client.send(headers(3, request(PATH)));
     const sent = message(Buffer.from('other request'));
@@ -72,7 +72,7 @@ describe('an amended response', () => {
     expect(dataOf(proxy.client.take(), 3)).toEqual(amended);
   });
 
-  test('may end with DATA instead of trailers', async () => {
+  test('an amended response may end with DATA instead of trailers', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole, true));
     await proxy.answer(APPENDED);
@@ -82,7 +82,7 @@ describe('an amended response', () => {
     expect(proxy.core.streams.running).toBe(0);
   });
 
-  test('does not delay other responses that share its headers', async () => {
+  test('an amended response does not delay other responses that share its headers', async () => {
     const proxy = proxyWithCall();
     proxy.client.send(
       headers(3, request('/pass/A'), true),
@@ -101,7 +101,7 @@ describe('an amended response', () => {
     expect([dataOf(seen, 1), dataOf(seen, 5)]).toEqual([amended, amended]);
   });
 
-  test("may be larger than the client's window: the backend does not stall, and the window is not exceeded", async () => {
+  test("an amended response may exceed the client's window: the backend does not stall, and the window is respected", async () => {
     const proxy = proxyWithCall({}, [4, 1000]);
     const long = Buffer.alloc(300_000, 'r');
     const sent = message(long);
@@ -137,8 +137,8 @@ describe('an amended response', () => {
   });
 });
 
-describe('while a response is held', () => {
-  test('a client that cancels gets nothing more, and held bytes occupy no window', async () => {
+describe('held responses', () => {
+  test('a client that cancels a held response gets nothing more, and held bytes occupy no window', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole));
     proxy.client.take();
@@ -153,7 +153,7 @@ describe('while a response is held', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('a backend lost before the trailers causes UNAVAILABLE without a partial response', async () => {
+  test('a backend that is lost before the trailers of a held response causes UNAVAILABLE without a partial response', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole));
     proxy.client.take();
@@ -167,7 +167,7 @@ describe('while a response is held', () => {
     expect(proxy.client.take()).toEqual([]);
   });
 
-  test('a backend lost after the trailers does not affect the response', async () => {
+  test('a backend that is lost after the trailers does not affect the held response', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     proxy.backend.events.closed(undefined);
@@ -179,7 +179,7 @@ describe('while a response is held', () => {
     expect(proxy.events.at(-1)).toBe(`${PATH} amend answered 0`);
   });
 
-  test("a change of the client's windows applies to held data", async () => {
+  test("a change of the client's windows applies to a held response", async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     proxy.client.send(settings([4, 7]));
@@ -200,7 +200,7 @@ describe('while a response is held', () => {
 });
 
 describe('an amended call', () => {
-  test('is handled by the local server if its request is compressed', () => {
+  test('an amended call with a compressed request is handled by the local server', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request(PATH, [{ name: 'grpc-encoding', value: 'gzip' }])));
     expect(proxy.backend.take()).toEqual([]);
@@ -209,7 +209,7 @@ describe('an amended call', () => {
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
   });
 
-  test('grants the backend no window for appended bytes', async () => {
+  test('an amended call grants the backend no window for appended bytes', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await proxy.answer(APPENDED);

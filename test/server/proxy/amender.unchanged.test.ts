@@ -16,7 +16,7 @@ import { APPENDED, PATH, RESPONSE_TEXT, proxyWithCall, whole } from '../../suppo
 
 afterEach(() => void vi.useRealTimers());
 
-describe('a response that cannot be amended is forwarded unchanged', () => {
+describe('responses that cannot be amended', () => {
   const trailers = headers(1, OK, true);
   test.each<[what: string, reason: string, sent: Buffer[]]>([
     ['it is compressed', 'response', [data(1, message(RESPONSE_TEXT, true)), trailers]],
@@ -25,7 +25,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     ['it is cut off by its last frame', 'response', [data(1, whole.subarray(0, 8), true)]],
     ['it is cut off by a reset', 'response', [data(1, whole.subarray(0, 8)), rst(1, 2)]],
     ['it is longer than the response limit', 'response', [data(1, message(Buffer.alloc(5001))), trailers]],
-  ])('%s', async (_, reason, sent) => {
+  ])('a response is forwarded unchanged if %s', async (_, reason, sent) => {
     const proxy = proxyWithCall({ responseLimit: 5000 });
     proxy.backend.send(headers(1, RESPONSE), ...sent);
     await settled();
@@ -49,7 +49,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.events).toEqual([`${PATH} amend answered 5`]);
   });
 
-  test('the amendment is undefined', async () => {
+  test('a response is forwarded unchanged if the amendment is undefined', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
     await proxy.answer(undefined);
@@ -57,7 +57,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.events).toEqual([`${PATH} amend answered 0`]);
   });
 
-  test.each(['rejected', 'thrown'])('the amendment is %s', async (how) => {
+  test.each(['rejected', 'thrown'])('a response is forwarded unchanged if the amendment is %s', async (how) => {
     const proxy =
       how === 'rejected'
         ? proxyWithCall()
@@ -75,7 +75,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.events).toEqual([`skipped ${PATH} failed`, `${PATH} amend answered 0`]);
   });
 
-  test('the amendment takes too long, and its late result is ignored', async () => {
+  test('a response is forwarded unchanged if the amendment takes too long, and its late result is ignored', async () => {
     vi.useFakeTimers();
     const proxy = proxyWithCall({ amendTimeout: 2000 });
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
@@ -90,7 +90,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.events).toEqual([`skipped ${PATH} slow`, `${PATH} amend answered 0`]);
   });
 
-  test('a second message arrives while the first is held', async () => {
+  test('a response is forwarded unchanged if a second message arrives while the first is held', async () => {
     const proxy = proxyWithCall();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole), data(1, whole), headers(1, OK, true));
     await settled();
@@ -105,7 +105,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     ['compressed', message(Buffer.alloc(10), true)],
     ['cut off', message(Buffer.alloc(10)).subarray(0, 12)],
     ['two messages', Buffer.concat([message(Buffer.alloc(10)), message(Buffer.alloc(10))])],
-  ])('its request is %s', (_, sent) => {
+  ])('a response is forwarded unchanged if its request is %s', (_, sent) => {
     const proxy = openProxy({
       requestLimit: 1000,
       amend: ({ response }) => Promise.resolve(Buffer.concat([response, APPENDED])),
@@ -118,7 +118,7 @@ describe('a response that cannot be amended is forwarded unchanged', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('the limit of held bytes is reached', async () => {
+  test('a response is forwarded unchanged if the limit of held bytes is reached', async () => {
     const proxy = proxyWithCall({ shared: holdingUpTo(34_000) });
     proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(30_000)).subarray(0, 16_384)));
     proxy.client.send(headers(3, request(PATH)), data(3, message(Buffer.of()), true));

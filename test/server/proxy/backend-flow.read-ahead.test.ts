@@ -65,15 +65,18 @@ class Answers {
 }
 
 describe.each(routes)('a response (%s)', (route) => {
-  test.each([66_000, 100_000, 300_000])('of %d bytes can be sent completely once its first frame has come', (bytes) => {
-    const answers = new Answers();
-    answers.start(1, `/${route}/A`);
-    expect(answers.begin(1, bytes)).toBeGreaterThanOrEqual(bytes - FRAME);
-    // A backend may not send trailers either while it has no window left.
-    expect(answers.complete(1, bytes)).toBeGreaterThan(0);
-  });
+  test.each([66_000, 100_000, 300_000])(
+    'a response of %d bytes can be sent completely after its first frame',
+    (bytes) => {
+      const answers = new Answers();
+      answers.start(1, `/${route}/A`);
+      expect(answers.begin(1, bytes)).toBeGreaterThanOrEqual(bytes - FRAME);
+      // A backend may not send trailers either while it has no window left.
+      expect(answers.complete(1, bytes)).toBeGreaterThan(0);
+    },
+  );
 
-  test('of 5 MiB gets all of the read-ahead, and no more', () => {
+  test('a response of 5 MiB gets the whole read-ahead and no more', () => {
     const answers = new Answers();
     answers.start(1, `/${route}/A`);
     const window = answers.begin(1, 5 * MiB);
@@ -82,14 +85,14 @@ describe.each(routes)('a response (%s)', (route) => {
   });
 });
 
-test('a response that fits into the window of its stream gets no more', () => {
+test('a response that fits into the window of its stream gets no read-ahead', () => {
   const answers = new Answers();
   answers.start(1, '/pass/A');
   expect(answers.begin(1, 60_000)).toBe(STREAM_WINDOW - FRAME);
   expect(answers.complete(1, 60_000)).toBe(STREAM_WINDOW - 60_000);
 });
 
-test('sixteen responses of 100 KB of one connection can all be sent completely', () => {
+test('sixteen responses of 100 KB on one connection can all be sent completely', () => {
   const answers = new Answers();
   const ids = Array.from({ length: 16 }, (_, call) => 2 * call + 1);
   for (const id of ids) answers.start(id, '/pass/A');

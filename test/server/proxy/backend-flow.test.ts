@@ -89,9 +89,9 @@ class Caller {
 }
 
 describe.each([65_535, 16 * MiB])('a client with a connection window of %d bytes', (window) => {
-  describe.each(['pass', 'amend', 'each'])('that does not read responses (%s)', (route) => {
+  describe.each(['pass', 'amend', 'each'])('unread responses (%s)', (route) => {
     test.each([1, 2, 10, 100])(
-      'gets those to its other calls completely (%d unread)',
+      'a client with unread responses gets the responses to its other calls completely (%d unread)',
       (count) => {
         const caller = new Caller(window);
         caller.leave(route, count);
@@ -108,14 +108,17 @@ describe.each([65_535, 16 * MiB])('a client with a connection window of %d bytes
     [2, 2 * LIMITS.readAhead, 2 * LIMITS.readAhead],
     [10, 3 * LIMITS.readAhead, LIMITS.queueLimit],
     [100, 3 * LIMITS.readAhead, LIMITS.queueLimit],
-  ])('has the read-ahead of %d responses wait at most, within the limit of the connection', (count, least, most) => {
-    const caller = new Caller(window);
-    caller.leave('pass', count);
-    expect(caller.waiting).toBeGreaterThanOrEqual(least);
-    expect(caller.waiting).toBeLessThanOrEqual(most);
-  });
+  ])(
+    'the read-ahead of %d unread responses waits at most, within the limit of the connection',
+    (count, least, most) => {
+      const caller = new Caller(window);
+      caller.leave('pass', count);
+      expect(caller.waiting).toBeGreaterThanOrEqual(least);
+      expect(caller.waiting).toBeLessThanOrEqual(most);
+    },
+  );
 
-  test('gets all responses also when the limit of all connections is reached, which no more bytes exceed', () => {
+  test('all responses are complete even if the limit of all connections is reached, and the limit is kept', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, queued: MiB });
     const callers = Array.from({ length: 6 }, () => new Caller(window, shared));
     for (const caller of callers) caller.leave('pass', 10);
@@ -130,7 +133,7 @@ describe.each([65_535, 16 * MiB])('a client with a connection window of %d bytes
   });
 });
 
-test('a response that is read keeps its read-ahead while others are not read', () => {
+test('a response that is read keeps its read-ahead while other responses are unread', () => {
   const caller = new Caller(65_535);
   caller.leave('pass', 2);
   const before = caller.waiting;

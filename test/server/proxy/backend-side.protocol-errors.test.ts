@@ -27,7 +27,7 @@ describe('a protocol violation of the backend ends its connection, and its calls
     ],
     ['a frame longer than allowed', ErrorCode.FRAME_SIZE_ERROR, data(1, Buffer.alloc(16_385))],
     ['padding longer than DATA', ErrorCode.PROTOCOL_ERROR, frame(DATA, PADDED, 1, Buffer.of(5, 1, 2))],
-  ])('%s', (_, code, bytes) => {
+  ])('ends the backend connection, and its calls with UNAVAILABLE, after %s', (_, code, bytes) => {
     const proxy = withStream();
     proxy.backend.send(bytes);
     expect(goawayOf(proxy.backend.take())?.code).toBe(code);
@@ -37,15 +37,18 @@ describe('a protocol violation of the backend ends its connection, and its calls
     expect(proxy.client.ended).toBe(true);
   });
 
-  test.each(['pass', 'amend', 'each'])('more DATA than the window of a stream (%s)', (route) => {
-    const proxy = openProxy({}, [4, 1000]);
-    proxy.client.send(headers(1, request(`/${route}/A`)));
-    proxy.backend.send(headers(1, RESPONSE), data(1, Buffer.alloc(1000)));
-    expect(goawayOf(proxy.backend.take())).toBeUndefined();
-    proxy.client.send(headers(3, request(`/${route}/B`)));
-    proxy.backend.take();
-    proxy.backend.send(headers(3, RESPONSE), data(3, Buffer.alloc(1001)));
-    expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.FLOW_CONTROL_ERROR);
-    expect(proxy.events).toContain(`/${route}/B ${route === 'each' ? 'amend-each' : route} unavailable 14`);
-  });
+  test.each(['pass', 'amend', 'each'])(
+    'ends the backend connection after more DATA than the window of a stream (%s)',
+    (route) => {
+      const proxy = openProxy({}, [4, 1000]);
+      proxy.client.send(headers(1, request(`/${route}/A`)));
+      proxy.backend.send(headers(1, RESPONSE), data(1, Buffer.alloc(1000)));
+      expect(goawayOf(proxy.backend.take())).toBeUndefined();
+      proxy.client.send(headers(3, request(`/${route}/B`)));
+      proxy.backend.take();
+      proxy.backend.send(headers(3, RESPONSE), data(3, Buffer.alloc(1001)));
+      expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.FLOW_CONTROL_ERROR);
+      expect(proxy.events).toContain(`/${route}/B ${route === 'each' ? 'amend-each' : route} unavailable 14`);
+    },
+  );
 });

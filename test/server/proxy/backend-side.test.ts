@@ -26,8 +26,8 @@ import {
 
 afterEach(() => void vi.useRealTimers());
 
-describe('without a backend', () => {
-  test('calls end with UNAVAILABLE and the cause, and GOAWAY makes the client reconnect', () => {
+describe('an unavailable backend', () => {
+  test('without a backend, calls end with UNAVAILABLE and the cause, and GOAWAY makes the client reconnect', () => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true), headers(3, request('/handle/B')));
     proxy.backend.events.closed(new Error('connect ENOENT /run/x.sock'));
@@ -48,7 +48,7 @@ describe('without a backend', () => {
     expect(proxy.locals).toEqual([]);
   });
 
-  test('a later call is answered UNAVAILABLE too; a client that never calls is disconnected', () => {
+  test('without a backend, a later call ends with UNAVAILABLE too, and a client that never calls is disconnected', () => {
     vi.useFakeTimers();
     const proxy = startProxy();
     proxy.backend.events.closed(new Error('connect ECONNREFUSED'));
@@ -67,7 +67,7 @@ describe('without a backend', () => {
     expect(idle.client.destroyed).toBe(true);
   });
 
-  test('a message with other characters than ASCII is percent-encoded', () => {
+  test('a status message with characters other than ASCII is percent-encoded', () => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     proxy.backend.events.closed(new Error('100% für nichts\n'));
@@ -84,8 +84,8 @@ describe('without a backend', () => {
   });
 });
 
-describe('the backend is lost', () => {
-  test('forwarded calls end with UNAVAILABLE, local calls continue, then the client is disconnected', () => {
+describe('loss of the backend', () => {
+  test('when the backend is lost, forwarded calls end with UNAVAILABLE, local calls continue, then the client is disconnected', () => {
     const proxy = openProxy();
     proxy.client.send(
       headers(1, request('/pass/unanswered')),
@@ -129,7 +129,7 @@ describe('the backend is lost', () => {
     ]);
   });
 
-  test("complete responses still arrive, as the client's windows allow", () => {
+  test("complete responses of a lost backend still arrive, as the client's windows allow", () => {
     const proxy = openProxy({}, [4, 10]);
     proxy.client.send(headers(1, request('/handle/A'), true), headers(3, request('/pass/B'), true));
     proxy.locals[0]!.send(settings(), headers(1, RESPONSE), data(1, Buffer.alloc(10)));
@@ -148,7 +148,7 @@ describe('the backend is lost', () => {
     expect(proxy.client.ended).toBe(true);
   });
 
-  test('an incomplete header block is not forwarded', () => {
+  test('an incomplete header block of a lost backend is not forwarded', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A'), true));
     proxy.backend.send(frame(HEADERS, 0, 1, headers(1, RESPONSE).subarray(9)));
@@ -158,7 +158,7 @@ describe('the backend is lost', () => {
 });
 
 describe('GOAWAY', () => {
-  test('from the backend is forwarded with a last stream id that includes running local streams', () => {
+  test('GOAWAY from the backend is forwarded with a last stream id that includes running local streams', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A')), headers(3, request('/pass/B')), headers(5, request('/handle/C')));
     proxy.client.take();
@@ -178,7 +178,7 @@ describe('GOAWAY', () => {
     expect(proxy.client.ended).toBe(true);
   });
 
-  test('from a backend that stops gracefully is forwarded twice, and streams in between are served', () => {
+  test('GOAWAY from a backend that stops gracefully is forwarded twice, and streams in between are served', () => {
     const proxy = openProxy();
     proxy.backend.send(goaway(2 ** 31 - 1, 0), frame(PING, 0, 0, Buffer.alloc(8)));
     expect(proxy.client.take().map(({ payload }) => payload.readUInt32BE(0))).toEqual([2 ** 31 - 1]);

@@ -45,7 +45,7 @@ test('connections take turns, and no call starts before those that wait', async 
   expect(starts.take(0)).toBe(true);
 });
 
-test('a connection leaves while it has nothing to start', async () => {
+test('a connection without calls to start leaves the queue', async () => {
   const starts = new CallStarts();
   starts.wait(waiting('a', [], []));
   await nextTurn();

@@ -86,7 +86,7 @@ describe('a protocol violation of the client ends its connection with the error 
     ],
   ];
 
-  test.each(cases)('%s: error code %i', (_, code, bytes) => {
+  test.each(cases)('ends the client connection after %s with error code %i', (_, code, bytes) => {
     const proxy = withStream();
     proxy.client.send(bytes);
     // SETTINGS take effect with the acknowledgement.
@@ -130,7 +130,7 @@ describe('a stream error ends only that stream', () => {
       ErrorCode.STREAM_CLOSED,
       Buffer.concat([data(1, Buffer.of(1), true), headers(1, OK, true)]),
     ],
-  ])('%s', (_, code, bytes) => {
+  ])('a stream error ends only that stream: %s', (_, code, bytes) => {
     for (const path of ['/pass/A', '/handle/A', '/amend/A']) {
       const proxy = withStream(path);
       proxy.locals[0]?.take();

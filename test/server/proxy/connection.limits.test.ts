@@ -45,7 +45,7 @@ describe('L2: a client that has connected', () => {
     expect([proxy.client.ended, proxy.client.destroyed, proxy.events]).toEqual([false, false, []]);
   });
 
-  test('gets the cause if the shim has no file descriptor for the backend, not that the backend is gone', () => {
+  test('a call gets the cause, not the loss of the backend, if the shim has no file descriptor for the backend', () => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     proxy.backend.events.closed(failure('EMFILE'));
@@ -62,21 +62,24 @@ describe('a call whose backend goes away', () => {
     ['/amend/A', true],
     ['/each/A', false],
     ['/each/A', true],
-  ])('ends with the words of grpc-go’s client: %s, response begun: %s', (path, begun) => {
-    const proxy = openProxy();
-    proxy.client.send(headers(1, request(path), true));
-    if (begun) proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(9)).subarray(0, 7)));
-    proxy.backend.events.closed(undefined);
-    const last = proxy.client
-      .take()
-      .filter(({ type, id }) => type === HEADERS && id === 1)
-      .at(-1);
-    expect(fieldsOf(last!)).toMatchObject({ 'grpc-status': '14', 'grpc-message': 'error reading from server: EOF' });
-  });
+  ])(
+    'a call ends with the message of grpc-go’s client when its backend goes away: %s, response begun: %s',
+    (path, begun) => {
+      const proxy = openProxy();
+      proxy.client.send(headers(1, request(path), true));
+      if (begun) proxy.backend.send(headers(1, RESPONSE), data(1, message(Buffer.alloc(9)).subarray(0, 7)));
+      proxy.backend.events.closed(undefined);
+      const last = proxy.client
+        .take()
+        .filter(({ type, id }) => type === HEADERS && id === 1)
+        .at(-1);
+      expect(fieldsOf(last!)).toMatchObject({ 'grpc-status': '14', 'grpc-message': 'error reading from server: EOF' });
+    },
+  );
 });
 
 describe('a connection that ends because there are too many', () => {
-  test('sends GOAWAY, so that the client knows which calls it may make again elsewhere', () => {
+  test('a connection that ends because there are too many sends GOAWAY, so that the client knows which calls it can retry', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A'), true));
     proxy.backend.send(headers(1, [...RESPONSE, ...OK], true));
@@ -90,7 +93,7 @@ describe('a connection that ends because there are too many', () => {
     expect([proxy.client.destroyed, proxy.backend.destroyed]).toEqual([true, true]);
   });
 
-  test('sends SETTINGS first if it has not yet', () => {
+  test('a connection that ends because there are too many sends SETTINGS before GOAWAY if it has not sent them yet', () => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings());
     proxy.core.end('too many connections');
@@ -98,7 +101,7 @@ describe('a connection that ends because there are too many', () => {
   });
 });
 
-test('connections that are refused linger only in the number of all that do', () => {
+test('refused connections linger within the limit of all lingering connections', () => {
   const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 3 });
   const clients = Array.from({ length: 5 }, () => new Socket());
   for (const client of clients) refuseConnection(client, shared);
@@ -109,7 +112,7 @@ test('connections that are refused linger only in the number of all that do', ()
 });
 
 describe('connections whose peers close slowly', () => {
-  test('are limited: the one that has waited longest is destroyed', () => {
+  test('above the limit of connections that close slowly, the one that has waited longest is destroyed', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 3 });
     const proxies = Array.from({ length: 5 }, () => openProxy({ shared }));
     for (const proxy of proxies) proxy.client.events.closed(undefined);
@@ -120,7 +123,7 @@ describe('connections whose peers close slowly', () => {
     expect(shared.lingering.count).toBe(0);
   });
 
-  test('are limited: those whose clients have answers to read are the last to be destroyed', () => {
+  test('above the limit of connections that close slowly, those with unread answers are destroyed last', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, lingering: 2 });
     const proxies = Array.from({ length: 4 }, () => openProxy({ shared }));
     const destroyed = (): boolean[] => proxies.map(({ client }) => client.destroyed);
@@ -133,7 +136,7 @@ describe('connections whose peers close slowly', () => {
 });
 
 describe('a connection that is closed while its client has answers to read', () => {
-  test('stays until the client has read them', () => {
+  test('a closed connection stays until its client has read its answers', () => {
     const { client, core } = openProxy();
     client.backlog = 70_000;
     core.end('too many connections');
@@ -144,7 +147,7 @@ describe('a connection that is closed while its client has answers to read', () 
     expect(client.destroyed).toBe(true);
   });
 
-  test('is destroyed after a time if the client reads nothing', () => {
+  test('a closed connection is destroyed after a timeout if its client reads no answers', () => {
     const { client, core } = openProxy();
     client.backlog = 70_000;
     core.end('too many connections');

@@ -111,7 +111,7 @@ describe('valid but rare frames', () => {
 });
 
 describe('pings from client, backend and local server', () => {
-  test('are answered with the next burst of frames, or after a delay', () => {
+  test('pings are answered with the next burst of frames, or after a delay', () => {
     vi.useFakeTimers();
     const proxy = openProxy({ deferredWriteDelay: 1 });
     proxy.client.send(headers(1, request('/pass/A'), true));
@@ -132,7 +132,7 @@ describe('pings from client, backend and local server', () => {
     vi.useRealTimers();
   });
 
-  test('are answered with their own opaque data', () => {
+  test('pings are answered with their own opaque data', () => {
     const proxy = withStream('/handle/A');
     const local = proxy.locals[0]!;
     local.send(settings());

@@ -57,7 +57,7 @@ describe('connection setup', () => {
     expect(proxy.backend.take()[0]!.payload).toEqual(settings().subarray(9));
   });
 
-  test("what the client sends waits for the backend's SETTINGS", () => {
+  test("frames of the client wait for the backend's SETTINGS", () => {
     const proxy = startProxy();
     proxy.client.send(
       PREFACE,
@@ -112,7 +112,7 @@ describe('connection setup', () => {
 });
 
 describe('the client disconnects', () => {
-  test('both servers are notified', () => {
+  test('both servers are notified when the client disconnects', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A')), headers(3, request('/handle/B')));
     proxy.client.events.closed(undefined);
@@ -136,7 +136,7 @@ describe('the client disconnects', () => {
 });
 
 describe('a burst of frames', () => {
-  test('is forwarded unchanged, in one write', () => {
+  test('a burst of frames is forwarded unchanged, in one write', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A'), true), headers(3, request('/pass/B'), true));
     proxy.client.writes = 0;
@@ -159,7 +159,7 @@ describe('errors during error handling', () => {
     expect(proxy.client.ended).toBe(true);
   });
 
-  test('a route or an observer that throws ends one connection with INTERNAL_ERROR', () => {
+  test('a route that throws ends one connection with INTERNAL_ERROR', () => {
     const proxy = openProxy({
       route: () => {
         throw new Error('a mistake');

@@ -58,7 +58,7 @@ const stats = (id: number, path = '/pass/Stats', timeout = '10S'): Buffer =>
   headers(id, request(path, [{ name: 'grpc-timeout', value: timeout }]));
 
 describe('a delayed call', () => {
-  test('is forwarded unchanged once it is let through, and others are forwarded meanwhile', async () => {
+  test('KEP-1287: a call that waits for usage is forwarded unchanged afterwards and does not delay other calls', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS]);
@@ -72,14 +72,14 @@ describe('a delayed call', () => {
     expect(proxy.events).toEqual(['/pass/Stats pass answered 0']);
   });
 
-  test('is forwarded if the wait fails', async () => {
+  test('a delayed call is forwarded if the wait fails', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     await proxy.release(new Error('no usage'));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS, DATA]);
   });
 
-  test('waits for all parts of its request, and asks once', async () => {
+  test('a delayed call waits for all parts of its request, and the interceptor is asked once', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole.subarray(0, 7)));
     proxy.client.send(data(1, whole.subarray(7)));
@@ -92,7 +92,7 @@ describe('a delayed call', () => {
     expect(frames.map(({ flags }) => flags)).toEqual([0, 0, END_STREAM]);
   });
 
-  test('may have its response amended, which counts from the time it was forwarded', async () => {
+  test('the response of a delayed call can be amended, with a backend time that excludes the wait', async () => {
     const backendMs: number[] = [];
     const proxy = delayingProxy({
       amend: (exchange) => {
@@ -123,7 +123,7 @@ describe('the end of a delayed call is reported once', () => {
     return { proxy, ends: () => ends };
   };
 
-  test('when it is answered', () => {
+  test('the end of an intercepted call is reported once when it is answered', () => {
     const { proxy, ends } = begin();
     proxy.backend.send(headers(1, RESPONSE), data(1, whole));
     expect(ends()).toBe(0);
@@ -137,13 +137,13 @@ describe('the end of a delayed call is reported once', () => {
     ['when it fails', (proxy) => proxy.backend.send(refused(1))],
     ['when the client cancels it', (proxy) => proxy.client.send(rst(1, 8))],
     ['when the connection of the client ends', (proxy) => proxy.client.events.closed(undefined)],
-  ])('%s', (_, end) => {
+  ])('the end of an intercepted call is reported once %s', (_, end) => {
     const { proxy, ends } = begin();
     end(proxy);
     expect(ends()).toBe(1);
   });
 
-  test('when the client cancels it while it waits', () => {
+  test('the end of an intercepted call is reported once when the client cancels it during the wait', () => {
     let ends = 0;
     const proxy = delayingProxy({
       delay(call) {
@@ -157,8 +157,8 @@ describe('the end of a delayed call is reported once', () => {
   });
 });
 
-describe('is forwarded at once', () => {
-  test('a call that the interceptor does not delay', () => {
+describe('calls that are forwarded at once', () => {
+  test('a call that the interceptor does not delay is forwarded at once', () => {
     const proxy = delayingProxy({ delay: () => undefined });
     proxy.client.send(stats(1), data(1, whole, true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS, DATA]);
@@ -169,20 +169,20 @@ describe('is forwarded at once', () => {
     ['cut off', whole.subarray(0, 9)],
     ['compressed in spite of its headers', message(TEXT, true)],
     ['longer than one message', Buffer.concat([whole, whole])],
-  ])('a request that is %s', (_what, bytes) => {
+  ])('a request that is %s is forwarded at once', (_what, bytes) => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, bytes, true));
     expect([typesOf(proxy.backend.take()), proxy.calls]).toEqual([[HEADERS, DATA], []]);
   });
 
-  test('a request that continues after its message, and what follows', () => {
+  test('a request that continues after its message is forwarded at once, with the frames that follow', () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole));
     proxy.client.send(data(1, whole), data(1, whole, true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS, DATA, DATA, DATA]);
   });
 
-  test('a request in more than 16 frames, in their order', () => {
+  test('a request in more than 16 frames is forwarded at once, in order', () => {
     const proxy = delayingProxy();
     const parts = [...message(Buffer.alloc(12, 'a'))].map((byte) => Buffer.from([byte]));
     proxy.client.send(stats(1), ...parts.slice(0, 16).map((part) => data(1, part)));
@@ -192,7 +192,7 @@ describe('is forwarded at once', () => {
     expect(proxy.calls).toEqual([]);
   });
 
-  test('a request for which no memory is left', async () => {
+  test('a request is forwarded at once if no memory is left to hold it', async () => {
     const proxy = delayingProxy({ shared: holdingUpTo(2 * whole.length) });
     proxy.client.send(stats(1), data(1, whole, true), stats(3), data(3, whole, true));
     expect([typesOf(proxy.backend.take()), proxy.calls.length]).toEqual([[HEADERS, HEADERS, DATA], 1]);
@@ -202,7 +202,7 @@ describe('is forwarded at once', () => {
     expect([typesOf(proxy.backend.take()), proxy.calls.length]).toEqual([[HEADERS], 2]);
   });
 
-  test('a request with trailers, before these', () => {
+  test('a request with trailers is forwarded at once, before the trailers', () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole), headers(1, [{ name: 'x', value: 'y' }], true));
     expect(typesOf(proxy.backend.take())).toEqual([HEADERS, DATA, HEADERS]);
@@ -210,7 +210,7 @@ describe('is forwarded at once', () => {
 });
 
 describe('a delayed call that ends early', () => {
-  test('by its client: the backend gets the reset alone, and the client its window back', async () => {
+  test('KEP-1287: if the client cancels a call that waits for usage, the backend gets only a reset and the client its window back', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     proxy.client.send(rst(1, 8));
@@ -222,7 +222,7 @@ describe('a delayed call that ends early', () => {
     expect(proxy.backend.take()).toEqual([]);
   });
 
-  test("by the backend's answer: the request still ends there", async () => {
+  test("the request of a delayed call still ends at the backend after the backend's early answer", async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     proxy.backend.take();
@@ -232,7 +232,7 @@ describe('a delayed call that ends early', () => {
     expect([typesOf(proxy.client.take()), proxy.backend.take()]).toEqual([[HEADERS], []]);
   });
 
-  test('by its client after an answer that its window does not take: the backend gets the reset alone', async () => {
+  test('if the client cancels a delayed call after an answer that exceeds its window, the backend gets no DATA of the request', async () => {
     const proxy = delayingProxy();
     proxy.client.send(settings([4, 0]), stats(1), data(1, whole, true));
     proxy.backend.send(SETTINGS_ACK, headers(1, RESPONSE), data(1, whole), headers(1, OK, true));
@@ -243,7 +243,7 @@ describe('a delayed call that ends early', () => {
     expect(proxy.backend.take()).toEqual([]);
   });
 
-  test("by the backend's reset: the backend gets nothing more, and the client its window back", async () => {
+  test("after the backend's reset of a delayed call, the backend gets nothing more, and the client gets its window back", async () => {
     const proxy = delayingProxy({ readAhead: 1000 });
     // The client's window does not take the answer, so the stream stays open.
     proxy.client.send(settings([4, 1]), stats(1), data(1, whole, true));
@@ -258,7 +258,7 @@ describe('a delayed call that ends early', () => {
     ]);
   });
 
-  test('by the loss of the backend: UNAVAILABLE', async () => {
+  test('a delayed call ends with UNAVAILABLE if the backend is lost', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     proxy.backend.events.closed(undefined);
@@ -266,7 +266,7 @@ describe('a delayed call that ends early', () => {
     await proxy.release();
   });
 
-  test('by a shutdown, which waits for it', async () => {
+  test('a shutdown waits for a delayed call, and the end of the connection cancels it', async () => {
     const proxy = delayingProxy();
     proxy.client.send(stats(1), data(1, whole, true));
     proxy.core.shutdown();

@@ -11,7 +11,7 @@ import {
   windowUpdate,
 } from '../../support/http2/wire.ts';
 
-test('the lanes that wait are looked at once for all window updates of a read', () => {
+test('all window updates of one read check the waiting lanes only once', () => {
   const proxy = openProxy({ readAhead: 10_000 });
   proxy.client.send(headers(1, request('/pass/A'), true), windowUpdate(1, 100_000));
   proxy.backend.send(headers(1, RESPONSE));

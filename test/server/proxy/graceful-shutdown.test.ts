@@ -41,7 +41,7 @@ describe('graceful shutdown', () => {
     vi.advanceTimersToNextTimer();
   };
 
-  test('sends GOAWAY, serves the streams that the client has opened before it received that, then closes both ends', () => {
+  test('upgrade: a graceful shutdown sends GOAWAY, serves the calls that the client has begun, then closes both ends', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A')), headers(3, request('/handle/B')));
     proxy.client.take();
@@ -91,7 +91,7 @@ describe('graceful shutdown', () => {
     expect(proxy.client.ended).toBe(true);
   });
 
-  test('serves a connection that is still opening first, because its client would report a failure', () => {
+  test('upgrade: a graceful shutdown opens a connection fully before it sends GOAWAY, so that its client loses no call', () => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings(), headers(1, request('/pass/A'), true));
     proxy.core.shutdown();

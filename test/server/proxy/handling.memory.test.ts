@@ -37,7 +37,7 @@ test.each([
   expect(fields.map(({ name, value }) => ({ name, value }))).toEqual(FIELDS);
 });
 
-test('a call that waits for its request keeps nothing of the read', () => {
+test('a call that waits for its request keeps no memory of the read', () => {
   const proxy = serving();
   const read = readOf(headers(1, FIELDS));
   proxy.client.events.data(read);
@@ -46,7 +46,7 @@ test('a call that waits for its request keeps nothing of the read', () => {
   for (const field of [...fields, ...call!.headers]) expect(field.wire.buffer === read.buffer).toBe(false);
 });
 
-test('an empty message is a request', () => {
+test('an empty message is handled as a request', () => {
   const proxy = serving();
   proxy.client.send(headers(1, FIELDS), data(1, message(Buffer.alloc(0)), true));
   expect(proxy.calls[0]!.request).toHaveLength(0);

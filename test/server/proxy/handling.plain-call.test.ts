@@ -19,7 +19,7 @@ test.each<[string, Fields, number]>([
   ['the subtype proto', instead('content-type', 'application/grpc+proto'), Infinity],
   ['no te', without('te'), Infinity],
   ['identity', and('grpc-encoding', 'identity'), Infinity],
-])('is plain with %s', (_, fields, timeoutMs) => {
+])('a call is plain with %s', (_, fields, timeoutMs) => {
   expect(read(fields)?.timeoutMs).toBe(timeoutMs);
 });
 
@@ -52,6 +52,6 @@ test.each<[string, Fields]>([
   ['a header that the shim uses itself', and('x-cri-resize-shim-peer', '1')],
   ['too many headers', [...REQUEST, ...Array.from({ length: 60 }, (_, at) => ({ name: `x-${at}`, value: '1' }))]],
   ['too long headers', and('x-a', 'a'.repeat(17_000))],
-])('is not plain with %s', (_, fields) => {
+])('a call is not plain with %s', (_, fields) => {
   expect(read(fields)).toBeUndefined();
 });

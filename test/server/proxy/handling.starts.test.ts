@@ -89,7 +89,7 @@ test('calls that wait do not start when their connection has ended', async () =>
   expect(proxy.core.options.shared.requests.total).toBe(0);
 });
 
-test('requests that wait count; the longest is refused if they are too many bytes', async () => {
+test('waiting requests count towards the limit of bytes, and the longest is rejected above it', async () => {
   const proxy = serving({ shared: new SharedBudget({ ...SHARED_LIMITS, requests: 40_000 }) });
   proxy.client.send(...ids(4).map((id) => whole(id, Buffer.alloc(16_000))));
   const refused = proxy.client.take().filter(({ type }) => type === HEADERS);
@@ -98,7 +98,7 @@ test('requests that wait count; the longest is refused if they are too many byte
   expect(proxy.events).toContain('refused requests');
 });
 
-test('requests that wait are held once, though holding one refuses another request of their connection', async () => {
+test('a waiting request is counted once, even if it causes the rejection of another request of its connection', async () => {
   const proxy = serving({ shared: new SharedBudget({ ...SHARED_LIMITS, requests: 70_000 }) });
   const { requests } = proxy.core.options.shared;
   const unfinished = [10_000, 16_000, 16_000].map((size) => data(1, Buffer.alloc(size)));

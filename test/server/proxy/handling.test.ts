@@ -52,7 +52,7 @@ const call = (proxy: TestProxy, id: number, extra: { name: string; value: string
 const NOT_FOUND: HandledAnswer = { code: 5, details: 'no 100 % of ü', trailers: [['x-bytes-bin', 'AAE=']] };
 
 describe('a handled call', () => {
-  test('is served without a connection to the local server', async () => {
+  test('a handled call is served without a connection to the local server', async () => {
     const proxy = serving();
     call(proxy, 1, [{ name: 'x-user', value: 'kubelet' }]);
     expect(proxy.calls).toHaveLength(1);
@@ -80,7 +80,7 @@ describe('a handled call', () => {
     expect(proxy.core.streams.count).toBe(0);
   });
 
-  test('that fails ends with its status, message and trailers', async () => {
+  test('a handled call that fails ends with its status, message and trailers', async () => {
     const proxy = serving();
     call(proxy, 1);
     proxy.calls[0]!.respond(NOT_FOUND);
@@ -97,7 +97,7 @@ describe('a handled call', () => {
     expect(proxy.events).toEqual(['/handle/A handle answered 5']);
   });
 
-  test('may have its request in parts, whose window returns at once', () => {
+  test('a handled call accepts its request in parts and returns their window at once', () => {
     const proxy = serving();
     const whole = message(Buffer.alloc(40_000, 'r'));
     proxy.client.send(headers(1, request('/handle/A')));
@@ -111,7 +111,7 @@ describe('a handled call', () => {
     expect(proxy.core.options.shared.requests.total).toBe(0);
   });
 
-  test('is answered in one write with others that are answered at the same time', async () => {
+  test('handled calls that are answered at the same time are answered in one write', async () => {
     const proxy = serving();
     call(proxy, 1);
     call(proxy, 3);
@@ -121,7 +121,7 @@ describe('a handled call', () => {
     expect(proxy.client.writes).toBe(writes + 1);
   });
 
-  test('has its answer wait for the windows of the client', async () => {
+  test('the answer of a handled call waits for the windows of the client', async () => {
     const proxy = serving({}, [4, 10]);
     call(proxy, 1);
     proxy.calls[0]!.respond(Buffer.alloc(20, 'x'));
@@ -136,7 +136,7 @@ describe('a handled call', () => {
     expect(proxy.core.streams.count).toBe(0);
   });
 
-  test('with long trailers continues them in CONTINUATION frames', async () => {
+  test('long trailers of a handled call continue in CONTINUATION frames', async () => {
     const proxy = serving();
     call(proxy, 1);
     proxy.calls[0]!.respond({ code: 13, details: 'x'.repeat(40_000), trailers: [] });
@@ -145,14 +145,14 @@ describe('a handled call', () => {
   });
 });
 
-describe('a handled call is cancelled', () => {
+describe('cancellation of a handled call', () => {
   const ends: [string, (proxy: TestProxy) => void][] = [
     ['when the client resets it', (proxy) => proxy.client.send(rst(1, ErrorCode.CANCEL))],
     ['when its connection ends', (proxy) => proxy.client.events.closed(undefined)],
     ['when the client breaks the rules of its stream', (proxy) => proxy.client.send(data(1, HELLO))],
     ['when the shutdown does not wait any longer', (proxy) => proxy.core.destroy()],
   ];
-  test.each(ends)('%s: its answer is ignored', async (_, end) => {
+  test.each(ends)('a handled call is cancelled and its answer is ignored %s', async (_, end) => {
     const proxy = serving();
     call(proxy, 1);
     const [{ call: seen, respond }] = proxy.calls as [Served];
@@ -166,14 +166,14 @@ describe('a handled call is cancelled', () => {
     expect(proxy.core.options.shared.calls.all.beyond).toBe(0);
   });
 
-  test('with a signal that is aborted if it is read only then', () => {
+  test('the signal of a cancelled call is aborted even if it is first read after the cancellation', () => {
     const proxy = serving();
     call(proxy, 1);
     proxy.client.send(rst(1, ErrorCode.CANCEL));
     expect(proxy.calls[0]!.call.signal.aborted).toBe(true);
   });
 
-  test('not by an answer: its handler may still use the signal', async () => {
+  test('an answer does not cancel a handled call, so that its handler can still use the signal', async () => {
     const proxy = serving();
     call(proxy, 1);
     const [{ call: seen, respond }] = proxy.calls as [Served];
@@ -186,7 +186,7 @@ describe('a handled call is cancelled', () => {
 describe('M5: the deadline', () => {
   const timeout = [{ name: 'grpc-timeout', value: '50m' }];
 
-  test('ends a running call with DEADLINE_EXCEEDED', async () => {
+  test('the deadline ends a running call with DEADLINE_EXCEEDED', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const proxy = serving();
     proxy.clock = 1000;
@@ -205,7 +205,7 @@ describe('M5: the deadline', () => {
     expect(proxy.events).toEqual(['/handle/A handle answered 4']);
   });
 
-  test('ends a call whose request is not complete; the rest of the request is dropped', () => {
+  test('the deadline ends a call with an incomplete request and drops the rest of the request', () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const proxy = serving();
     const whole = message(Buffer.alloc(100));
@@ -221,7 +221,7 @@ describe('M5: the deadline', () => {
     expect([proxy.calls.length, proxy.core.streams.count]).toEqual([0, 0]);
   });
 
-  test('leaves no timer when the call has ended', async () => {
+  test('a call that has ended leaves no timer for its deadline', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     const proxy = serving();
     const before = vi.getTimerCount();
@@ -273,7 +273,7 @@ describe('a call that is not plain', () => {
     ['with an encoding', (proxy) => call(proxy, 1, [{ name: 'grpc-encoding', value: 'gzip' }])],
     ['with a malformed timeout', (proxy) => call(proxy, 1, [{ name: 'grpc-timeout', value: 'soon' }])],
   ];
-  test.each(malformed)('goes to the local server unchanged: %s', (_, send) => {
+  test.each(malformed)('a call that is not plain is forwarded to the local server: %s', (_, send) => {
     const proxy = serving();
     send(proxy);
     expect(proxy.calls).toHaveLength(0);
@@ -298,7 +298,7 @@ describe('a call that is not plain', () => {
 });
 
 describe('limits of handled calls', () => {
-  test('a request that is too long is refused, with its place and memory', () => {
+  test('a request that is too long is rejected, and its place and memory are freed', () => {
     const proxy = serving({ handledRequestLimit: 1000 });
     proxy.client.send(headers(1, request('/handle/A')), data(1, Buffer.alloc(600)), data(1, Buffer.alloc(600)));
     const frames = proxy.client.take();
@@ -309,7 +309,7 @@ describe('limits of handled calls', () => {
     expect(proxy.core.streams.count).toBe(0);
   });
 
-  test('the longest request of all is refused if they are too many bytes; the others are served', () => {
+  test('above the limit of request bytes, the longest request is rejected and the others are served', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, requests: 40_000 });
     const proxy = serving({ shared });
     proxy.client.send(headers(1, request('/handle/A')), data(1, Buffer.alloc(16_384)), data(1, Buffer.alloc(10_000)));
@@ -319,7 +319,7 @@ describe('limits of handled calls', () => {
     expect(proxy.calls[0]!.call.request).toEqual(HELLO);
   });
 
-  test('more calls than places are refused; a place is free when its call has ended', async () => {
+  test('calls above the number of places are rejected until a running call ends', async () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, calls: { all: 1, reserved: 1, compressed: 1 } });
     const proxy = serving({ shared });
     for (const id of [1, 3, 5]) call(proxy, id);
@@ -333,7 +333,7 @@ describe('limits of handled calls', () => {
     expect(proxy.calls).toHaveLength(3);
   });
 
-  test('a client with the backend’s small window gets the window for its request', () => {
+  test('a client gets a window update for its handled request if the window of the backend is small', () => {
     const proxy = serving();
     proxy.backend.send(settings([4, 100]));
     proxy.client.take();

@@ -27,8 +27,8 @@ function withHandledCall(): ReturnType<typeof openProxy> {
 
 // grpc-go ends a connection whose GOAWAY names a later stream than the one before it, and with it the calls that still
 // run.
-describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), although the client has opened one meanwhile', () => {
-  test('the backend sends GOAWAY, then closes', () => {
+describe('last stream ids of successive GOAWAY frames (RFC 9113 6.8)', () => {
+  test('a later GOAWAY names no higher stream if the backend sends GOAWAY and then closes', () => {
     const { client, backend } = withHandledCall();
     backend.send(goaway(1, 0));
     client.send(headers(3, request('/pass/B'), true));
@@ -36,7 +36,7 @@ describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), 
     expect(lastStreams(client.take())).toEqual([1, 1]);
   });
 
-  test('the backend sends GOAWAY, then the shim is stopped', () => {
+  test('a later GOAWAY names no higher stream if the backend sends GOAWAY and then the shim is stopped', () => {
     const { client, backend, core } = withHandledCall();
     backend.send(goaway(1, 0));
     client.send(headers(3, request('/pass/B'), true));
@@ -44,7 +44,7 @@ describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), 
     expect(lastStreams(client.take())).toEqual([1, 1]);
   });
 
-  test('the backend closes, then the shim is stopped', () => {
+  test('a later GOAWAY names no higher stream if the backend closes and then the shim is stopped', () => {
     const { client, backend, core } = withHandledCall();
     backend.events.closed(undefined);
     client.send(headers(3, request('/pass/B'), true));
@@ -52,7 +52,7 @@ describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), 
     expect(lastStreams(client.take())).toEqual([1, 1]);
   });
 
-  test('the backend closes between the two GOAWAY of a stop', () => {
+  test('a later GOAWAY names no higher stream if the backend closes between the two GOAWAY frames of a graceful shutdown', () => {
     const { client, backend, core } = withHandledCall();
     core.shutdown();
     backend.events.closed(undefined);
@@ -60,7 +60,7 @@ describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), 
     expect(lastStreams(client.take())).toEqual([2 ** 31 - 1, 1, 1]);
   });
 
-  test('the shim is stopped, then the backend begins a graceful shutdown', () => {
+  test('a later GOAWAY names no higher stream if the shim is stopped and then the backend begins a graceful shutdown', () => {
     const { client, backend, core } = withHandledCall();
     core.shutdown();
     client.send(CLIENT_HAS_GOAWAY);
@@ -68,7 +68,7 @@ describe('no GOAWAY names a later stream than the one before it (RFC 9113 6.8), 
     expect(lastStreams(client.take())).toEqual([2 ** 31 - 1, 1, 1]);
   });
 
-  test('the backend closes, then the client breaks the protocol', () => {
+  test('a later GOAWAY names no higher stream if the backend closes and then the client violates the protocol', () => {
     const { client, backend } = withHandledCall();
     backend.events.closed(undefined);
     client.send(headers(3, request('/pass/B'), true), data(7, Buffer.from('no such stream')));

@@ -22,7 +22,7 @@ import {
 } from '../../support/http2/wire.ts';
 
 describe('a local server', () => {
-  test('is connected for the first handled call, and again after it has sent GOAWAY', () => {
+  test('a local server is connected for the first handled call, and again after it has sent GOAWAY', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/pass/A'), true));
     expect(proxy.locals).toHaveLength(0);
@@ -43,7 +43,7 @@ describe('a local server', () => {
     expect(proxy.client.ended).toBe(false);
   });
 
-  test('loses only its own connection if it breaks the protocol', () => {
+  test('a local server that violates the protocol loses only its own connection', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/handle/A')), headers(3, request('/pass/B')));
     proxy.client.take();
@@ -54,7 +54,7 @@ describe('a local server', () => {
     expect(typesOf(proxy.client.take())).toEqual([HEADERS]);
   });
 
-  test('uses no part of the client’s window that was granted to the backend', () => {
+  test('a local server uses no part of the client’s window that was granted to the backend', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/handle/A'), true), headers(3, request('/pass/B'), true));
     const local = proxy.locals[0]!;
@@ -78,7 +78,7 @@ describe('a local server', () => {
     expect(proxy.backend.take()).toEqual([{ type: WINDOW_UPDATE, flags: 0, id: 0, payload: u32(400) }]);
   });
 
-  test('is protected from a client that exceeds the window of its connection: the proxy ends it', () => {
+  test('a client that exceeds its connection window with a local request is disconnected with FLOW_CONTROL_ERROR', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/handle/A')));
     const most = Array.from({ length: 4 }, () => data(1, Buffer.alloc(16_384)));

@@ -75,7 +75,7 @@ const skips = (proxy: TestProxy): string[] => proxy.events.filter((event) => eve
 afterEach(() => void vi.useRealTimers());
 
 describe('A13: a stream whose messages are amended', () => {
-  test('each message is amended and sent when it arrives, while the stream stays open', () => {
+  test('each message of a stream is amended and sent when it arrives, while the stream stays open', () => {
     const proxy = watching();
     for (const text of ['first', 'second', 'third']) {
       proxy.backend.send(data(1, sent(text)));
@@ -96,7 +96,7 @@ describe('A13: a stream whose messages are amended', () => {
 
   const kinds = fc.constantFrom('now', 'same', 'slow', 'throw', 'reject', 'compressed', 'long');
   const size = fc.oneof(fc.nat(30), fc.nat(3000));
-  test('messages are amended regardless of frames and padding; those that cannot be are sent as received and counted', async () => {
+  test('KEP-1287: each message of a stream is amended, however its bytes arrive; one that cannot be is forwarded as received and counted', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ kind: kinds, size }), { maxLength: 12 }),
@@ -147,8 +147,8 @@ describe('A13: a stream whose messages are amended', () => {
   }, 60_000);
 });
 
-describe('while an amendment waits', () => {
-  test('later messages and trailers wait, and follow in order', async () => {
+describe('an amendment that waits', () => {
+  test('later messages and trailers wait for an earlier amendment and follow in order', async () => {
     const proxy = watching();
     proxy.backend.send(data(1, Buffer.concat([sent('slow 1'), sent('second')])), data(1, sent('slow 3')));
     proxy.backend.send(headers(1, OK, true));
@@ -179,7 +179,7 @@ describe('while an amendment waits', () => {
     expect(skips(proxy)).toEqual([`skipped ${PATH} slow`]);
   });
 
-  test('the backend gets no more window of the stream than the client allows', async () => {
+  test('while an amendment waits, the backend gets no more window of the stream than the client allows', async () => {
     const proxy = watching({}, [4, 1000]);
     proxy.backend.send(data(1, Buffer.concat([sent('slow 1'), Buffer.alloc(900)])));
     expect(proxy.backend.take().filter(({ id }) => id !== 0)).toEqual([]);
@@ -187,7 +187,7 @@ describe('while an amendment waits', () => {
     proxy.client.send(rst(1, ErrorCode.CANCEL));
   });
 
-  test('a client that cancels receives nothing more, and held bytes occupy no window', async () => {
+  test('a client that cancels during an amendment receives nothing more, and held bytes occupy no window', async () => {
     const proxy = watching();
     const bytes = Buffer.concat([sent('slow 1'), sent('second').subarray(0, 7)]);
     proxy.backend.send(data(1, bytes));
@@ -200,7 +200,7 @@ describe('while an amendment waits', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('a backend that is lost leads to UNAVAILABLE after the messages that have come', async () => {
+  test('the loss of the backend leads to UNAVAILABLE after the messages that have arrived', async () => {
     const proxy = watching();
     proxy.backend.send(data(1, Buffer.concat([sent('slow 1'), sent('second')])));
     proxy.backend.events.closed(undefined);
@@ -214,7 +214,7 @@ describe('while an amendment waits', () => {
 });
 
 describe('a stream that stays open', () => {
-  test('no memory and no timer is held between messages', async () => {
+  test('KEP-1287: a stream of events holds no memory and no timer between messages', async () => {
     vi.useFakeTimers();
     const proxy = watching();
     proxy.backend.send(data(1, sent('slow 1')));
@@ -301,7 +301,7 @@ describe('flow control', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('at most the window, the read-ahead and one message are stored for a client that does not read', () => {
+  test('KEP-1287: a stream of events stores at most its window, the read-ahead and one message for a client that does not read', () => {
     const proxy = watching({ readAhead: 100_000, responseLimit: 200_000 }, [4, 1000]);
     const windows = { stream: 1000, connection: 165_535 };
     const endless = Buffer.concat(Array.from({ length: 40 }, () => message(Buffer.alloc(150_000))));
@@ -345,7 +345,7 @@ describe('flow control', () => {
   });
 });
 
-test('a stream with a compressed request passes, and is counted: no other client for streams is needed', () => {
+test('a stream with a compressed request is forwarded without amendment and counted, and needs no local server', () => {
   const proxy = openProxy();
   proxy.client.send(headers(1, request(PATH, [{ name: 'grpc-encoding', value: 'gzip' }]), true));
   expect(typesOf(proxy.backend.take())).toContain(HEADERS);

@@ -130,7 +130,7 @@ describe('the proxy between peers of node:http2', () => {
       'without a header table',
       { maxDeflateDynamicTableSize: 0, settings: { headerTableSize: 0, initialWindowSize: 1_000_000 } },
     ],
-  ])('forwards calls on all routes, %s', async (_name, options) => {
+  ])('forwards calls on all routes between peers of node:http2 %s', async (_name, options) => {
     const backend = echoServer(options);
     const local = echoServer(options);
     backend.listen(paths.backend);
@@ -182,7 +182,7 @@ test('a connection counts as used when it opens, so that it does not end for ano
 });
 
 describe('a client that does not read', () => {
-  test('pauses the backend without using memory, and receives everything when it reads again', async () => {
+  test('a client that does not read pauses the backend without using memory, and receives everything when it reads again', async () => {
     const TOTAL = 64 * MiB;
     let sent = 0;
     const backend = net.createServer((socket) => {
@@ -233,7 +233,7 @@ describe('a client that does not read', () => {
     expect(sent).toBe(TOTAL);
   });
 
-  test('receives the whole answer of a connection that has closed meanwhile, when it reads again', async () => {
+  test('a client that reads late receives the whole answer of a connection that has closed in the meantime', async () => {
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
     cleanUps.push(() => {
       vi.useRealTimers();

@@ -44,7 +44,7 @@ function withLocal(options: Parameters<typeof openProxy>[0] = {}): TestProxy {
 }
 
 describe('a request for the local server', () => {
-  test('in one frame passes unchanged', () => {
+  test('a request for the local server in one frame is forwarded without being held', () => {
     const proxy = withLocal();
     proxy.client.send(headers(3, CALL), data(3, Buffer.from('all'), true));
     const seen = proxy.locals[0]!.take();
@@ -52,7 +52,7 @@ describe('a request for the local server', () => {
     expect(proxy.core.options.shared.requests.total).toBe(0);
   });
 
-  test('in several frames waits for the last one, and arrives unchanged', () => {
+  test('a request for the local server in several frames waits for the last one and arrives unchanged', () => {
     const proxy = withLocal();
     const parts = [1, 5, 16_384, 0, 9000, 16_384, 3].map((size, at) => Buffer.alloc(size, at + 1));
     proxy.client.send(headers(3, CALL), ...parts.map((part) => data(3, part)));
@@ -69,7 +69,7 @@ describe('a request for the local server', () => {
   test.each([
     ['all', [data(3, Buffer.from('all'))]],
     ['', []],
-  ])('may end with trailers, which no handler reads: %j', (text, parts) => {
+  ])('a request for the local server can end with trailers, which are dropped: %j', (text, parts) => {
     const proxy = withLocal();
     proxy.client.send(headers(3, CALL), ...parts, headers(3, [{ name: 'a', value: 'b' }], true));
     const seen = proxy.locals[0]!.take();
@@ -81,7 +81,7 @@ describe('a request for the local server', () => {
     expect(proxy.core.options.shared.requests.total).toBe(0);
   });
 
-  test('frees its bytes if the client cancels the call, and if the connection ends', () => {
+  test('an incomplete request for the local server frees its bytes if the client cancels the call or the connection ends', () => {
     const proxy = withLocal();
     const { requests } = proxy.core.options.shared;
     const part = Buffer.alloc(10_000);
@@ -94,7 +94,7 @@ describe('a request for the local server', () => {
     expect(requests.total).toBe(0);
   });
 
-  test('that is too long ends with RESOURCE_EXHAUSTED, and the client is asked to send no more of it', () => {
+  test('a request for the local server that is too long ends with RESOURCE_EXHAUSTED, and the client is asked to stop sending it', () => {
     const proxy = withLocal({ handledRequestLimit: 20_000 });
     proxy.client.send(headers(3, CALL), data(3, Buffer.alloc(16_384)), data(3, Buffer.alloc(5000)));
     const seen = proxy.client.take();
@@ -108,10 +108,10 @@ describe('a request for the local server', () => {
   });
 });
 
-describe('requests of all clients that are not complete', () => {
+describe('incomplete requests of all clients', () => {
   const shared = (): SharedBudget => new SharedBudget({ ...SHARED_LIMITS, requests: 100 * KiB });
 
-  test('above the limit: the longest ends with RESOURCE_EXHAUSTED, on whichever connection; the others go on', () => {
+  test('above the limit of incomplete requests, the longest of all connections ends with RESOURCE_EXHAUSTED, and others continue', () => {
     const budget = shared();
     const [one, other] = [withLocal({ shared: budget }), withLocal({ shared: budget })];
     one.client.send(headers(3, CALL), ...Array.from({ length: 3 }, () => data(3, Buffer.alloc(16_384))));
@@ -129,7 +129,7 @@ describe('requests of all clients that are not complete', () => {
     expect(goawayOf(one.client.take())).toBeUndefined();
   });
 
-  test('never exceed the limit, however many there are', () => {
+  test('incomplete requests of all clients never exceed the limit, however many there are', () => {
     const budget = shared();
     const proxy = withLocal({ shared: budget });
     for (let id = 3; id < 203; id += 2) {
@@ -145,7 +145,7 @@ describe('requests of all clients that are not complete', () => {
 describe('calls that the local server handles', () => {
   const gzip = [{ name: 'grpc-encoding', value: 'gzip' }];
 
-  test('above the limit end with RESOURCE_EXHAUSTED without reaching it; one that ends makes room', () => {
+  test('above the limit of local calls, a call ends with RESOURCE_EXHAUSTED before the local server, until another call ends', () => {
     const proxy = withLocal({
       shared: new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 0, all: 2, compressed: 2 } }),
     });
@@ -163,7 +163,7 @@ describe('calls that the local server handles', () => {
     expect(proxy.core.options.shared.calls.all.beyond).toBe(0);
   });
 
-  test('have reserved places on each connection, which the calls of others cannot take', () => {
+  test('each connection has reserved places for local calls, which the calls of others cannot take', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 1, all: 2, compressed: 2 } });
     const [greedy, other] = [withLocal({ shared }), openProxy({ shared })];
     greedy.client.send(...[3, 5, 7, 9, 11].map((id) => headers(id, CALL)));
@@ -177,7 +177,7 @@ describe('calls that the local server handles', () => {
     expect(shared.calls.all.beyond).toBe(0);
   });
 
-  test('with compressed messages have a limit of their own', () => {
+  test('local calls with compressed messages have a limit of their own', () => {
     const proxy = withLocal({
       shared: new SharedBudget({ ...SHARED_LIMITS, calls: { reserved: 0, all: 9, compressed: 1 } }),
     });
@@ -187,7 +187,7 @@ describe('calls that the local server handles', () => {
     expect(proxy.locals[0]!.take().map(({ id }) => id)).toEqual([3, 7]);
   });
 
-  test('that were answered before their request was complete end when that is dropped for others', () => {
+  test('a local call that was answered before its request was complete ends when its request is dropped for others', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, requests: 100 * KiB });
     const [answered, other] = [withLocal({ shared }), withLocal({ shared })];
     answered.client.send(headers(3, CALL), ...[1, 2, 3, 4].map(() => data(3, Buffer.alloc(16_000))));
@@ -197,7 +197,7 @@ describe('calls that the local server handles', () => {
     expect(answered.core.streams.get(3)).toBeUndefined();
   });
 
-  test('that were answered before their request was complete keep their answer', () => {
+  test('a local call that was answered before its request was complete keeps its answer when the request gets too long', () => {
     const proxy = withLocal({ handledRequestLimit: 20_000 });
     proxy.client.send(headers(3, CALL));
     proxy.locals[0]!.send(frame(HEADERS, 4, 3, Buffer.from([0x88])), headers(3, OK, true));

@@ -84,16 +84,19 @@ describe.each([
   ['amended responses that it does not read', unreadResponses],
   ['requests that it does not finish', unfinishedRequests],
 ])('a client that makes the proxy hold %s', (_, fill) => {
-  test.each([1, 2, 20])('leaves others the bytes that their amendments take (%d of such clients)', async (count) => {
-    const shared = new SharedBudget(SHARED_LIMITS);
-    const clients = Array.from({ length: count }, () => stalled(shared));
-    for (const client of clients) fill(client);
-    expect(await call(shared, 30_000)).toEqual({ skipped: [], answer: 'amended' });
-    if (count <= 2) expect(await call(shared, 2 * MiB)).toEqual({ skipped: [], answer: 'amended' });
-    // It does not keep the others from reading ahead either.
-    if (count <= 2) expect(shared.queued.isFull).toBe(false);
-    expect(shared.held.total).toBeLessThanOrEqual(SHARED_LIMITS.held.all + count * SHARED_LIMITS.held.reserved);
-    for (const { core } of clients) core.destroy();
-    expect(shared.held.total).toBe(0);
-  });
+  test.each([1, 2, 20])(
+    'calls of other clients are amended while some clients hold as many bytes as they can (%d of them)',
+    async (count) => {
+      const shared = new SharedBudget(SHARED_LIMITS);
+      const clients = Array.from({ length: count }, () => stalled(shared));
+      for (const client of clients) fill(client);
+      expect(await call(shared, 30_000)).toEqual({ skipped: [], answer: 'amended' });
+      if (count <= 2) expect(await call(shared, 2 * MiB)).toEqual({ skipped: [], answer: 'amended' });
+      // It does not keep the others from reading ahead either.
+      if (count <= 2) expect(shared.queued.isFull).toBe(false);
+      expect(shared.held.total).toBeLessThanOrEqual(SHARED_LIMITS.held.all + count * SHARED_LIMITS.held.reserved);
+      for (const { core } of clients) core.destroy();
+      expect(shared.held.total).toBe(0);
+    },
+  );
 });

@@ -13,7 +13,7 @@ describe('streams of all connections', () => {
   };
   const ids = Array.from({ length: 10 }, (_, at) => 2 * at + 1);
 
-  test('are limited; each connection may have some regardless of the others', () => {
+  test('streams of all connections are limited, and each connection has some regardless of the others', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, all: 3 } });
     const [greedy, other] = [open(shared, ids), open(shared, [1, 3, 5])];
     expect(resetsOf(greedy.client.take())).toEqual([11, 13, 15, 17, 19].map((id) => [id, ErrorCode.REFUSED_STREAM]));
@@ -21,7 +21,7 @@ describe('streams of all connections', () => {
     expect(greedy.events).toContain('refused streams');
   });
 
-  test('make room when they end, in each way, and with their connection', () => {
+  test('streams free their places when they end, in each way, and when their connection ends', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, streams: { reserved: 2, all: 3 } });
     const [greedy, other] = [open(shared, ids.slice(0, 5)), open(shared, [1, 3])];
     greedy.client.send(rst(1, ErrorCode.CANCEL));
@@ -35,7 +35,7 @@ describe('streams of all connections', () => {
     expect(shared.streams.beyond).toBe(0);
   });
 
-  test('are far fewer than each connection may have alone', () => {
+  test('all connections together have at most 32,768 streams', () => {
     const { reserved, all: shared } = SHARED_LIMITS.streams;
     expect(CONNECTION_LIMIT * reserved + shared).toBeLessThanOrEqual(32_768);
   });

@@ -4,7 +4,7 @@ import { type OwnCalls, RunningCalls } from '../../../src/server/proxy/shared-bu
 const connection = (): OwnCalls => ({ all: 0, compressed: 0 });
 
 describe('places of handled calls', () => {
-  test('are reserved for each connection, and shared beyond that', () => {
+  test('places of handled calls are reserved for each connection, and shared beyond that', () => {
     const calls = new RunningCalls({ all: 3, reserved: 2, compressed: 16 });
     const greedy = connection();
     const taken = Array.from({ length: 7 }, () => calls.take(greedy, false));
@@ -16,7 +16,7 @@ describe('places of handled calls', () => {
     expect(calls.all.beyond).toBe(3);
   });
 
-  test('with compressed messages are not all taken by one connection', () => {
+  test('one connection does not take all places of calls with compressed messages', () => {
     const calls = new RunningCalls({ all: 1024, reserved: 4, compressed: 16 });
     const takeAll = (own: OwnCalls): number => {
       let count = 0;
@@ -30,7 +30,7 @@ describe('places of handled calls', () => {
     expect(calls.compressed.total).toBe(14);
   });
 
-  test('are free again when their calls have ended', () => {
+  test('places of handled calls are free again when their calls have ended', () => {
     const calls = new RunningCalls({ all: 2, reserved: 1, compressed: 4 });
     const own = connection();
     for (let round = 0; round < 100; round += 1) {

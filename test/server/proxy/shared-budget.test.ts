@@ -31,7 +31,7 @@ import {
 const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from({ length: count }, () => bytes));
 
 describe('streams of one connection', () => {
-  test('above the limit are refused, and one that ends makes room', () => {
+  test('streams of one connection above the limit are refused until another stream ends', () => {
     const proxy = openProxy({ streamLimit: 2 });
     proxy.client.send(
       headers(1, request('/pass/A')),
@@ -53,7 +53,7 @@ describe('streams of one connection', () => {
     ['the limit, if the backend has none', settings(), LIMITS.streamLimit],
     ['the backend’s number, if that is lower', settings([3, 100]), 100],
     ['the limit, if the backend’s number is higher', settings([3, 100_000]), LIMITS.streamLimit],
-  ])('have %s in SETTINGS', (_, sent, announced) => {
+  ])('the number of streams that SETTINGS announce is %s', (_, sent, announced) => {
     const proxy = startProxy();
     proxy.client.send(PREFACE, settings());
     proxy.backend.send(sent);
@@ -64,13 +64,13 @@ describe('streams of one connection', () => {
 });
 
 describe('SETTINGS that are not acknowledged', () => {
-  test('end the connection of a client above the limit', () => {
+  test('a client that exceeds the limit of unacknowledged SETTINGS is disconnected', () => {
     const proxy = openProxy();
     proxy.client.send(many(LIMITS.settingsLimit + 1, settings([4, 70_000])));
     expect(goawayOf(proxy.client.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('end the connection of a backend above the limit', () => {
+  test('a backend that exceeds the limit of unacknowledged SETTINGS is disconnected', () => {
     const proxy = openProxy();
     proxy.backend.send(many(LIMITS.settingsLimit + 1, settings([5, 20_000])));
     expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
@@ -90,14 +90,14 @@ describe('L1: the backend', () => {
   test.each([
     ['PING', frame(PING, 0, 0, Buffer.alloc(8))],
     ['GOAWAY', goaway(2 ** 31 - 1, 0)],
-  ])('loses its connection after a flood of %s', (_, flood) => {
+  ])('a backend loses its connection after a flood of %s', (_, flood) => {
     const proxy = openProxy();
     for (let sent = 0; sent < 200 && !proxy.backend.ended; sent += 1) proxy.backend.send(many(100, flood));
     expect(proxy.backend.ended).toBe(true);
     expect(goawayOf(proxy.backend.take())?.code).toBe(ErrorCode.ENHANCE_YOUR_CALM);
   });
 
-  test('is not read while it does not take its answers', () => {
+  test('a backend is not read while it does not take its answers', () => {
     const proxy = openProxy();
     proxy.backend.backlog = 2 * MiB;
     proxy.backend.send(frame(PING, 0, 0, Buffer.alloc(8)));
@@ -138,11 +138,11 @@ describe('H4: data that waits for a client with a large window for its connectio
     return proxy;
   };
 
-  test('is limited for the connection', () => {
+  test('data that waits for a client without stream windows is limited for the connection', () => {
     expect(flood(open({}), 16_384)).toBeLessThanOrEqual(MiB);
   });
 
-  test('is limited for all connections', () => {
+  test('data that waits for a client without stream windows is limited for all connections together', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, queued: 100_000 });
     const [first, second] = [open({ shared }), open({ shared })];
     expect(flood(first, 16_384)).toBeGreaterThan(100_000);
@@ -155,7 +155,7 @@ describe('H4: data that waits for a client with a large window for its connectio
     expect(shared.queued.total).toBe(0);
   });
 
-  test('arrives unchanged, in frames of any size', () => {
+  test('data that waits for a client without stream windows arrives unchanged, in frames of any size', () => {
     const proxy = openProxy({ readAhead: MiB / 4 }, [4, 1]);
     proxy.client.send(headers(1, request('/pass/A'), true), headers(3, request('/pass/B'), true));
     const parts = Array.from({ length: 2000 }, (_, at) => Buffer.alloc(1 + (at % 7), at % 251));
@@ -173,7 +173,7 @@ describe('DATA of a handled call', () => {
   test.each([
     ['a single byte', data(1, Buffer.of(1))],
     ['padding alone', frame(0, 8, 1, Buffer.concat([Buffer.of(64), Buffer.alloc(64)]))],
-  ])('ends the connection after a flood of frames of %s', (_, flood) => {
+  ])('DATA of a handled call ends the connection after a flood of frames of %s', (_, flood) => {
     const proxy = openProxy();
     proxy.backend.send(windowUpdate(0, 10_000_000));
     proxy.client.send(headers(1, request('/handle/A')));
@@ -183,7 +183,7 @@ describe('DATA of a handled call', () => {
 });
 
 describe('H4: messages that are held', () => {
-  test('take little more memory than their bytes if they come byte by byte', async () => {
+  test('held messages take little more memory than their bytes if they arrive byte by byte', async () => {
     const proxy = openProxy();
     proxy.backend.send(windowUpdate(0, 1_000_000));
     const bytes = 300_000;
@@ -206,7 +206,7 @@ describe('H4: messages that are held', () => {
     expect(proxy.core.held.total).toBe(0);
   });
 
-  test('by all connections together are not amended above the limit', () => {
+  test('messages above the limit of held bytes of all connections are not amended', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, held: { reserved: 0, all: 2000 } });
     const [one, other] = [openProxy({ shared }), openProxy({ shared })];
     for (const proxy of [one, other]) {
@@ -253,20 +253,23 @@ describe('amended responses that wait for a client without windows for its strea
       .flatMap(({ down }) => down.queue)
       .reduce((sum, item) => sum + (item.kind === 'data' ? item.size : 0), 0);
 
-  test.each(['amend', 'each'] as const)('are limited: %s', (route) => {
-    const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined }, [4, WINDOW]);
-    proxy.client.send(windowUpdate(0, 1 << 30));
-    answer(proxy, route, 100);
-    // 28 MiB waited before, and counted nowhere.
-    expect(waiting(proxy)).toBeGreaterThan(MiB);
-    expect(waiting(proxy)).toBeLessThan(3 * MiB);
-    const { held, queued } = proxy.core.options.shared;
-    expect(queued.total + held.total).toBeGreaterThanOrEqual(waiting(proxy));
-    proxy.core.destroy();
-    expect([held.total, queued.total]).toEqual([0, 0]);
-  });
+  test.each(['amend', 'each'] as const)(
+    'amended responses that wait for stream windows are limited for the connection: %s',
+    (route) => {
+      const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined }, [4, WINDOW]);
+      proxy.client.send(windowUpdate(0, 1 << 30));
+      answer(proxy, route, 100);
+      // 28 MiB waited before, and counted nowhere.
+      expect(waiting(proxy)).toBeGreaterThan(MiB);
+      expect(waiting(proxy)).toBeLessThan(3 * MiB);
+      const { held, queued } = proxy.core.options.shared;
+      expect(queued.total + held.total).toBeGreaterThanOrEqual(waiting(proxy));
+      proxy.core.destroy();
+      expect([held.total, queued.total]).toEqual([0, 0]);
+    },
+  );
 
-  test('are limited for all connections, however long they are', () => {
+  test('amended responses of any length that wait for stream windows are limited for all connections', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, queued: MiB / 4, held: { reserved: 0, all: 2 * MiB } });
     const proxies = Array.from({ length: 40 }, () => {
       const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB / 8, amend: () => undefined, shared }, [4, WINDOW]);
@@ -282,7 +285,7 @@ describe('amended responses that wait for a client without windows for its strea
     expect([shared.queued.total, shared.held.total]).toEqual([0, 0]);
   });
 
-  test('are limited for all connections, also in their sockets', () => {
+  test('amended responses that wait in the sockets of all connections are limited', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, held: { reserved: 0, all: 2 * MiB } });
     let written = 0;
     const proxies = Array.from({ length: 40 }, () => {
@@ -310,7 +313,7 @@ describe('amended responses that wait for a client without windows for its strea
     for (const proxy of proxies) proxy.core.destroy();
   });
 
-  test('are limited for all connections', () => {
+  test('amended responses that wait for stream windows are limited by the queue limit of all connections', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, queued: 3 * MiB });
     const proxies = Array.from({ length: 20 }, () => {
       const proxy = openProxy({ readAhead: MiB / 4, queueLimit: MiB, amend: () => undefined, shared }, [4, WINDOW]);

@@ -4,7 +4,7 @@ import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
 import { PING, frame, headers, openProxy, request } from '../../support/http2/wire.ts';
 
 describe('a slow reader', () => {
-  test('pauses reading from the other sides, so that bytes wait in their sockets and not in the proxy', () => {
+  test('a slow reader pauses reading from the other sides, so that bytes wait in their sockets and not in the proxy', () => {
     const proxy = openProxy();
     proxy.client.send(headers(1, request('/handle/A')));
     proxy.client.backlog = 70_000;
@@ -24,7 +24,7 @@ describe('a slow reader', () => {
     expect(proxy.client.paused).toBe(false);
   });
 
-  test('is not read either, with less that waits for it, while clients that do not read have used up the memory of all', () => {
+  test('a slow reader is paused with fewer waiting bytes while other slow readers have used up the shared memory', () => {
     const shared = new SharedBudget({ ...SHARED_LIMITS, held: { reserved: 65_536, all: 1_000_000 } });
     const proxies = [openProxy({ shared }), openProxy({ shared })];
     for (const { client } of proxies) {

@@ -76,7 +76,7 @@ test('small writes to a client that does not read take little more memory than t
   expect(transport.backlog).toBe(0);
 });
 
-test('what has waited leaves in order, and its end is reported', async () => {
+test('waiting bytes are sent in order, and then the drain is reported', async () => {
   writeSmall(3 * 16_384);
   write(Buffer.alloc(70_000, 'a'));
   write(Buffer.alloc(5000, 'b'), Buffer.alloc(5000, 'c'));
@@ -95,7 +95,7 @@ test('what has waited leaves in order, and its end is reported', async () => {
   await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
 });
 
-test('a few bytes that wait leave without further writes', async () => {
+test('a few waiting bytes are sent without further writes', async () => {
   while (transport.backlog === 0) write(Buffer.alloc(1024, 'k'));
   write(Buffer.of(1), Buffer.of(2));
   write(Buffer.of(3));
@@ -103,7 +103,7 @@ test('a few bytes that wait leave without further writes', async () => {
   await vi.waitFor(() => expect(drained).toHaveBeenCalled(), LONG_WAIT);
 });
 
-test('the end comes behind what waits', async () => {
+test('the end of the connection is sent after the waiting bytes', async () => {
   writeSmall(5000);
   transport.end();
   const over = once(client, 'end');
@@ -111,7 +111,7 @@ test('the end comes behind what waits', async () => {
   await over;
 });
 
-test('nothing of what waits is left after the connection has been destroyed', () => {
+test('no waiting bytes are left after the connection has been destroyed', () => {
   writeSmall(5000);
   transport.destroy();
   write(Buffer.of(1), Buffer.of(2));

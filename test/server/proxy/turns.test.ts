@@ -28,8 +28,8 @@ function work(ms: number): void {
   while (performance.now() < end);
 }
 
-describe('work that was put off', () => {
-  test('of many connections takes a part of each turn of the event loop, and each connection takes its turn', async () => {
+describe('deferred work', () => {
+  test('deferred work of many connections takes a part of each turn of the event loop, and each connection takes its turn', async () => {
     const turns = new Turns();
     const done = [0, 0, 0];
     let left = 30;
@@ -51,7 +51,7 @@ describe('work that was put off', () => {
     expect(Math.max(...done) - Math.min(...done)).toBeLessThanOrEqual(1);
   });
 
-  test('of a connection that has ended is not done', async () => {
+  test('deferred work of a connection that has ended is not done', async () => {
     const turns = new Turns();
     let done = 0;
     const action = (): void => void (done += 1);
@@ -63,19 +63,22 @@ describe('work that was put off', () => {
 });
 
 describe('a read with many frames', () => {
-  test.each(['client', 'backend'] as const)('of the %s is handled in several turns of the event loop', async (side) => {
-    const proxy = openProxy();
-    proxy.client.take();
-    proxy.backend.take();
-    const answered = (): number => proxy[side].take().filter(({ type }) => type === PING).length;
-    proxy[side].send(many(3 * TURN_COST, ping));
-    expect(answered()).toBe(TURN_COST);
-    expect(proxy[side].paused).toBe(true);
-    while (proxy[side].paused) await turn();
-    expect(answered()).toBe(2 * TURN_COST);
-  });
+  test.each(['client', 'backend'] as const)(
+    'a read of many frames from the %s is handled in several turns of the event loop',
+    async (side) => {
+      const proxy = openProxy();
+      proxy.client.take();
+      proxy.backend.take();
+      const answered = (): number => proxy[side].take().filter(({ type }) => type === PING).length;
+      proxy[side].send(many(3 * TURN_COST, ping));
+      expect(answered()).toBe(TURN_COST);
+      expect(proxy[side].paused).toBe(true);
+      while (proxy[side].paused) await turn();
+      expect(answered()).toBe(2 * TURN_COST);
+    },
+  );
 
-  test('counts the headers of a response as one frame: all responses of a burst go to the client in one turn', () => {
+  test('headers of a response count as one frame, so that all responses of a burst go to the client in one turn', () => {
     const proxy = openProxy();
     const ids = Array.from({ length: 100 }, (_, at) => 2 * at + 1);
     for (const id of ids) proxy.client.send(headers(id, request('/pass/A'), true));
@@ -83,14 +86,14 @@ describe('a read with many frames', () => {
     expect(typesOf(proxy.client.take()).filter((type) => type === HEADERS)).toHaveLength(100);
   });
 
-  test('counts a new call as many frames', () => {
+  test('a new call in a read counts as many frames', () => {
     const proxy = openProxy();
     const calls = Array.from({ length: 100 }, (_, at) => headers(2 * at + 1, request('/pass/A'), true));
     proxy.client.send(Buffer.concat(calls));
     expect(typesOf(proxy.backend.take()).filter((type) => type === HEADERS)).toHaveLength(TURN_COST / 16);
   });
 
-  test('is handled to its end if the backend closes behind it', () => {
+  test('a read with many frames is handled to its end if the backend closes after it', () => {
     const proxy = withStream('/pass/A', true);
     proxy.client.take();
     const parts = many(2 * TURN_COST, data(1, message(Buffer.of(7))));

@@ -9,7 +9,7 @@ const held = (peer: number | undefined, activeStreams: number, lastUsed = 0, cal
 });
 const times = (count: number, one: Held): Held[] => Array.from({ length: count }, () => ({ ...one }));
 
-describe('of eight connections, for a new one ends', () => {
+describe('room for a new connection', () => {
   const busy = times(6, held(7, 1));
   test.each<[string, number | undefined, Held[], number | undefined, number | undefined]>([
     [
@@ -46,7 +46,7 @@ describe('of eight connections, for a new one ends', () => {
     ['none, if the process itself has the most, all with calls', 7, [held(1, 0), held(2, 0), ...busy], undefined, 7],
     ['an unused one of its own', 7, [held(1, 0), ...busy, held(7, 0, 9)], 7, 7],
     ['none for a process with many, though another has more', 3, [held(3, 1), held(3, 1), ...busy], undefined, 7],
-  ])('%s', (_, peer, all, index, pid) => {
+  ])('of eight open connections, a new one ends %s', (_, peer, all, index, pid) => {
     const { crowd, ends } = roomFor(peer, all);
     expect([ends === undefined ? undefined : all.indexOf(ends), crowd?.pid]).toEqual([index, pid]);
   });

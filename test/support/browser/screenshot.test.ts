@@ -23,13 +23,13 @@ test('a capture that Chromium refuses is repeated with the next frame', async ()
   expect(done).toEqual({ captures: 5, frames: 4 });
 });
 
-test('five refused captures are a failure', async () => {
+test('a screenshot fails after five refused captures', async () => {
   const { done, page } = failing(5);
   await expect(screenshot(page)).rejects.toThrow('Unable to capture screenshot');
   expect(done.captures).toBe(5);
 });
 
-test('any other error is a failure at once', async () => {
+test('a screenshot fails at once after any other error', async () => {
   const { done, page } = failing(1, new Error('Target closed'));
   await expect(screenshot(page)).rejects.toThrow('Target closed');
   expect(done.captures).toBe(1);

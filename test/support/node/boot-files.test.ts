@@ -28,7 +28,7 @@ test('containerd 1.x gets configuration format 2 and containerd 2.x format 3, bo
   }
 });
 
-test('the runtime creates its cgroups itself or through systemd', () => {
+test('the configuration of containerd sets whether runc creates its cgroups through systemd', () => {
   const settings = { release: '2.1', runtime: '/parts/runc', cniPlugins: '/parts/cni' } as const;
   expect(containerdConfig({ ...settings, systemdCgroup: true })).toMatch(/^SystemdCgroup = true$/m);
   expect(containerdConfig({ ...settings, systemdCgroup: false })).toMatch(/^SystemdCgroup = false$/m);

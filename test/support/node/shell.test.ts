@@ -7,7 +7,7 @@ const typed = (input: string, lines: readonly string[], command?: readonly strin
   return execFileSync(program, args, { input, encoding: 'utf8', stdio: ['pipe', 'pipe', 'ignore'] });
 };
 
-test('the shell greets after the command, and knows the built programs', () => {
+test('the shell prints its greeting after the command, and has aliases for the built programs', () => {
   const out = typed('alias resizectl cri-resize-shim; exit\n', ["try: it's easy"], ['echo', 'first']);
   expect(out).toMatch(/^first\ntry: it's easy\n/);
   expect(out).toMatch(/resizectl=.*dist\/resizectl\.js/);

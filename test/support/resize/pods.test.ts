@@ -90,7 +90,7 @@ test('the random pods declare containers of every kind in every state, with and 
   );
 });
 
-test('the random pods have what each configuration of kubelet derives, also where it is nothing', () => {
+test('the random pods have the settings that each configuration of kubelet derives, also if there are none', () => {
   const seen = new Set<string>();
   holds(4000, any, ({ state: { containers, memory, cpu } }) => {
     for (const { settings = {}, memory: limit, cpu: own } of containers) {

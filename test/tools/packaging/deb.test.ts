@@ -69,7 +69,7 @@ async function withConffiles(): Promise<string> {
   return old;
 }
 
-test('a new installation has both files, and a further one keeps what was changed', async () => {
+test('a new installation has both configuration files, and a second installation keeps changes to them', async () => {
   await dpkg('--install', deb);
   expect(text(CONFIG)).toContain('#stateFolder: /var/lib/cri-resize-shim\n');
   expect(text(FLAGS)).toBe('CRI_RESIZE_SHIM_FLAGS="--config /etc/cri-resize-shim/config.yaml"\n');
@@ -115,7 +115,7 @@ test('an upgrade from a package with conffiles keeps them, and a later purge doe
   expect(text(CONFIG)).toBe('intercept: false\n');
 });
 
-test('the files are back after an upgrade that could not be unpacked', async () => {
+test('the configuration files are back after an upgrade that could not be unpacked', async () => {
   await dpkg('--install', await withConffiles());
   const broken = join(made, 'broken.deb');
   const content = readFileSync(deb);

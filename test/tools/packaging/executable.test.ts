@@ -60,13 +60,13 @@ describe('the program is selected by the name or the first argument', () => {
     ['resizectl', ['install', '--help'], 'Usage: resizectl install '],
     ['cri-resize-shim', ['licenses'], 'Apache License'],
     ['cri-resize-shim', ['licenses'], 'Copyright Node.js contributors'],
-  ])('%s %j runs', async (name, args, expected) => {
+  ])('the single executable runs %s %j', async (name, args, expected) => {
     const { text, code } = await run(name, ...args);
     expect(text).toContain(expected);
     expect([code, text.includes('ExperimentalWarning')]).toEqual([0, false]);
   });
 
-  test('both programs reject an unknown flag', async () => {
+  test('both programs of the single executable reject an unknown flag', async () => {
     for (const name of ['cri-resize-shim', 'resizectl']) {
       const { text, code } = await run(name, '--bogus');
       expect([text, code]).toEqual([expect.stringMatching(new RegExp(`^${name}: .*unknown option '--bogus'`)), 2]);
@@ -107,7 +107,7 @@ async function backend(): Promise<string> {
 }
 
 describe('the daemon of the single executable', () => {
-  test('serves metrics and watches annotations if its configuration file enables them', async () => {
+  test('the daemon of the single executable serves metrics and watches annotations if its configuration file enables them', async () => {
     const server = await new FakeApiServer().start();
     open.push(() => server.stop());
     const socketPath = join(folder, 'shim/metrics.sock');
@@ -134,14 +134,14 @@ describe('the daemon of the single executable', () => {
     expect(program.stderr).not.toContain('ExperimentalWarning');
   });
 
-  test('reports the position of an error in its configuration file', async () => {
+  test('the daemon of the single executable reports the position of an error in its configuration file', async () => {
     const config = join(folder, 'config.yaml');
     writeFileSync(config, 'logLevel: loud\n');
     const { text, code } = await run('cri-resize-shim', '--config', config);
     expect([text, code]).toEqual([expect.stringContaining('config.yaml:1:1: logLevel: "loud" must be one of'), 1]);
   });
 
-  test('loads its native part from an unnamed file, and no other file of its own', async () => {
+  test('upgrade: the single executable loads its native part from an unnamed file, which nobody can replace', async () => {
     // The native part locks a file before the daemon replaces a stale socket.
     mkdirSync(join(folder, 'shim'));
     await leaveStale(join(folder, 'shim/shim.sock'));

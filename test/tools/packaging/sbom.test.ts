@@ -8,7 +8,7 @@ const sbom = (serialNumber: string, timestamp: string, version = '1') => ({
   dependencies: [],
 });
 
-test('two bills of materials of the same content are the same with SOURCE_DATE_EPOCH', () => {
+test('two bills of materials with equal content are identical with SOURCE_DATE_EPOCH', () => {
   const one = reproducible(sbom('urn:uuid:1', '2026-01-01T00:00:00Z'), '1700000000');
   expect(one).toEqual(reproducible(sbom('urn:uuid:2', '2026-01-02T00:00:00Z'), '1700000000'));
   expect(one.metadata.timestamp).toBe('2023-11-14T22:13:20.000Z');

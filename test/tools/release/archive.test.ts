@@ -21,7 +21,7 @@ function folder(name: string, order: readonly string[], mode: number): string {
   return path;
 }
 
-test('the same files result in the same bytes, made in another order, at another time and with another umask', async () => {
+test('archives of equal files are identical, regardless of the order of files, the time and the umask', async () => {
   const [one, other] = [join(root, 'one.tgz'), join(root, 'other.tgz')];
   await packFolder(folder('first', ['a', 'b', 'run'], 0o644), one, '1700000000');
   await packFolder(folder('second', ['run', 'b', 'a'], 0o600), other, '1700000000');
@@ -32,7 +32,7 @@ test('the same files result in the same bytes, made in another order, at another
   expect(run).toMatch(/^-rwxr-xr-x 0\/0 +14 2023-11-14 22:13 shim\/run$/);
 });
 
-test('other content results in other bytes, and nothing else is left in the folder', async () => {
+test('an archive of other content has other bytes, and no temporary file is left next to it', async () => {
   const [one, other] = [join(root, 'one.tgz'), join(root, 'other.tgz')];
   const path = folder('first', ['a'], 0o644);
   await packFolder(path, one, '1700000000');

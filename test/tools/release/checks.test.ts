@@ -34,7 +34,7 @@ test('a checkout whose files agree on the version can be released, with the time
   expect(await problemsOf(root, '1.2.3')).toEqual([]);
 });
 
-test('each place with another version is named', async () => {
+test('reports each place that has another version', async () => {
   expect(await problemsOf(root, '1.2.4')).toEqual([
     'deploy/helm/cri-resize-shim/Chart.yaml: found version 1.2.3, expected 1.2.4 as in package.json',
     'deploy/helm/cri-resize-shim/Chart.yaml: found version 1.2.3, expected 1.2.4 as in package.json',
@@ -44,7 +44,7 @@ test('each place with another version is named', async () => {
   ]);
 });
 
-test('a changelog without a date and files that differ from the commit are named', async () => {
+test('reports a changelog without a date, and files that differ from the commit', async () => {
   put('CHANGELOG.md', '## [1.2.3] - Unreleased\n');
   expect(await problemsOf(root, '1.2.3')).toEqual([
     'CHANGELOG.md: "## [1.2.3] - Unreleased" has no date: expected "## [1.2.3] - YYYY-MM-DD"',
@@ -52,7 +52,7 @@ test('a changelog without a date and files that differ from the commit are named
   ]);
 });
 
-test('a tag on another commit is named', async () => {
+test('reports a tag on another commit', async () => {
   await git('tag', 'v1.2.3');
   put('new', '');
   await git('add', '.');

@@ -45,7 +45,7 @@ test.each([
   ).toBe(true);
 });
 
-test('a file that is no key, or a key that does not sign, is an error that names it', () => {
+test('rejects a file that is not a key, and a key that cannot sign, with the name of the file', () => {
   expect(() => signFile(file, put('no key'))).toThrow(/key\.pem cannot be used: expected a private key in PEM/);
   expect(() => signFile(file, put(pem(generateKeyPairSync('x25519'))))).toThrow(
     /key\.pem is of type x25519: expected ed25519, ec or rsa/,

@@ -18,7 +18,7 @@ test('sha256sum accepts the checksums, which are sorted by name', async () => {
   expect(stdout).toBe('a: OK\nb: OK');
 });
 
-test('files that differ, and files of one build alone, are named', () => {
+test('reports files that differ between two builds, and files that only one build has', () => {
   const line = (digit: string, name: string): string => `${digit.repeat(64)}  ${name}\n`;
   const one = line('1', 'same') + line('2', 'other') + line('3', 'only-first');
   const two = line('1', 'same') + line('9', 'other') + line('3', 'only-second');

@@ -70,16 +70,16 @@ async function expectNothingChanged(): Promise<void> {
   expect(await node.snapshot()).toEqual(before);
 }
 
-test('more than seventy cases of invalid input exist, each with its own name', () => {
+test('KEP-1287: the rejection of invalid values is tested with more than seventy cases of different names', () => {
   const names = new Set(cases.map(({ call, name }) => `${call} ${name}`));
   expect(names.size).toBe(cases.length);
   expect(cases.length).toBeGreaterThan(70);
 });
 
 describe.each(['UpdateContainerResources', 'UpdatePodSandboxResources', 'ResizePod'] as const)(
-  'an invalid %s changes nothing',
+  'invalid requests of %s',
   (call) => {
-    test.each(cases.filter((bad) => bad.call === call))('$name', async (bad) => {
+    test.each(cases.filter((bad) => bad.call === call))('an invalid request changes nothing: $name', async (bad) => {
       const answer = bad.isForwardedIfImplemented && node.implementsPodUpdate ? passedOn : bad.answer;
       if (answer.by === 'shim') {
         const { code, reason, message } = await refusalBy(bad);
@@ -112,7 +112,7 @@ describe('concurrent requests', () => {
     await expectNothingChanged();
   });
 
-  test('an invalid update never supersedes a valid one that waits', async () => {
+  test('an invalid update does not supersede a waiting valid one', async () => {
     const id = node.pod.id('a');
     const good = { ...limits(64), oom_score_adj: 0 };
     const bad = { ...limits(96), cpu_quota: 5 };

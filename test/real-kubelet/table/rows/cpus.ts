@@ -9,7 +9,7 @@ const NO_QUOTA = 'max 100000';
 
 export const cpuRows: readonly Row[] = [
   {
-    title: 'exclusive CPUs: a change of CPU is infeasible, memory is resized in place',
+    title: 'KEP-1287: exclusive CPUs: a change of CPU is infeasible, memory is resized in place',
     pod: { containers: [container('app', both('1', '64Mi'))] },
     steps: [
       running('app'),

@@ -48,7 +48,7 @@ export const kindRows: readonly Row[] = [
     },
   },
   {
-    title: 'a running init container is raised above its pod, and the app is resized once it runs',
+    title: 'KEP-1287: a running init container is raised above its pod, and the app is resized once it runs',
     pod: {
       initContainers: [container('setup', sized(200, '64Mi'), waitAt('setup'))],
       containers: [container('app', sized(400, '90Mi'))],
@@ -82,7 +82,7 @@ export const kindRows: readonly Row[] = [
     expected: { 'up: pod memory.max': memory(160), 'down: pod memory.max': memory(64) },
   },
   {
-    title: 'a sidecar and its app: raised, lowered, and in opposite directions',
+    title: 'KEP-1287: a sidecar and its app: raised, lowered, and in opposite directions',
     pod: {
       initContainers: [container('proxy', sized(200, '64Mi'), { restartPolicy: 'Always' })],
       containers: [container('app', sized(400, '96Mi'))],
@@ -108,7 +108,7 @@ export const kindRows: readonly Row[] = [
     },
   },
   {
-    title: 'two containers in opposite directions, memory and CPU crosswise',
+    title: 'KEP-1287: two containers in opposite directions, memory and CPU crosswise',
     pod: { containers: [container('a', sized(200, '64Mi')), container('b', sized(600, '160Mi'))] },
     steps: [
       running('a', 'b'),

@@ -14,7 +14,7 @@ export const memoryQosRows = (tiered: boolean): readonly Row[] => {
   const reserved = (mebibytes: number): string => (tiered ? memory(mebibytes) : '0');
   return [
     {
-      title: 'Burstable: memory.high follows limit and request',
+      title: 'KEP-2570: Burstable: memory.high follows limit and request',
       pod: { containers: [container('app', { requests: amounts('20m', '64Mi'), limits: amounts('100m', '128Mi') })] },
       steps: [
         running('app'),
@@ -39,7 +39,7 @@ export const memoryQosRows = (tiered: boolean): readonly Row[] => {
       },
     },
     {
-      title: 'Guaranteed: no memory.high, raised and lowered',
+      title: 'KEP-2570: Guaranteed: no memory.high, raised and lowered',
       pod: { containers: [container('app', both('100m', '64Mi'))] },
       steps: [
         running('app'),
@@ -55,7 +55,7 @@ export const memoryQosRows = (tiered: boolean): readonly Row[] => {
       },
     },
     {
-      title: 'requests only: memory.high follows the node',
+      title: 'KEP-2570: requests only: memory.high follows the node',
       pod: { containers: [container('app', requests('20m', '64Mi'))] },
       steps: [
         running('app'),

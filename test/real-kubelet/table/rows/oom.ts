@@ -29,7 +29,7 @@ const greedy = {
 
 export const oomRows: readonly Row[] = [
   {
-    title: 'an OOM crash loop is healed by a resize (kubernetes 138760)',
+    title: 'KEP-1287: an OOM crash loop is healed by a resize (kubernetes 138760)',
     pod: { containers: [container('app', resources('32Mi'), greedy)] },
     steps: [
       backingOff('app'),

@@ -28,7 +28,7 @@ const DEFERRED = 'MemoryDecreaseDeferred';
 
 export const resourceRows: readonly Row[] = [
   {
-    title: 'RestartContainer for memory: CPU in place, memory by a restart, also below what is in use',
+    title: 'KEP-1287: RestartContainer for memory: CPU in place, memory by a restart, also below what is in use',
     pod: {
       containers: [
         container('app', sized(200, '64Mi'), { ...holding(100), ...restartFor('memory') }),
@@ -68,7 +68,7 @@ export const resourceRows: readonly Row[] = [
     },
   },
   {
-    title: 'RestartContainer for CPU: memory in place, CPU by a restart',
+    title: 'KEP-1287: RestartContainer for CPU: memory in place, CPU by a restart',
     pod: {
       containers: [container('app', sized(200, '64Mi'), restartFor('cpu')), container('b', sized(200, '64Mi'))],
     },
@@ -87,7 +87,7 @@ export const resourceRows: readonly Row[] = [
     },
   },
   {
-    title: 'pod-level resources alone: raised and lowered',
+    title: 'KEP-2837: pod-level resources alone: raised and lowered',
     pod: {
       resources: { requests: amounts('40m', '64Mi'), limits: amounts('100m', '128Mi') },
       containers: [container('a', {}), container('b', {})],
@@ -112,7 +112,7 @@ export const resourceRows: readonly Row[] = [
     },
   },
   {
-    title: 'pod-level resources and resources of one container: each raised and lowered',
+    title: 'KEP-2837: pod-level resources and resources of one container: each raised and lowered',
     pod: {
       resources: { requests: amounts('60m', '128Mi'), limits: amounts('200m', '256Mi') },
       containers: [
@@ -140,7 +140,7 @@ export const resourceRows: readonly Row[] = [
     },
   },
   {
-    title: 'BestEffort: the API server rejects resources, and nothing changes',
+    title: 'KEP-1287: BestEffort: the API server rejects resources, and nothing changes',
     pod: { containers: [container('app', {})] },
     steps: [
       running('app'),
@@ -151,7 +151,7 @@ export const resourceRows: readonly Row[] = [
     expected: { 'at first: pod memory.max': 'max', 'limits: pod memory.max': 'max', 'limits: pod cpu.weight': '1' },
   },
   {
-    title: 'requests only: raised and lowered, with a BestEffort-like sibling',
+    title: 'KEP-1287: requests only: raised and lowered, with a BestEffort-like sibling',
     pod: { containers: [container('app', requests('20m', '32Mi')), container('b', {})] },
     steps: [
       running('app', 'b'),
@@ -162,7 +162,7 @@ export const resourceRows: readonly Row[] = [
     expected: { 'up: pod memory.max': 'max', 'up: pod cpu.max': 'max 100000', 'down: app cpu.max': 'max 100000' },
   },
   {
-    title: 'limits added to one container and then to all; the API server rejects their removal',
+    title: 'KEP-1287: limits added to one container and then to all; the API server rejects their removal',
     pod: { containers: [container('a', requests('20m', '32Mi')), container('b', requests('20m', '32Mi'))] },
     steps: [
       running('a', 'b'),

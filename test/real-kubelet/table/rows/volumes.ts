@@ -60,7 +60,7 @@ export const volumeRows: readonly Row[] = [
     },
   },
   {
-    title: 'a volume whose sizeLimit is below the pod’s limit keeps it',
+    title: 'KEP-6030: a volume whose sizeLimit is below the pod’s limit keeps it',
     pod: {
       containers: [container('app', sized(200, '128Mi'), mounted('follows', 'sized'))],
       volumes: [follows, { name: 'sized', emptyDir: { medium: 'Memory', sizeLimit: '64Mi' } }],

@@ -98,7 +98,7 @@ describe('a compressed request', () => {
   test.each([
     ['compressed', framed(gzipSync(Buffer.alloc(100_000)), true)],
     ['not compressed, though the call has an encoding', framed(Buffer.alloc(100_000))],
-  ])('is served: %s', async (_, request) => {
+  ])('a request of a call with an encoding is served: %s', async (_, request) => {
     const { stream, outcome } = start('/s/Length', gzip);
     stream.end(request);
     expect(await outcome).toEqual({ code: status.OK, text: '100000' });
@@ -114,14 +114,17 @@ describe('a compressed request', () => {
   test.each([
     ['states', gzipSync(Buffer.alloc(16 * MiB))],
     ['hides', lying()],
-  ])('H4: that %s that it gets longer than the limit ends with RESOURCE_EXHAUSTED, and is counted', async (_, bomb) => {
-    const { stream, outcome } = start('/s/Length', gzip);
-    stream.end(framed(bomb, true));
-    expect((await outcome).code).toBe(status.RESOURCE_EXHAUSTED);
-    expect(refused).toEqual(['decompressed']);
-  });
+  ])(
+    'H4: a compressed request that %s a decompressed size above the limit ends with RESOURCE_EXHAUSTED and is counted',
+    async (_, bomb) => {
+      const { stream, outcome } = start('/s/Length', gzip);
+      stream.end(framed(bomb, true));
+      expect((await outcome).code).toBe(status.RESOURCE_EXHAUSTED);
+      expect(refused).toEqual(['decompressed']);
+    },
+  );
 
-  test('that is damaged ends with INVALID_ARGUMENT', async () => {
+  test('a damaged compressed request ends with INVALID_ARGUMENT', async () => {
     const { stream, outcome } = start('/s/Length', gzip);
     stream.end(framed(Buffer.from([0x1f, 0x8b, 1, 2, 3]), true));
     expect((await outcome).code).toBe(status.INVALID_ARGUMENT);
@@ -129,7 +132,7 @@ describe('a compressed request', () => {
 });
 
 describe('requests of all clients', () => {
-  test('that are long leave room for short ones', async () => {
+  test('long requests leave room for short ones', async () => {
     const connections = [connect(), connect()];
     const call = (path: string, bytes: number, connection = session): Promise<{ code: number; text: string }> => {
       const { stream, outcome } = start(path, {}, connection);
@@ -153,7 +156,7 @@ describe('requests of all clients', () => {
     for (const connection of connections) connection.destroy();
   });
 
-  test('H4: that wait for their end take the budget; the next ones are refused, and memory comes back', async () => {
+  test('H4: above the budget for incomplete requests, further ones are rejected, and memory is freed when they end', async () => {
     const part = framed(Buffer.alloc(2 * MiB)).subarray(0, MiB);
     const calls = Array.from({ length: 6 }, () => start('/s/Length'));
     for (const { stream } of calls) stream.write(part);
@@ -172,7 +175,7 @@ describe('requests of all clients', () => {
     expect(await outcome).toEqual({ code: status.OK, text: '10' });
   });
 
-  test('H4: in very small parts count more than their bytes', async () => {
+  test('H4: requests in very small parts count more than their bytes', async () => {
     const { stream } = start('/s/Length');
     stream.write(framed(Buffer.alloc(1000)).subarray(0, 6));
     for (let at = 0; at < 100; at += 1) {
@@ -184,7 +187,7 @@ describe('requests of all clients', () => {
     await vi.waitFor(() => expect(raw.budget.bytes).toBe(0), LONG_WAIT);
   });
 
-  test('that run at the same time are limited', async () => {
+  test('the number of requests that run at the same time is limited', async () => {
     // One more than a connection may have streams.
     const other = connect();
     const calls = Array.from({ length: LIMITS.runningCalls + 1 }, (_, at) =>
@@ -200,7 +203,7 @@ describe('requests of all clients', () => {
     other.destroy();
   });
 
-  test('that are cancelled keep their place and their bytes until their handlers have ended', async () => {
+  test('cancelled requests keep their bytes until their handlers have ended', async () => {
     const request = framed(Buffer.alloc(1000));
     const calls = Array.from({ length: 10 }, () => start('/s/Wait'));
     for (const { stream } of calls) stream.end(request);

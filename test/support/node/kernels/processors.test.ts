@@ -16,7 +16,7 @@ function runs(pid: string, name: string, processors: string): void {
   writeFileSync(join(proc, pid, 'status'), `Name:\t${name}\nCpus_allowed:\tf\nCpus_allowed_list:\t${processors}\n`);
 }
 
-test('a list of processors is read', () => {
+test('a list of processors is parsed, with single numbers and ranges', () => {
   expect(['0', '0-2,5', '3,7-8'].map(processorsIn)).toEqual([[0], [0, 1, 2, 5], [3, 7, 8]]);
 });
 

@@ -19,17 +19,17 @@ describe('the site of complete Debian suites', () => {
   const main = { site: 'http://mirror.test/debian', release: 'bookworm', label: 'Debian' };
   const vendor = { site: 'http://vendor.test/debian', release: 'stable', label: 'Vendor' };
 
-  test('is that of Debian itself, not of security updates or a vendor', () => {
+  test('the chosen site is that of Debian itself, not of security updates or a vendor', () => {
     expect(chooseSite([vendor, security, updates, main])).toBe('http://mirror.test/debian');
     expect(chooseSite([vendor, security])).toBeUndefined();
   });
 
-  test('is found by its path if apt has fetched no release file', () => {
+  test('the site of Debian is found by its path if apt has fetched no release file', () => {
     const unread = [security, main].map((target) => ({ ...target, label: '' }));
     expect(chooseSite(unread)).toBe('http://mirror.test/debian');
   });
 
-  test("is read from apt's output, where an unknown field prints its own name", () => {
+  test("sites are read from apt's output, where an unknown field prints its own name", () => {
     const output = 'http://mirror.test/debian|bookworm|Debian\nhttp://other.test/apt|stable|$(LABEL)\n\n';
     expect(parseIndexTargets(output)).toEqual([main, { site: 'http://other.test/apt', release: 'stable', label: '' }]);
   });
@@ -58,7 +58,7 @@ test('the first dependency of a package has no version and no alternatives', () 
   expect(firstDependency('')).toBeUndefined();
 });
 
-test('a list of many packages shows the first ones', () => {
+test('a list of many packages shows the first ones and the number of the others', () => {
   const named = (count: number) =>
     Array.from({ length: count }, (_, index) => ({ name: `p${index}`, suite: 'trixie' as const }));
   expect(listOf(named(2))).toBe('p0 (trixie), p1 (trixie)');

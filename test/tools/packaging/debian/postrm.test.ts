@@ -49,14 +49,14 @@ test('a package that is only unpacked is removed: kubelet is pointed back at the
   expect(calls).toMatch(/\nrestart kubelet.service\nstop cri-resize-shim.service /);
 });
 
-test('without a target, and with a kubelet in another unit, the shim serves until that one is restarted', async () => {
+test('if kubelet runs in another unit and no target is known, the shim serves until that unit is restarted', async () => {
   const { stderr, calls } = await removal({ hasKubelet: false });
   expect(config()).toBe('containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n');
   expect(stderr).toContain('Restart the unit of kubelet now, such as k3s.service.');
   expect(calls).not.toContain('stop');
 });
 
-test('an upgrade, and another installation on the machine, change nothing of kubelet', async () => {
+test('an upgrade, or another installation on the machine, does not change the configuration of kubelet', async () => {
   await removal({ what: 'upgrade' });
   put('etc/systemd/system/cri-resize-shim.service', '');
   await removal();

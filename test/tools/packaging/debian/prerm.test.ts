@@ -90,7 +90,7 @@ test.each([
   ['units that are stopped', {}],
   ['a command that a drop-in starts with another program', { isActive: true, command: `/usr/bin/nice ${COMMAND}` }],
   ['an edited copy of the unit', { isActive: true, unit: OWN }],
-])('with %s, a removal first points kubelet back at containerd, and ends where that fails', async (_, machine) => {
+])('with %s, a removal first points kubelet back at containerd, and stops if that fails', async (_, machine) => {
   const { code, calls } = await removal(machine);
   expect([code, calls]).toEqual([0, expect.stringMatching(/^resizectl uninstall\nsystemctl disable --now /)]);
   const failed = await removal({ ...machine, uninstall: 2, file: 'var/lib/kubelet/config.yaml' });
@@ -99,7 +99,7 @@ test.each([
 });
 
 test.each([true, false])(
-  'a program with the socket in its command line keeps the package (active: %s)',
+  'a process with the socket in its command line prevents the removal of the package (active: %s)',
   async (isActive) => {
     const flag = `--container-runtime-endpoint=${SOCKET}`;
     const machine = { isActive, hasKubelet: false };
@@ -116,7 +116,7 @@ test.each([
   'etc/default/kubelet',
   'etc/systemd/system/kubelet.service.d/20-endpoint.conf',
   'usr/lib/systemd/system/kubelet-agent.service',
-])('%s with the socket of the shim keeps the package of a kubelet that does not run', async (file) => {
+])('%s with the socket of the shim prevents the removal of the package while kubelet does not run', async (file) => {
   const kept = await removal({ hasKubelet: false, file });
   expect(kept).toMatchObject({ code: 1, calls: '' });
   expect(kept.stderr).toContain(`These files have its socket:\n${join(folder, file)}\n`);
@@ -124,11 +124,11 @@ test.each([
   expect(await removal({ hasKubelet: false, file, text: `# ${SOCKET}\n` })).toMatchObject({ code: 0 });
 });
 
-test('a kubelet that has used the shim keeps the package, wherever its configuration is', async () => {
+test('a kubelet that has used the shim prevents the removal of the package, wherever its configuration is', async () => {
   expect(await removal({ hasKubelet: false, file: MARKER, text: '' })).toMatchObject({ code: 1, calls: '' });
 });
 
-test('a package whose program does not start is removed once an administrator has done what the text says', async () => {
+test('a package whose program does not start can be removed once an administrator has followed the printed steps', async () => {
   const machine = { uninstall: 127 };
   const refused = await removal({ ...machine, isActive: true });
   expect(refused).toMatchObject({ code: 1, calls: 'resizectl uninstall\n' });
@@ -143,7 +143,7 @@ test('a package whose program does not start is removed once an administrator ha
   expect([code, calls]).toEqual([0, expect.stringMatching(/^resizectl uninstall\nsystemctl disable --now /)]);
 });
 
-test('units of another installation stay as they are', async () => {
+test('a removal does not change the units of another installation', async () => {
   const command = '/usr/bin/env /usr/bin/node /usr/local/lib/cri-resize-shim/dist/cri-resize-shim.js $FLAGS';
   expect(await removal({ isActive: true, unit: OWN, command })).toEqual({ code: 0, stderr: '', calls: '' });
 });
