@@ -1,5 +1,5 @@
-import type { SideName } from './calls/sides.ts';
 import type { Measurement } from './calls/measure.ts';
+import type { SideName } from './calls/sides.ts';
 import type { ClientKind } from './client/client.ts';
 import type { Results } from './run.ts';
 import type { WorkResult } from './work/index.ts';

@@ -1,4 +1,4 @@
-import { type FSWatcher, closeSync, openSync, readSync, watch } from 'node:fs';
+import { closeSync, type FSWatcher, openSync, readSync, watch } from 'node:fs';
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,8 +1,8 @@
 import { resolve } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
+import { judge } from './bars.ts';
 import { operations } from './operations.ts';
 import { writePage } from './page/page.ts';
-import { judge } from './bars.ts';
 import { json, table } from './report.ts';
 import { run } from './run.ts';
 import { works } from './work/index.ts';

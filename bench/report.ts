@@ -1,4 +1,4 @@
-import { type Verdict, judge } from './bars.ts';
+import { judge, type Verdict } from './bars.ts';
 import type { SideResult } from './calls/load.ts';
 import type { Measurement } from './calls/measure.ts';
 import { sideNames } from './calls/sides.ts';

@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { prepareNode } from '../test/support/node/index.ts';
-import { type Measurement, compareAnswers, measure } from './calls/measure.ts';
-import { type Way, closeWay, openWay } from './calls/sides.ts';
+import { compareAnswers, type Measurement, measure } from './calls/measure.ts';
+import { closeWay, openWay, type Way } from './calls/sides.ts';
 import { Children } from './children.ts';
 import type { ClientKind } from './client/client.ts';
 import { startEmpty, startFull } from './containerd/containerd.ts';

@@ -5,7 +5,7 @@ import { MiB } from '../src/core/quantities/sizes.ts';
 import { CriClient } from '../test/support/cri/client.ts';
 import { type RunningPod, runPod } from '../test/support/cri/pod.ts';
 import { ShimProcess } from '../test/support/cri/shim.ts';
-import { type ContainerSnapshot, type DemoReport, type ReportedStep, type Snapshot, renderReport } from './report.ts';
+import { type ContainerSnapshot, type DemoReport, type ReportedStep, renderReport, type Snapshot } from './report.ts';
 
 /**
  * The main use case on a node: the writer of a pod needs more space than its volume and its limit have, and gets it

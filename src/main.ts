@@ -8,7 +8,7 @@ import {
   messageOf,
   passThroughConfig,
 } from './core/index.ts';
-import { type ProcessEnd, endProcess, failedWith, startDaemon } from './daemon/index.ts';
+import { endProcess, failedWith, type ProcessEnd, startDaemon } from './daemon/index.ts';
 
 const Exit = { done: 0, failed: 1, usage: 2 } as const;
 

@@ -1,7 +1,7 @@
 // npm run check, check `language`: lists words that this project does not use, with their replacements. It checks
 // comments and strings of code, comments in proto and scripts, and the prose of Markdown pages, but no code, quotations
 // or program output. It also lists comments that are too long.
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import ts from 'typescript';

@@ -12,7 +12,7 @@ const checks = [
   // With types: `options` in .oxlintrc.json.
   ['types and lint', bin('oxlint'), []],
   ['chart', process.execPath, [join(root, 'dist/tools/chart.js')]],
-  ['format', bin('biome'), ['format', '.']],
+  ['format', bin('biome'), ['check', '.']],
   ['language', process.execPath, [join(root, 'tools/check-language.mjs')]],
   ['units', process.execPath, [join(root, 'dist/tools/units.js')]],
   [

@@ -1,5 +1,5 @@
 import type { BenchClient, Call } from '../client/client.ts';
-import { Samples, percentile, rounded } from '../statistics.ts';
+import { percentile, rounded, Samples } from '../statistics.ts';
 import type { SideName } from './sides.ts';
 
 /** The result of one side under load. */

@@ -7,7 +7,7 @@ import { GrpcClient } from '../client/grpc.ts';
 import type { GoPrograms } from '../go/programs.ts';
 import type { Operation } from '../operations.ts';
 import { cpuMicroseconds } from '../process-use.ts';
-import { type Connected, type SideResult, type SideResults, load } from './load.ts';
+import { type Connected, load, type SideResult, type SideResults } from './load.ts';
 import type { Side, Way } from './sides.ts';
 
 /** One call with one client and one number in flight. */

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
-import { type Socket, createConnection } from 'node:net';
-import { FrameReader } from '../../src/http2/frame-reader.ts';
+import { createConnection, type Socket } from 'node:net';
+import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import {
-  FRAME_HEADER_SIZE,
   Flag,
+  FRAME_HEADER_SIZE,
   type Frame,
   FrameType,
   PREFACE,
@@ -13,11 +14,10 @@ import {
   windowUpdate,
   writeFrameHeader,
 } from '../../src/http2/frame.ts';
-import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
+import { FrameReader } from '../../src/http2/frame-reader.ts';
 import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/http2/hpack/codec.ts';
 import type { BenchClient, Call, Done } from './client.ts';
 import { RequestHeaders } from './request-headers.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /** A call that the server has ended with a status other than OK. */
 export class StatusError extends Error {

@@ -1,6 +1,6 @@
 import { Client, credentials } from '@grpc/grpc-js';
-import type { BenchClient, Call, Done } from './client.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import type { BenchClient, Call, Done } from './client.ts';
 
 const MAX_MESSAGE = 16 * MiB;
 const same = (bytes: Buffer): Buffer => bytes;

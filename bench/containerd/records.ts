@@ -1,6 +1,6 @@
-import { Client, Metadata, credentials } from '@grpc/grpc-js';
+import { Client, credentials, Metadata } from '@grpc/grpc-js';
 import { bytes, map, message } from '../protobuf.ts';
-import { type StoredContainer, type StoredPod, containers, pods, storedResources } from './stored-node.ts';
+import { containers, pods, type StoredContainer, type StoredPod, storedResources } from './stored-node.ts';
 
 /** Pods and containers in containerd's database, as its CRI service writes them and reads them at its next start. */
 

@@ -1,9 +1,9 @@
 import { createServer } from 'node:net';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from '@grpc/grpc-js';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { localPair } from '../../src/server/proxy/pair-transport.ts';
 import { BackendTime } from './backend-time.ts';
 import type { Answer } from './pods-runtime.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 
 const identity = (content: Buffer): Buffer => content;
 const microseconds = (): number => Number(process.hrtime.bigint()) / 1000;

@@ -1,9 +1,9 @@
-import { Server, ServerCredentials, loadPackageDefinition, type ServiceClientConstructor } from '@grpc/grpc-js';
+import { loadPackageDefinition, Server, ServerCredentials, type ServiceClientConstructor } from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import { repositoryFile } from '../built-file.ts';
-import { IMAGE_ID, annotationsOf, imageOf, labelsOf } from '../containerd/records.ts';
-import { containers } from '../containerd/stored-node.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { repositoryFile } from '../built-file.ts';
+import { annotationsOf, IMAGE_ID, imageOf, labelsOf } from '../containerd/records.ts';
+import { containers } from '../containerd/stored-node.ts';
 
 /**
  * A runtime that has only containers. It answers Version, and ListContainers from memory, by filter. It builds and

@@ -1,6 +1,6 @@
 import { serveTimed } from './edge.ts';
-import { makeNode } from './pods.ts';
 import { paced } from './pace.ts';
+import { makeNode } from './pods.ts';
 import { podsRuntime } from './pods-runtime.ts';
 
 /**

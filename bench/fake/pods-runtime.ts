@@ -1,11 +1,11 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
-import type { LinuxContainerResources, Messages, Partially } from '../../src/runtime/messages.ts';
-import { decode, encode } from '../../src/runtime/codec.ts';
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
+import type { LinuxContainerResources, Messages, Partially } from '../../src/runtime/messages.ts';
 import type { StoredContainer } from '../containerd/stored-node.ts';
-import { type FakePod, amountsAtStart, bytesOf, cgroupOf, podShares, quotaOf, sharesOf } from './pods.ts';
+import { amountsAtStart, bytesOf, cgroupOf, type FakePod, podShares, quotaOf, sharesOf } from './pods.ts';
 
 /**
  * Answers one call: maps the bytes of the request to those of the response. Throws or rejects if the pod or container

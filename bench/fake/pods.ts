@@ -1,10 +1,10 @@
-import { mkdir, writeFile } from 'node:fs/promises';
 import { readFileSync } from 'node:fs';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
-import { type StoredContainer, type StoredPod, makeContainers, makePods } from '../containerd/stored-node.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import { makeContainers, makePods, type StoredContainer, type StoredPod } from '../containerd/stored-node.ts';
 
 /** The pods of the fake node, with the files that the kernel would have for them. */
 

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Progress } from '../../tools/download/progress.ts';
-import { GoMissing, obtainBuilt } from '../../test/support/node/parts/built-programs.ts';
 import type { GoModule } from '../../test/support/node/parts/go-module.ts';
+import { GoMissing, obtainBuilt } from '../../test/support/node/parts/go-module.ts';
+import type { Progress } from '../../tools/download/progress.ts';
 import { repositoryFile } from '../built-file.ts';
 
 /** The versions that kubelet 1.36 is built with. */

@@ -1,7 +1,7 @@
 import { MESSAGE_PREFIX_SIZE } from '../../src/core/grpc.ts';
-import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/http2/hpack/codec.ts';
 import { Flag, type Frame, FrameType, PREFACE } from '../../src/http2/frame.ts';
 import { FrameReader, HeaderAssembly } from '../../src/http2/frame-reader.ts';
+import { DEFAULT_TABLE_SIZE, HpackDecoder } from '../../src/http2/hpack/codec.ts';
 import type { HeaderField } from '../../src/http2/hpack/field.ts';
 
 /** A call that has ended. */

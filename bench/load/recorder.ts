@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { type Server, type Socket, createConnection, createServer } from 'node:net';
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { canonicalResponse } from './canonical.ts';
 import { type ObservedCall, ObservedConnection } from './observed-connection.ts';
 import type { RecordedCall } from './recording.ts';

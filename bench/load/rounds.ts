@@ -10,7 +10,7 @@ import { type Shim, startShim } from '../shim.ts';
 import { connectWhenThere } from '../sockets.ts';
 import type { CpuTime } from './comparison.ts';
 import type { CgroupFile, Recording } from './recording.ts';
-import { type Player, openPlayer } from './replay.ts';
+import { openPlayer, type Player } from './replay.ts';
 import { Yardstick } from './yardstick.ts';
 
 export interface RoundsOptions {

@@ -1,4 +1,4 @@
-import { type Http2Server, type ServerHttp2Stream, createServer } from 'node:http2';
+import { createServer, type Http2Server, type ServerHttp2Stream } from 'node:http2';
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../src/core/grpc.ts';
 import type { RecordedCall, Recording } from './recording.ts';
 

@@ -1,8 +1,8 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { cpus, release } from 'node:os';
 import { join } from 'node:path';
+import { withTable } from '../../test/runner/results-reporter.ts';
 import { packageRoot } from '../../tools/download/places.ts';
-import { withTable } from '../../test/runner/page-table.ts';
 import type { Results } from '../run.ts';
 import { growthTable, latencyTable, limitTable, memoryTable, throughputTable, workTable } from './tables.ts';
 

@@ -1,5 +1,5 @@
-import { markdownTable } from '../../test/runner/page-table.ts';
-import { type Verdict, judge } from '../bars.ts';
+import { markdownTable } from '../../test/runner/results-reporter.ts';
+import { judge, type Verdict } from '../bars.ts';
 import type { SideResult } from '../calls/load.ts';
 import type { Measurement } from '../calls/measure.ts';
 import type { SideName } from '../calls/sides.ts';

@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, InvalidArgumentError } from 'commander';
-import { packageRoot } from '../../tools/download/places.ts';
 import { kubeletVersion, obtainKubernetes, usualKubernetes } from '../../test/real-kubelet/programs.ts';
 import { LineFollower } from '../../test/runner/line-follower.ts';
 import { endingSignal, progressOf } from '../../test/runner/vitest-run.ts';
 import { NodeError, prepareNode, runInNode } from '../../test/support/node/index.ts';
+import { packageRoot } from '../../tools/download/places.ts';
 import { RECORDING } from '../load/file.ts';
 import { FILE, type RecordOptions } from './options.ts';
 

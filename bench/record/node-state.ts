@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { encode, decode } from '../../src/runtime/codec.ts';
 import { runtimePath } from '../../src/runtime/backend.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
 import { Connection } from '../client/connection.ts';
 import { canonicalResponse } from '../load/canonical.ts';
 import type { CgroupFile, StoredAnswer } from '../load/recording.ts';

@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
+import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
 import { chooseRemountMethod, type RemountMethod } from '../../src/tmpfs/remount.ts';
-import { volumeMountPoint, type VolumeName } from '../../src/tmpfs/volumes.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
-import { bytes } from '../../src/core/quantities/numbers.ts';
+import { type VolumeName, volumeMountPoint } from '../../src/tmpfs/volumes.ts';
 
 /**
  * Remounts volumes of the kernel's tmpfs in a mount namespace of this process (unshare(1)), which ends with it.

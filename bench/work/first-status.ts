@@ -6,7 +6,7 @@ import { runInNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';
 import { FILE, type FirstStatusTimes } from '../first-status/first-status.ts';
 import type { WorkOptions } from './options.ts';
-import { type WorkResult, resultOf } from './result.ts';
+import { resultOf, type WorkResult } from './result.ts';
 
 /** Containers of each side. */
 const CONTAINERS = 15;

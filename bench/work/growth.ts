@@ -1,5 +1,5 @@
-import { mkdirSync } from 'node:fs';
 import { once } from 'node:events';
+import { mkdirSync } from 'node:fs';
 import { request } from 'node:http';
 import { createConnection } from 'node:net';
 import { buffer, text } from 'node:stream/consumers';

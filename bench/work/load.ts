@@ -4,13 +4,13 @@ import { PassThrough } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { runInNode } from '../../test/support/node/index.ts';
 import { builtFile, repositoryFile } from '../built-file.ts';
-import { type Comparison, type CpuTime, type Latency, compare, cpuShare } from '../load/comparison.ts';
+import { type Comparison, type CpuTime, compare, cpuShare, type Latency } from '../load/comparison.ts';
 import { RECORDING } from '../load/file.ts';
 import { CPU_FILE } from '../load/inside.ts';
 import { type About, type Recording, readRecording } from '../load/recording.ts';
 import { playRounds } from '../load/rounds.ts';
 import type { WorkOptions } from './options.ts';
-import { type WorkResult, part } from './result.ts';
+import { part, type WorkResult } from './result.ts';
 
 const SPEED = 20;
 /** Odd, so that the median is one of them. */

@@ -1,5 +1,5 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import { text } from 'node:stream/consumers';
+import { setTimeout as delay } from 'node:timers/promises';
 import { builtFile } from '../built-file.ts';
 import { load } from '../calls/load.ts';
 import { startPeer, startRelay } from '../calls/sides.ts';
@@ -12,8 +12,8 @@ import { type Resident, residentMB } from '../process-use.ts';
 import { spawnShim } from '../shim.ts';
 import { median } from '../statistics.ts';
 import type { WorkOptions } from './options.ts';
-import { type Started, answer, whereInstalled } from './packaged.ts';
-import { type WorkResult, part } from './result.ts';
+import { answer, type Started, whereInstalled } from './packaged.ts';
+import { part, type WorkResult } from './result.ts';
 
 const DAEMONS = 3;
 /** kubelet's first calls. */

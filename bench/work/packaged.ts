@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { configurationExample } from '../../src/core/config/documentation.ts';
-import { NotifySocket } from '../../test/support/daemon/notify-socket.ts';
+import { NotifySocket } from '../../test/support/daemon/fake-systemd.ts';
 import { prepareNode } from '../../test/support/node/index.ts';
 import { builtFile } from '../built-file.ts';
 import type { Children } from '../children.ts';
@@ -13,8 +13,8 @@ import { cpuMicroseconds } from '../process-use.ts';
 import { type Shim, type ShimPlaces, spawnShim } from '../shim.ts';
 import { connectWhenThere } from '../sockets.ts';
 import { median } from '../statistics.ts';
-import { type WorkResult, part, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
+import { part, resultOf, type WorkResult } from './result.ts';
 
 /** Enough for a 99th percentile. */
 const STARTS = 100;

@@ -1,11 +1,11 @@
 import fc from 'fast-check';
-import { apply, inPages, podState, volumeSizes, containerChanges } from '../../test/support/resize/pods.ts';
-import { type WorkResult, resultOf } from './result.ts';
-import type { PodState } from '../../src/sandbox/pods/pod-state.ts';
-import type { Step, PodTarget } from '../../src/sandbox/plan/step.ts';
-import { plan } from '../../src/sandbox/plan/steps.ts';
 import { podLimitsFor } from '../../src/sandbox/plan/pod-limits.ts';
+import type { PodTarget, Step } from '../../src/sandbox/plan/step.ts';
+import { plan } from '../../src/sandbox/plan/steps.ts';
+import type { PodState } from '../../src/sandbox/pods/pod-state.ts';
+import { apply, containerChanges, inPages, podState, volumeSizes } from '../../test/support/resize/pods.ts';
 import type { WorkOptions } from './options.ts';
+import { resultOf, type WorkResult } from './result.ts';
 
 const CONTAINERS = 10;
 const PODS = 1000;

@@ -1,15 +1,15 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { bytes } from '../../src/core/quantities/numbers.ts';
-import { type FakePod, amountsAtStart, assertFiles, bytesOf, writePods } from '../fake/pods.ts';
-import { type FakePods, startFakePods } from '../fake/start.ts';
+import type { PodRecord } from '../../src/sandbox/journal/record.ts';
+import { Journal } from '../../src/sandbox/journal/store.ts';
 import type { Children } from '../children.ts';
+import { amountsAtStart, assertFiles, bytesOf, type FakePod, writePods } from '../fake/pods.ts';
+import { type FakePods, startFakePods } from '../fake/start.ts';
 import { LogReader } from '../log-reader.ts';
 import { spawnShim } from '../shim.ts';
-import { type WorkResult, resultOf } from './result.ts';
-import { Journal } from '../../src/sandbox/journal/store.ts';
-import type { PodRecord } from '../../src/sandbox/journal/record.ts';
 import type { WorkOptions } from './options.ts';
+import { resultOf, type WorkResult } from './result.ts';
 
 const PODS = 1000;
 const CONTAINERS = 2;

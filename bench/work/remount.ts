@@ -3,8 +3,8 @@ import { text } from 'node:stream/consumers';
 import { builtFile } from '../built-file.ts';
 import type { RemountTimes } from '../remount/main.ts';
 import { rounded } from '../statistics.ts';
-import { type WorkResult, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
+import { resultOf, type WorkResult } from './result.ts';
 
 /**
  * Measures a volume's new size on this machine's kernel: from the request until statfs reports the new size, including

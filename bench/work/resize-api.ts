@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
 import { repositoryFile } from '../built-file.ts';
 import type { Call } from '../client/client.ts';
-import { bytesOf, type Amounts, type FakePod } from '../fake/pods.ts';
+import { type Amounts, bytesOf, type FakePod } from '../fake/pods.ts';
 
 /** Calls of the resize API, as a node agent makes them. */
 

@@ -2,16 +2,16 @@ import { mkdirSync, readFileSync } from 'node:fs';
 import { builtFile } from '../built-file.ts';
 import type { Call } from '../client/client.ts';
 import { Connection } from '../client/connection.ts';
-import { type Amounts, type FakePod, amountsAtStart, assertFiles } from '../fake/pods.ts';
+import { type Amounts, amountsAtStart, assertFiles, type FakePod } from '../fake/pods.ts';
 import { type FakePods, startFakePods } from '../fake/start.ts';
 import { type Notes, type Span, timeIn } from '../inside/notes.ts';
 import { LogReader } from '../log-reader.ts';
 import { cpuMicroseconds } from '../process-use.ts';
 import { type Shim, startShim } from '../shim.ts';
 import { rounded } from '../statistics.ts';
-import { resizePodCall, stateOf } from './resize-api.ts';
-import { type WorkResult, resultOf } from './result.ts';
 import type { WorkOptions } from './options.ts';
+import { resizePodCall, stateOf } from './resize-api.ts';
+import { resultOf, type WorkResult } from './result.ts';
 
 const CONTAINERS = 3;
 /** Enough for V8 to compile the code of a resize. A shim starts once and resizes for months. */

@@ -1,17 +1,17 @@
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
 import { encode } from '../../src/runtime/codec.ts';
-import { type SideResults, load } from '../calls/load.ts';
+import { load, type SideResults } from '../calls/load.ts';
 import type { Side } from '../calls/sides.ts';
 import type { Call } from '../client/client.ts';
 import { Connection } from '../client/connection.ts';
 import { loadByGo } from '../client/go.ts';
 import {
   type Amounts,
-  type FakePod,
   amountsAtStart,
   assertContainerFiles,
   assertFiles,
   bytesOf,
+  type FakePod,
   quotaOf,
   sharesOf,
 } from '../fake/pods.ts';
@@ -22,7 +22,7 @@ import { type Shim, startShim } from '../shim.ts';
 import { median, percentile } from '../statistics.ts';
 import type { WorkOptions } from './options.ts';
 import { resizePodCall, stateOf } from './resize-api.ts';
-import { type WorkResult, part } from './result.ts';
+import { part, type WorkResult } from './result.ts';
 
 const PODS = 200;
 /** As long as runc and its processes take for an update, and as many at a time as the node has processors. */

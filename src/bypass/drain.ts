@@ -1,8 +1,8 @@
-import { closeSync, readFileSync, readdirSync, readlinkSync, writeSync } from 'node:fs';
+import { closeSync, readdirSync, readFileSync, readlinkSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SS_CONNECTED, SS_CONNECTING, errnoOf, messageOf, unixSockets } from '../core/index.ts';
-import { type ProcessCalls, loadProcessCalls } from './calls.ts';
+import { errnoOf, messageOf, SS_CONNECTED, SS_CONNECTING, unixSockets } from '../core/index.ts';
+import { loadProcessCalls, type ProcessCalls } from './calls.ts';
 
 /** A byte-wise proxy whose clients move to another process that accepts on the same socket. */
 export interface Proxy {

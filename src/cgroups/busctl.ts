@@ -3,8 +3,8 @@
  * its version. A separate process costs the shim neither memory nor a connection that may break, and resizes are rare
  * enough for the 10 to 20 ms that it takes.
  */
-import { Code, Reason, ShimError, errnoOf } from '../core/index.ts';
-import { type UnitProperty, dbusInterfaceOf, dbusObjectOf, isSetProperty } from './systemd-units.ts';
+import { Code, errnoOf, Reason, ShimError } from '../core/index.ts';
+import { dbusInterfaceOf, dbusObjectOf, isSetProperty, type UnitProperty } from './systemd-units.ts';
 
 /** The state of a unit. */
 export interface UnitState {

@@ -9,19 +9,19 @@ import {
   ftruncateSync,
   openSync,
   read,
-  readFileSync,
-  readSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
-  statSync,
+  readSync,
   statfsSync,
+  statSync,
   write,
   writeSync,
 } from 'node:fs';
 import { release } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type Bytes, Code, PAGE_SIZE, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
+import { type Bytes, Code, errnoOf, messageOf, PAGE_SIZE, Reason, ShimError } from '../core/index.ts';
 import { OpenFiles } from './open-files.ts';
 import { lastNumber } from './values/settings.ts';
 

@@ -15,7 +15,8 @@ export {
 } from './drivers.ts';
 export { type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
 export { type HeldUsage, type LowerUsageTree, lowerUsage } from './lower-usage.ts';
-export { type PreviousHigh, isMarkedHigh, restoreMarkedHigh } from './memory-high.ts';
+export { isMarkedHigh, type PreviousHigh, restoreMarkedHigh } from './memory-high.ts';
+export { type MemoryUse, usageText } from './memory-use.ts';
 export { cgroupOfPid, meminfoSize, procText } from './proc.ts';
 export type { ReadWatch } from './read-watch.ts';
 export type { SwapLimits } from './swap.ts';
@@ -23,30 +24,29 @@ export { DriverCgroupTree } from './systemd-tree.ts';
 export { isRoundedInUnit, isSystemdUnit } from './systemd-units.ts';
 export { type CgroupLimits, type CgroupLoad, CgroupTree, readLoad } from './tree.ts';
 export {
+  assertCpuMax,
   CPU_BURST,
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
   MAX_CPU_QUOTA,
   MIN_CPU_QUOTA,
   MIN_MEMORY_LIMIT,
-  assertCpuMax,
   wholePages,
 } from './values/controller-files.ts';
-export { type MemoryUse, usageText } from './memory-use.ts';
 export {
-  MIN_CPU_SHARES,
-  NO_HUGE_PAGE_LIMIT,
-  UNLIMITED_MEMORY,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
   criOfMemoryMax,
   criOfSwapMax,
   formulasOf,
+  MIN_CPU_SHARES,
   memoryMaxOfCri,
+  NO_HUGE_PAGE_LIMIT,
   sharesOfWeight,
   sharesToReport,
   swapMaxOfCri,
+  UNLIMITED_MEMORY,
   weightMatchesShares,
   weightOfShares,
 } from './values/conversions.ts';

@@ -1,22 +1,22 @@
 /** Lowers the memory usage of a cgroup below its next limit, without OOM kills. */
 import {
   type Bytes,
+  bytes,
   type Clock,
   Code,
   type Limit,
   Reason,
   ShimError,
   Slots,
-  TimeLimit,
-  bytes,
   systemClock,
+  TimeLimit,
 } from '../core/index.ts';
-import { type MemorySample, type MemoryUse, usageText } from './memory-use.ts';
-import type { SwapLimits } from './swap.ts';
-import type { CgroupTree, Reclaimed } from './tree.ts';
 import { type CgroupPath, isCgroupVanished } from './file.ts';
 import { TemporaryMemoryHigh } from './memory-high.ts';
+import { type MemorySample, type MemoryUse, usageText } from './memory-use.ts';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from './reclaim-pace.ts';
+import type { SwapLimits } from './swap.ts';
+import type { CgroupTree, Reclaimed } from './tree.ts';
 
 export interface LowerUsageOptions<Lowered = void> {
   /** The new limit of the cgroup, in bytes. */

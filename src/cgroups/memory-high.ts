@@ -1,6 +1,6 @@
-import { type Bytes, Code, type Limit, Reason, ShimError, bytes, messageOf } from '../core/index.ts';
-import type { CgroupTree } from './tree.ts';
+import { type Bytes, bytes, Code, type Limit, messageOf, Reason, ShimError } from '../core/index.ts';
 import { type CgroupPath, isCgroupVanished, isOverwritten } from './file.ts';
+import type { CgroupTree } from './tree.ts';
 
 type MemoryHighTree = Pick<CgroupTree, 'readHigh' | 'write' | 'holds'>;
 

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { access, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Code, KiB, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
+import { Code, errnoOf, KiB, messageOf, Reason, ShimError } from '../core/index.ts';
 import { CGROUP_ROOT, type CgroupPath } from './file.ts';
 
 /** CGROUP2_SUPER_MAGIC of linux/magic.h. */

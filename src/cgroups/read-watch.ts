@@ -1,5 +1,5 @@
 import { readSync } from 'node:fs';
-import { Code, Reason, ShimError, errnoOf, nameOfErrno } from '../core/index.ts';
+import { Code, errnoOf, nameOfErrno, Reason, ShimError } from '../core/index.ts';
 
 // Node's fs.watch reports changes only. inotify(7) also reports reads, for files of cgroups as for any other. koffi is
 // already a dependency (src/tmpfs): three libc calls are enough.

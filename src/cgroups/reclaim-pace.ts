@@ -1,5 +1,5 @@
 /** Computes how far and how fast to reclaim a cgroup's memory. Pure: no clock, no files. */
-import { type Bytes, MiB, backOff, bytes } from '../core/index.ts';
+import { type Bytes, backOff, bytes, MiB } from '../core/index.ts';
 
 const MOST_MARGIN = 256 * MiB;
 

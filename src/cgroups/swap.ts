@@ -4,8 +4,8 @@
  * obj_cgroup_charge_zswap) and mm/vmscan.c (get_scan_count).
  */
 import { posix } from 'node:path';
-import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
 import type { Bytes, Limit } from '../core/index.ts';
+import { type CgroupFiles, type CgroupPath, isCgroupVanished, isFileMissing } from './file.ts';
 import { meminfoSize, procText } from './proc.ts';
 import { type MemoryStat, parseLimit, parseMemoryStat, parseSize } from './values/controller-files.ts';
 

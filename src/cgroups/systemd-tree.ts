@@ -1,10 +1,10 @@
 /** Cgroup writes for nodes where systemd owns the cgroups of pods. */
-import { Code, Reason, ShimError, crashPoint, messageOf } from '../core/index.ts';
-import { CgroupTree, type Written } from './tree.ts';
+import { Code, crashPoint, messageOf, Reason, ShimError } from '../core/index.ts';
+import { isUnknownProperty, type Systemd, unitUnavailable } from './busctl.ts';
 import type { CgroupDriverName } from './drivers.ts';
 import { type CgroupPath, cgroupFilePath, writeFailed } from './file.ts';
-import { type Systemd, isUnknownProperty, unitUnavailable } from './busctl.ts';
-import { type UnitProperty, isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf } from './systemd-units.ts';
+import { isRoundedInUnit, isSameProperty, propertiesOf, systemdUnitOf, type UnitProperty } from './systemd-units.ts';
+import { CgroupTree, type Written } from './tree.ts';
 import { parseCpuMax } from './values/controller-files.ts';
 import type { CgroupWrite } from './values/write.ts';
 

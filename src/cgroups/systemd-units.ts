@@ -3,9 +3,9 @@ import { posix } from 'node:path';
 import { type CpuMax, microseconds } from '../core/index.ts';
 import type { CgroupPath } from './file.ts';
 import { DEFAULT_CPU_PERIOD } from './values/controller-files.ts';
-import type { CgroupWrite } from './values/write.ts';
 import { bitsOf } from './values/settings.ts';
 import { sizeInBytes } from './values/unified.ts';
+import type { CgroupWrite } from './values/write.ts';
 
 /** A unit's property: an unsigned 64-bit number (D-Bus type `t`), or a set of CPUs or memory nodes as its bits. */
 export interface UnitProperty {

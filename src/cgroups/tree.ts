@@ -1,18 +1,21 @@
 /** Reads the limits and the usage of cgroups, and writes values and verifies them. */
 import {
   type Bytes,
+  bytes,
   type CpuMax,
   type CpuWeight,
+  crashPoint,
   type Limit,
   type Microseconds,
-  ShimError,
-  bytes,
-  crashPoint,
   microseconds,
+  ShimError,
 } from '../core/index.ts';
 import { CgroupFiles, type CgroupPath, cgroupFilePath, isCgroupVanished, isFileMissing, writeFailed } from './file.ts';
-import { type ReadWatch, watchReads } from './read-watch.ts';
+import type { MemorySample, MemoryUse } from './memory-use.ts';
 import { cgroupVersion } from './proc.ts';
+import { type ReadWatch, watchReads } from './read-watch.ts';
+import { type SwapLimits, swapUseOf } from './swap.ts';
+import { isRoundedInUnit } from './systemd-units.ts';
 import {
   CPU_BURST,
   isSameCpuMax,
@@ -25,11 +28,8 @@ import {
   parseSize,
   unreclaimableOf,
 } from './values/controller-files.ts';
-import { type CgroupWrite, encodeWrite, isQuickWrite } from './values/write.ts';
-import type { MemorySample, MemoryUse } from './memory-use.ts';
-import { type SwapLimits, swapUseOf } from './swap.ts';
-import { isRoundedInUnit } from './systemd-units.ts';
 import { holdsSetting } from './values/settings.ts';
+import { type CgroupWrite, encodeWrite, isQuickWrite } from './values/write.ts';
 
 /** The limits that the kernel enforces. A field is undefined if the kernel or the cgroup does not have the file. */
 export interface CgroupLimits {

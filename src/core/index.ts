@@ -8,8 +8,8 @@ export { parseDuration } from './config/duration.ts';
 export { ConfigError } from './config/errors.ts';
 export { settingsIn } from './config/file.ts';
 export {
-  type EffectiveSetting,
   configFileIn,
+  type EffectiveSetting,
   effectiveSettings,
   loadConfig,
   passThroughConfig,
@@ -21,26 +21,26 @@ export { nameOfErrno } from './errno.ts';
 export {
   type ErrorContext,
   Exit,
-  Reason,
-  ShimError,
   errnoOf,
   grpcErrorText,
   invalidValue,
   isRollbackFailure,
   loggableError,
   messageOf,
+  Reason,
+  ShimError,
   suggestion,
 } from './errors.ts';
 export { syncFile, syncFolder } from './fsync.ts';
 export {
   type ClientProcess,
   Code,
-  MESSAGE_PREFIX_SIZE,
-  Metadata,
-  type ServiceError,
   grpcCodeName,
   isServiceError,
+  MESSAGE_PREFIX_SIZE,
+  Metadata,
   messagePrefix,
+  type ServiceError,
   writeMessagePrefix,
 } from './grpc.ts';
 export { type ConnectionLimits, limitConnections, oneRequestEach } from './http-connections.ts';
@@ -49,31 +49,31 @@ export { bufferUsed, releaseMemory } from './memory-release.ts';
 export { countersFields, createCounters, noCounters } from './observe/counters.ts';
 export { FailureLog, oncePerKey } from './observe/failure-log.ts';
 export { families } from './observe/families.ts';
-export { type Description, type Family, Histogram, Reading, type Series, bounds } from './observe/family.ts';
+export { bounds, type Description, type Family, Histogram, Reading, type Series } from './observe/family.ts';
 export {
   type Budget,
   type BypassTimes,
   type Counters,
   type EndpointState,
+  endpointStates,
   type FailOpenReason,
   type IgnoredPodReason,
   type Log,
   type NodeReadings,
+  noLog,
   type ReadinessCheck,
   type ReadinessReport,
   type ReclaimOutcome,
   type ResizeDirection,
-  endpointStates,
-  noLog,
 } from './observe/interfaces.ts';
 export { errorLines } from './observe/journal-priority.ts';
 export { createLog } from './observe/log.ts';
 export {
-  type FieldReader,
   contentsOf,
   createWriter,
   delimitedKey,
   encodeMessage,
+  type FieldReader,
   messageTypes,
   readFields,
   readSubMessage,
@@ -85,20 +85,20 @@ export {
 export { parseMilli, parseQuantity } from './quantities/kubernetes.ts';
 export {
   type Bytes,
+  bytes,
   type CpuMax,
   type CpuShares,
   type CpuWeight,
-  type Limit,
-  type Microseconds,
-  bytes,
   cpuShares,
   cpuWeight,
+  type Limit,
+  type Microseconds,
   microseconds,
   reportedShares,
 } from './quantities/numbers.ts';
 export { PAGE_SIZE } from './quantities/page-size.ts';
 export { fullestOf, podPressure, pressureOf, shareOf } from './quantities/pressure.ts';
-export { KiB, MiB, exactSize, roundedDuration, roundedSize, roundedSizeWithUnit } from './quantities/sizes.ts';
+export { exactSize, KiB, MiB, roundedDuration, roundedSize, roundedSizeWithUnit } from './quantities/sizes.ts';
 export { Lazy, SharedCall } from './shared-call.ts';
 export { readShipped } from './shipped-files.ts';
 export { PacedActions, Slots } from './slots.ts';
@@ -106,4 +106,4 @@ export { BypassWatch, bypassTarget, lastBypassTarget, takeBypassFiles, writeBypa
 export { type PassedSocket, takePassedSockets } from './systemd/descriptors.ts';
 export { type Supervisor, superviseBy, takeSupervisorVariables } from './systemd/supervisor.ts';
 export { SO_ACCEPTCON, SS_CONNECTED, SS_CONNECTING, unixSockets } from './unix-sockets.ts';
-export { LONGEST_TIMER_MS, TimeLimit, backOff, jittered, pause, untilAborted, within } from './waiting.ts';
+export { backOff, jittered, LONGEST_TIMER_MS, pause, TimeLimit, untilAborted, within } from './waiting.ts';

@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { MiB } from './quantities/sizes.ts';
 import { errnoOf } from './errors.ts';
+import { MiB } from './quantities/sizes.ts';
 
 /** Milliseconds between two looks at the resident memory. */
 export const CHECK_MS = 5_000;

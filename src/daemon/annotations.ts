@@ -2,9 +2,9 @@ import { hostname } from 'node:os';
 import { type Config, Reason, ShimError, systemClock } from '../core/index.ts';
 import type { KubernetesOptions, KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
 import type { LocalPod } from '../kubernetes/annotations/requests.ts';
+import { isStaticPod, type Registry, setVolumeAnnotated } from '../sandbox/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
 import type { ResizeCore } from './resize-core.ts';
-import { type Registry, isStaticPod, setVolumeAnnotated } from '../sandbox/index.ts';
 
 /**
  * Watches the pods of this node in Kubernetes with `--kubeconfig`: their annotations become requests, and their

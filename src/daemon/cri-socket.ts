@@ -1,19 +1,19 @@
 import type { Socket } from 'node:net';
 import { basename, dirname } from 'node:path';
-import { type Config, type Counters, type Log, type PassedSocket, oncePerKey } from '../core/index.ts';
+import { type Config, type Counters, type Log, oncePerKey, type PassedSocket } from '../core/index.ts';
 import {
-  type ListenOptions,
-  type Listener,
-  SHARED_LIMITS,
-  SharedBudget,
   createClientConnections,
   createLocalServer,
   interceptionOf,
+  type Listener,
+  type ListenOptions,
   listen,
   listenOnInherited,
   loadPeerOf,
   proxyReport,
   refuseConnection,
+  SHARED_LIMITS,
+  SharedBudget,
   serveConnection,
   tooManyConnections,
   unknownPeer,

@@ -2,13 +2,13 @@ import {
   BypassWatch,
   type Config,
   type Counters,
-  type Log,
-  type Supervisor,
   countersFields,
   crashPoint,
   createCounters,
   createLog,
+  type Log,
   loggableError,
+  type Supervisor,
   steadyNow,
   superviseBy,
   takeBypassFiles,
@@ -20,9 +20,9 @@ import {
 import type { MonitoringOptions } from '../monitoring/index.ts';
 import { type CriSocket, createCriSocket } from './cri-socket.ts';
 import { EndpointDrift } from './endpoint-drift.ts';
-import { type StopSignal, endProcessNow, failedWith, stopSignal, useLittleMemory } from './process.ts';
 import { type RunningMetrics, serveMetrics } from './metrics.ts';
-import { type Outside, type Resizing, createResizing, noResizing } from './resizing.ts';
+import { endProcessNow, failedWith, type StopSignal, stopSignal, useLittleMemory } from './process.ts';
+import { createResizing, noResizing, type Outside, type Resizing } from './resizing.ts';
 
 /** The running daemon. */
 export interface Daemon {

@@ -4,8 +4,8 @@ import {
   type Config,
   type EndpointState,
   type Log,
-  type ReadinessCheck,
   messageOf,
+  type ReadinessCheck,
   systemClock,
 } from '../core/index.ts';
 import type { EndpointWatch } from '../kubelet/endpoint/watch.ts';

@@ -3,19 +3,19 @@ import type { EntryRequests, KubeletState } from '../kubelet/index.ts';
 import { SandboxState } from '../runtime/index.ts';
 import {
   type DecreaseReclaimer,
+  identityOf,
   type Node,
+  newestSandbox,
   type PodDirectory,
   type PodIdentity,
   type PodRank,
   type PodSpecs,
+  podDirectory,
+  qosOfCgroup,
   type ReadPodView,
   type Registry,
   type ResizeStore,
   Resizes,
-  identityOf,
-  newestSandbox,
-  podDirectory,
-  qosOfCgroup,
   readPodView,
   resizePod,
 } from '../sandbox/index.ts';

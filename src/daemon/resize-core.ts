@@ -1,12 +1,19 @@
 import { Busctl, type CgroupDriverName, DriverCgroupTree } from '../cgroups/index.ts';
 import { type Config, type Counters, type Log, messageOf, systemClock, within } from '../core/index.ts';
 import { KubeletFiles, type KubeletState, ManagerFiles, type PodEntry } from '../kubelet/index.ts';
+import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import {
   type Amounts,
+  areRequestsFreed,
+  connectDecreaseReclaimer,
+  createNode,
   type DecreaseReclaimer,
+  idsInCgroup,
   Journal,
   type Node,
   type NodeAllocatable,
+  noNodeAllocatable,
+  noPodSpecs,
   type PodIdentity,
   PodJournal,
   type PodSpec,
@@ -14,16 +21,9 @@ import {
   RecentResizes,
   Registry,
   type ResizeStore,
-  areRequestsFreed,
-  connectDecreaseReclaimer,
-  createNode,
-  idsInCgroup,
-  noNodeAllocatable,
-  noPodSpecs,
 } from '../sandbox/index.ts';
-import { Backend, BackendCgroupDriver } from '../runtime/index.ts';
 import { type KubeletPlace, MemoryVolumes } from '../tmpfs/index.ts';
-import { type PodResizes, createPodResizes } from './pod-resizes.ts';
+import { createPodResizes, type PodResizes } from './pod-resizes.ts';
 
 /** The node and what acts on its pods, assembled from the settings. */
 export interface ResizeCore {

@@ -1,16 +1,16 @@
 import {
   type Config,
+  messageOf,
   type PassedSocket,
   type ReadinessCheck,
   type ReadinessReport,
-  messageOf,
   steadyNow,
   systemClock,
 } from '../core/index.ts';
 import type { KubernetesWatch } from '../kubernetes/annotations/annotations.ts';
+import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/index.ts';
 import { watchKubernetes } from './annotations.ts';
 import type { ResizeCore } from './resize-core.ts';
-import { listen, listenOnInherited, loadPeerOf, openResizeApi } from '../server/index.ts';
 
 /** When the bypass has served, in milliseconds since the epoch. */
 type BypassEnd = Parameters<KubernetesWatch['bypassEnded']>[0];

@@ -1,38 +1,38 @@
+import { CgroupTree } from '../cgroups/index.ts';
 import {
   type Config,
   type Counters,
   type Log,
+  messageOf,
   type NodeReadings,
   type PassedSocket,
   type ReadinessCheck,
   type ReadinessReport,
   SharedCall,
-  messageOf,
   systemClock,
   version,
 } from '../core/index.ts';
-import { CgroupTree } from '../cgroups/index.ts';
 import {
   Journal,
   type Overview,
-  Recovery,
   overviewOf,
+  Recovery,
   readinessOf,
   recover,
   restoreLeftHighs,
   volumeTotals,
 } from '../sandbox/index.ts';
 import {
+  createInterceptors,
   type Interceptors,
   type Listener,
   type LocalHandlers,
-  createInterceptors,
   listenOnInherited,
   localHandlers,
   passThroughHandlers,
 } from '../server/index.ts';
 import type { PodResizes } from './pod-resizes.ts';
-import { type ResizeCore, createResizeCore } from './resize-core.ts';
+import { createResizeCore, type ResizeCore } from './resize-core.ts';
 import { ResizeRequests } from './resize-requests.ts';
 
 /** Everything that acts on resizes. */

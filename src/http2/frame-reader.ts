@@ -1,5 +1,5 @@
 import { ConnectionError, ErrorCode } from './errors.ts';
-import { DEFAULT_MAX_FRAME_SIZE, FRAME_HEADER_SIZE, Flag, Frame, FrameType } from './frame.ts';
+import { DEFAULT_MAX_FRAME_SIZE, Flag, FRAME_HEADER_SIZE, Frame, FrameType } from './frame.ts';
 
 /** Size in bytes of the reused buffers for split frames; fits one default-size frame. */
 const BUFFER_SIZE = FRAME_HEADER_SIZE + DEFAULT_MAX_FRAME_SIZE;

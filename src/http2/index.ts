@@ -2,28 +2,20 @@
 export { ConnectionError, ErrorCode } from './errors.ts';
 export { FLOOD_LIMIT, FloodMeter } from './flood-meter.ts';
 export {
-  FrameReader,
-  HEADERS_COST,
-  HeaderAssembly,
-  type HeaderBlock,
-  ReusedMemory,
-  type TurnCosts,
-} from './frame-reader.ts';
-export {
+  checkFrame,
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
-  FRAME_HEADER_SIZE,
   Flag,
+  FRAME_HEADER_SIZE,
   Frame,
   FrameType,
-  LARGEST_STREAM,
-  LARGEST_WINDOW,
-  PREFACE,
-  checkFrame,
   frameHeader,
   goaway,
   headersFrames,
   headersInPlace,
+  LARGEST_STREAM,
+  LARGEST_WINDOW,
+  PREFACE,
   ping,
   pingAck,
   rstStream,
@@ -32,15 +24,23 @@ export {
   windowUpdate,
   writeFrameHeader,
 } from './frame.ts';
+export {
+  FrameReader,
+  HEADERS_COST,
+  HeaderAssembly,
+  type HeaderBlock,
+  ReusedMemory,
+  type TurnCosts,
+} from './frame-reader.ts';
 export { DEFAULT_TABLE_SIZE, HpackDecoder, HpackEncoder } from './hpack/codec.ts';
 export { HeaderField } from './hpack/field.ts';
 export { StaticIndex, staticField } from './hpack/static-table.ts';
 export {
   NO_TABLE_NO_PUSH,
   type PendingSettings,
-  Setting,
   pendingSettings,
   readSettings,
+  Setting,
   settingsForClient,
   settingsForServer,
 } from './settings.ts';

@@ -1,7 +1,7 @@
 /** Installs the shim on this node and uninstalls it: checks, reversible changes, and their rollback. */
-export { type ChangesResult, applyChanges, probeChanges } from './host/change.ts';
+export { applyChanges, type ChangesResult, probeChanges } from './host/change.ts';
 export { takeInstallLock } from './host/install-lock.ts';
-export { OWN_NODE, type Program, nodeProgramOf } from './host/programs.ts';
+export { nodeProgramOf, OWN_NODE, type Program } from './host/programs.ts';
 export { PROVIDED_KUBECONFIG } from './host/provided-kubeconfig.ts';
 export type { Node, Site } from './host/site.ts';
 export { serviceFlags } from './host/systemd.ts';

@@ -1,5 +1,5 @@
 import { type BigIntStats, closeSync, constants, fstatSync, openSync, readFileSync, statSync } from 'node:fs';
-import { MiB, errnoOf, messageOf, steadyNow } from '../core/index.ts';
+import { errnoOf, MiB, messageOf, steadyNow } from '../core/index.ts';
 
 /** The result of reading a file if it changed. */
 export type ReadResult =

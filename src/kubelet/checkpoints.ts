@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type Clock, type Counters, type Log, messageOf } from '../core/index.ts';
-import { type Checkpoint, type PodEntry, isSameEntry, readCheckpoint } from './checkpoint.ts';
+import { type Checkpoint, isSameEntry, type PodEntry, readCheckpoint } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
 import { FolderWatch } from './folder-watch.ts';
 import { WorkBudget } from './work-budget.ts';

@@ -2,14 +2,15 @@
  * kubelet's formulas for CPU: the only place that converts between thousandths of a CPU, quotas and shares. Pure. The
  * kernel's own formulas are in src/cgroups. Compared with kubelet 1.36 and 1.37.
  */
-import { MAX_CPU_SHARES, MIN_CPU_SHARES } from '../cgroups/values/conversions.ts';
+
 import { MIN_CPU_QUOTA } from '../cgroups/values/controller-files.ts';
+import { MAX_CPU_SHARES, MIN_CPU_SHARES } from '../cgroups/values/conversions.ts';
 import {
   type CpuMax,
   type CpuShares,
   type CpuWeight,
-  type Microseconds,
   cpuShares,
+  type Microseconds,
   microseconds,
 } from '../core/quantities/numbers.ts';
 

@@ -2,9 +2,9 @@
 export type { EntryLimits, EntryRequests, PodEntry } from './checkpoint.ts';
 export { KubeletFiles, type KubeletState, noKubeletState } from './checkpoints.ts';
 export {
-  type MilliCpu,
   cpuWeightToShares,
   exactMilliCpu,
+  type MilliCpu,
   milliCpuToQuota,
   milliCpuToShares,
   overheadQuota,
@@ -12,4 +12,4 @@ export {
   sharesToMilliCpu,
 } from './formulas.ts';
 export { type SwapAmounts, swapAfterResize, throttlingFactorOf } from './memory-formulas.ts';
-export { ManagerFiles, type ResourceManagers, noResourceManagers } from './resource-managers.ts';
+export { ManagerFiles, noResourceManagers, type ResourceManagers } from './resource-managers.ts';

@@ -3,7 +3,7 @@
  * pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, generateLinuxContainerResources, 1.27 to 1.36. 1.37 uses the
  * formula for the cgroups of pods too (ApplyPodLevelMemoryHigh). Pure.
  */
-import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
+import { type Bytes, bytes, type Limit } from '../core/quantities/numbers.ts';
 
 /** kubelet's default for memoryThrottlingFactor. kubelet accepts more than 0 and at most 1. */
 export const DEFAULT_THROTTLING_FACTOR = 0.9;

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { type Counters, type Log, messageOf } from '../core/index.ts';
+import { asObject, type JsonObject } from './checkpoint.ts';
 import { CheckpointFile } from './checkpoint-file.ts';
-import { type JsonObject, asObject } from './checkpoint.ts';
 
 /** The assignments of kubelet's static CPU and memory managers. */
 export interface ResourceManagers {

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
-import { type Budget, type ConnectionLimits, type Log, ShimError, loggableError } from '../core/index.ts';
+import { type Budget, type ConnectionLimits, type Log, loggableError, ShimError } from '../core/index.ts';
 import { type Answer, plain } from './answer.ts';
 import type { MonitoringLimits } from './limits.ts';
-import { type NodePage, type Sections, failureSection } from './page/page.ts';
+import { failureSection, type NodePage, type Sections } from './page/page.ts';
 
 export interface LivePagesOptions extends Pick<ConnectionLimits, 'admit' | 'release'> {
   /** Reads what the page shows. Rejects with ShimError, or with the signal's reason once it aborts. */

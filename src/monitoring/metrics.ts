@@ -2,17 +2,17 @@ import { readdirSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import {
   type BypassTimes,
+  bounds,
   type Description,
   type EndpointState,
+  endpointStates,
   type Family,
+  families,
   Histogram,
   type NodeReadings,
   type ReadinessReport,
   Reading,
   type Series,
-  bounds,
-  endpointStates,
-  families,
 } from '../core/index.ts';
 
 export interface Readings {

@@ -1,6 +1,5 @@
-import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { isIPv4 } from 'node:net';
-import { expositionOf, expositionType, measureEventLoop, processFamilies, readingFamilies } from './metrics.ts';
 import {
   type Budget,
   type BypassTimes,
@@ -8,21 +7,22 @@ import {
   type EndpointState,
   type Family,
   type Log,
-  type NodeReadings,
-  type ReadinessReport,
-  ShimError,
   limitConnections,
   loggableError,
+  type NodeReadings,
   oneRequestEach,
+  type ReadinessReport,
+  ShimError,
   wallTime,
 } from '../core/index.ts';
+import type { Overview } from '../sandbox/index.ts';
 import { type Answer, healthAnswer, livenessAnswer, plain } from './answer.ts';
 import { cached } from './cached.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from './limits.ts';
-import { TokenFile } from './token.ts';
 import { LivePages } from './live-pages.ts';
+import { expositionOf, expositionType, measureEventLoop, processFamilies, readingFamilies } from './metrics.ts';
 import { NodePage } from './page/page.ts';
-import type { Overview } from '../sandbox/index.ts';
+import { TokenFile } from './token.ts';
 
 export interface MonitoringOptions {
   readonly version: string;

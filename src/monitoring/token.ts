@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { type Log, errnoOf } from '../core/index.ts';
+import { errnoOf, type Log } from '../core/index.ts';
 import { cached } from './cached.ts';
 import { MONITORING_LIMITS } from './limits.ts';
 

@@ -2,14 +2,14 @@ import { once } from 'node:events';
 import {
   Client,
   type ClientReadableStream,
+  credentials,
   Metadata as JsMetadata,
   type ServiceError,
-  credentials,
 } from '@grpc/grpc-js';
 import { Metadata, MiB, wallTime } from '../core/index.ts';
-import { sayingWaits } from './waiting.ts';
-import { type Messages, PACKAGE, type Requests, decodeResponse, encode } from '../server/api/messages.ts';
+import { decodeResponse, encode, type Messages, PACKAGE, type Requests } from '../server/api/messages.ts';
 import { UsageError } from './output/failure.ts';
+import { sayingWaits } from './waiting.ts';
 
 type Method = 'ResizePod' | 'GetPod' | 'ListPods' | 'GetResize' | 'CancelResize';
 

@@ -1,5 +1,5 @@
-import type { ArgumentText, CommandText, OptionText } from './command-texts.ts';
 import { defaultOf } from '../core/index.ts';
+import type { ArgumentText, CommandText, OptionText } from './command-texts.ts';
 
 const pod: ArgumentText = { form: '<POD>', description: 'the pod', completes: 'pods' };
 const pods: ArgumentText = { form: '<POD...>', description: 'the pods', completes: 'pods' };

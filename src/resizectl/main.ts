@@ -2,10 +2,10 @@
 import { basename } from 'node:path';
 import { Exit, errnoOf, messageOf } from '../core/index.ts';
 import { ResizeClient, socketPath } from './client.ts';
-import { type Invocation, parseCommandLine } from './program.ts';
-import type { Context } from './commands/context.ts';
 import { actions } from './commands/actions.ts';
+import type { Context } from './commands/context.ts';
 import { reportOf } from './output/failure.ts';
+import { type Invocation, parseCommandLine } from './program.ts';
 
 /** Writes an error and its remedy to stderr. Returns the exit code. */
 function printError(error: unknown, endpoint: string): Exit {

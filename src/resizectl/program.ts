@@ -1,18 +1,18 @@
 import { Command, CommanderError, Option, type OutputConfiguration } from 'commander';
 import { version } from '../core/index.ts';
-import type { CommandOptions } from './commands/context.ts';
-import { UsageError } from './output/failure.ts';
+import { commandTexts } from './command-table.ts';
 import {
   type CommandName,
   type CommandText,
-  type OptionText,
-  type Output,
   defaultEndpoint,
   exitTexts,
   globalOptions,
+  type OptionText,
+  type Output,
   programText,
 } from './command-texts.ts';
-import { commandTexts } from './command-table.ts';
+import type { CommandOptions } from './commands/context.ts';
+import { UsageError } from './output/failure.ts';
 
 /** A parsed command line. */
 export type Invocation =

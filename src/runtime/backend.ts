@@ -1,8 +1,8 @@
-import { Code, Metadata, MiB, crashPoint, isServiceError, steadyNow } from '../core/index.ts';
-import { Channel } from './channel/channel.ts';
+import { Code, crashPoint, isServiceError, Metadata, MiB, steadyNow } from '../core/index.ts';
 import { isUnimplemented } from './backend-errors.ts';
-import type { Messages, Partially } from './messages.ts';
+import { Channel } from './channel/channel.ts';
 import { decode, decodeList, encode } from './codec.ts';
+import type { Messages, Partially } from './messages.ts';
 
 export const MAX_MESSAGE_BYTES = 16 * MiB;
 

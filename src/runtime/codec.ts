@@ -1,7 +1,7 @@
 /** Decodes and encodes CRI messages. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import protobuf from 'protobufjs/light.js';
-import { KiB, encodeMessage, messageOf, messageTypes } from '../core/index.ts';
+import { encodeMessage, KiB, messageOf, messageTypes } from '../core/index.ts';
 import cri from './cri.proto.json' with { type: 'json' };
 import type { Messages, Partially } from './messages.ts';
 

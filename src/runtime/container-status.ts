@@ -4,9 +4,9 @@
  * did for the call.
  */
 import {
-  type FieldReader,
   createWriter,
   delimitedKey,
+  type FieldReader,
   readFields,
   readSubMessage,
   varintKey,

@@ -1,6 +1,7 @@
 /** The client of containerd: its socket, the CRI messages, and the verbose status. */
+
+export { ANSWER_MS, Backend, type CallOptions, MAX_MESSAGE_BYTES, runtimePath, SHIM_STATUS_PATH } from './backend.ts';
 export { isNeverSent, isNotFound, isNotServing, isUnanswered, isUnimplemented } from './backend-errors.ts';
-export { ANSWER_MS, Backend, type CallOptions, MAX_MESSAGE_BYTES, SHIM_STATUS_PATH, runtimePath } from './backend.ts';
 export { BackendCgroupDriver } from './cgroup-driver.ts';
 export { decode, encode } from './codec.ts';
 export {
@@ -15,11 +16,11 @@ export {
 } from './container-status.ts';
 export {
   type ContainerDescription,
-  type PodDescription,
   describeCgroupDriver,
   describeContainer,
   describePod,
   describeRequestedPod,
+  type PodDescription,
 } from './description.ts';
 export {
   CgroupDriverName,

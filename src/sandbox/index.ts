@@ -1,43 +1,43 @@
 /** Pods as they are: which pods and containers the node has, and what the kernel says of their limits. */
 export { areRequestsFreed } from './admission/pod-requests.ts';
 export { connectDecreaseReclaimer, createNode } from './create-node.ts';
-export type { Node } from './node.ts';
-export { DecreaseReclaimer, awaitComparable, measuredByRuntime } from './foresight/decrease-reclaimer.ts';
+export { awaitComparable, DecreaseReclaimer, measuredByRuntime } from './foresight/decrease-reclaimer.ts';
 export {
-  type HistoryEntry,
-  type Requester,
   apiRequester,
   criRequester,
+  type HistoryEntry,
+  type Requester,
   requesterText,
 } from './history/history-entry.ts';
 export { type RecentResize, RecentResizes } from './history/recent-resizes.ts';
 export { PodJournal } from './journal/pod-journal.ts';
 export { Journal } from './journal/store.ts';
+export type { Node } from './node.ts';
 export { applyContainerShares, applyVolumeSizes } from './operations/pod-volumes.ts';
 export { raisePodForRestart } from './operations/raise-pod-limit.ts';
 export { resizePod } from './operations/resize-pod.ts';
 export { type CallerOf, updateContainer } from './operations/update-container.ts';
 export { updatePod } from './operations/update-pod.ts';
 export { amountTexts, formatCpuLimit, formatMemory, formatShares, invalid } from './plan/amounts.ts';
-export { policyText } from './plan/value-changes.ts';
 export type { Explanation } from './plan/failures.ts';
 export type { MemoryRequests, ResizeState } from './plan/resize-request.ts';
-export { type Step, type StepRecord, describeStep } from './plan/step.ts';
+export { describeStep, type Step, type StepRecord } from './plan/step.ts';
 export type { KnownValues, PodLimits } from './plan/value-changes.ts';
+export { policyText } from './plan/value-changes.ts';
 export { idsInCgroup } from './pods/container-cgroups.ts';
 export { qosOfCgroup } from './pods/declare-pod.ts';
 export type { Amounts, AppRestartPolicy, DeclaredPod, QosClass, ResizePolicy } from './pods/declared-pod.ts';
 export type { FailOpen } from './pods/fail-open.ts';
 export { kernelResources } from './pods/kernel-resources.ts';
 export { fullName } from './pods/names.ts';
-export { type PodIdentity, identityOf, isStaticPod, newestSandbox } from './pods/pod-identity.ts';
+export { identityOf, isStaticPod, newestSandbox, type PodIdentity } from './pods/pod-identity.ts';
 export {
   type NodeAllocatable,
+  noNodeAllocatable,
+  noPodSpecs,
   type PodSpec,
   type PodSpecs,
   type SpecContainer,
-  noNodeAllocatable,
-  noPodSpecs,
 } from './pods/pod-spec.ts';
 export type { PodState } from './pods/pod-state.ts';
 export { Registry } from './pods/registry.ts';
@@ -48,7 +48,7 @@ export type { Resize, ResizeEvent } from './queue/resize-table.ts';
 export { type DryRun, Resizes } from './queue/resizes.ts';
 export { type PodRank, retryDelay } from './queue/retries.ts';
 export { ResizeWatch } from './queue/watch.ts';
-export { type Overview, type PodSummary, overviewOf } from './report/overview.ts';
+export { type Overview, overviewOf, type PodSummary } from './report/overview.ts';
 export { type PodDirectory, type PodRef, podDirectory, viewsOf } from './report/pod-directory.ts';
 export { podInfo } from './report/pod-info.ts';
 export {

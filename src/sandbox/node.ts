@@ -3,20 +3,20 @@ import type { Counters, KeyedLock, Log } from '../core/index.ts';
 import type { KubeletState, ResourceManagers } from '../kubelet/index.ts';
 import type { Backend } from '../runtime/index.ts';
 import type { MemoryVolumes } from '../tmpfs/index.ts';
+import type { AdmittedRequests } from './admission/node-room.ts';
+import type { PendingResizes } from './foresight/pending-kubelet-resize.ts';
+import type { ResizeHistory } from './history/history.ts';
+import type { NewestValues } from './history/newest-values.ts';
+import type { PodOutcomes } from './history/outcomes.ts';
+import type { RecentResizes } from './history/recent-resizes.ts';
+import type { TransactionEvents } from './history/transaction-events.ts';
+import type { PodJournal } from './journal/pod-journal.ts';
 import type { ContainerCgroups } from './pods/container-cgroups.ts';
 import type { FailOpen } from './pods/fail-open.ts';
 import type { NodeAllocatable, PodSpecs } from './pods/pod-spec.ts';
 import type { Registry } from './pods/registry.ts';
-import type { AdmittedRequests } from './admission/node-room.ts';
-import type { PodJournal } from './journal/pod-journal.ts';
-import type { NewestValues } from './history/newest-values.ts';
-import type { PodOutcomes } from './history/outcomes.ts';
-import type { RecentResizes } from './history/recent-resizes.ts';
-import type { ResizeHistory } from './history/history.ts';
-import type { TransactionEvents } from './history/transaction-events.ts';
 import type { GrowthTimers } from './volumes/growth-timers.ts';
 import type { VolumePolicies } from './volumes/policies.ts';
-import type { PendingResizes } from './foresight/pending-kubelet-resize.ts';
 
 /** This node: what reads and changes its pods, and what is known of them. It lives as long as the process. */
 export interface Node {

@@ -1,10 +1,10 @@
-import { type OnReadOpts, type Socket, createConnection } from 'node:net';
+import { createConnection, type OnReadOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { within } from '../core/index.ts';
-import { type Crowd, roomFor } from './unary/connection-room.ts';
 import type { PeerOf } from './listener/peer.ts';
 import type { Handle, HandledAnswer, HandledCall, Interception } from './proxy/interception.ts';
 import type { ServedConnection } from './proxy/serve.ts';
+import { type Crowd, roomFor } from './unary/connection-room.ts';
 
 /** Options for serving a connection. */
 export interface ConnectionOptions {

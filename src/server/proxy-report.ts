@@ -1,6 +1,6 @@
-import { Code, type Counters, type Log, grpcCodeName, loggableError } from '../core/index.ts';
-import type { ProxyObserver } from './proxy/interception.ts';
+import { Code, type Counters, grpcCodeName, type Log, loggableError } from '../core/index.ts';
 import { ErrorCode } from '../http2/index.ts';
+import type { ProxyObserver } from './proxy/interception.ts';
 
 export interface ProxyReportOptions {
   readonly log: Log;

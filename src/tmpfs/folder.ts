@@ -3,7 +3,7 @@
  * later operations use the descriptor, so that nobody can replace the folder in between.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
-import { type Bytes, Code, type ErrorContext, Reason, ShimError, bytes, errnoOf, messageOf } from '../core/index.ts';
+import { type Bytes, bytes, Code, type ErrorContext, errnoOf, messageOf, Reason, ShimError } from '../core/index.ts';
 import { type Mount, parseMountinfo } from './mountinfo.ts';
 import { type VolumeName, volumeFolders, volumeMountPoint, whyNotEligible } from './volumes.ts';
 

@@ -5,13 +5,13 @@
 export type { KubeletPlace } from './folder.ts';
 export { MemoryVolumes, type PodVolumes } from './memory-volumes.ts';
 export {
-  VOLUME_ANNOTATION,
-  type VolumePolicy,
   isDnsLabel,
   isSameSize,
   parseVolumeAnnotation,
   policyAtFirstSight,
   readVolumeAnnotations,
   targetSize,
+  VOLUME_ANNOTATION,
+  type VolumePolicy,
 } from './sizes.ts';
 export { isPodUid } from './volumes.ts';

@@ -1,20 +1,20 @@
 /** Lists, measures and remounts the memory-backed volumes of a node. */
 import { closeSync, statSync } from 'node:fs';
-import { type Bytes, Code, Reason, ShimError, errnoOf, messageOf } from '../core/index.ts';
+import { type Bytes, Code, errnoOf, messageOf, Reason, ShimError } from '../core/index.ts';
 import {
-  type KubeletPlace,
-  type VolumeSize,
   contextOf,
   isMountedFrom,
+  type KubeletPlace,
   mountOfFolder,
   openVolumeFolder,
   readMounts,
   sizeOfFolder,
+  type VolumeSize,
   withVolumeFolder,
 } from './folder.ts';
-import { type RemountMethod, chooseRemountMethod, failed, isTooSmall, setSize } from './remount.ts';
+import { chooseRemountMethod, failed, isTooSmall, type RemountMethod, setSize } from './remount.ts';
 import { isSameSize } from './sizes.ts';
-import { EMPTY_DIRS, type Volume, type VolumeName, type VolumeSurvey, isPodUid, surveyVolumes } from './volumes.ts';
+import { EMPTY_DIRS, isPodUid, surveyVolumes, type Volume, type VolumeName, type VolumeSurvey } from './volumes.ts';
 
 export interface Remounted {
   /** `unchanged`: the volume already had the size. */

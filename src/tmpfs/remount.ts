@@ -1,7 +1,7 @@
 /** Two ways to resize an opened tmpfs. No other code remounts. */
-import { type Bytes, Code, Reason, ShimError, crashPoint, messageOf } from '../core/index.ts';
-import { type KubeletPlace, type OpenVolume, contextOf } from './folder.ts';
-import { type MountCalls, SyscallError, loadMountCalls } from './syscalls.ts';
+import { type Bytes, Code, crashPoint, messageOf, Reason, ShimError } from '../core/index.ts';
+import { contextOf, type KubeletPlace, type OpenVolume } from './folder.ts';
+import { loadMountCalls, type MountCalls, SyscallError } from './syscalls.ts';
 import type { VolumeName } from './volumes.ts';
 
 /** `syscalls`: fspick and fsconfig. `mount`: mount(8), with the reason why the system calls are unavailable. */

@@ -1,9 +1,10 @@
 /** A volume's size: the policy in its annotation, and the size from that and the current limits. Pure. */
-import { type Bytes, type Limit, bytes } from '../core/quantities/numbers.ts';
-import { Code } from '../core/grpc.ts';
-import { PAGE_SIZE } from '../core/quantities/page-size.ts';
+
 import { Reason, ShimError, suggestion } from '../core/errors.ts';
+import { Code } from '../core/grpc.ts';
 import { parseQuantity } from '../core/quantities/kubernetes.ts';
+import { type Bytes, bytes, type Limit } from '../core/quantities/numbers.ts';
+import { PAGE_SIZE } from '../core/quantities/page-size.ts';
 
 /** Prefix of the annotation's key; the volume's name follows. */
 export const VOLUME_ANNOTATION = 'volume.cri-resize-shim.io/';

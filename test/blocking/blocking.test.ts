@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { SoakStage } from '../soak/stage.ts';
 import { checkpointText } from '../support/checkpoint-text.ts';
 import { KUBELET_ROOT } from '../support/cri/pod.ts';
-import { type Measured, durationsOf, figuresOf } from './figures.ts';
+import { durationsOf, figuresOf, type Measured } from './figures.ts';
 
 const resizes = Number(process.env['BLOCKING_RESIZES']);
 const metrics = '127.0.0.1:9467';

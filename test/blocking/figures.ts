@@ -1,5 +1,5 @@
-import { markdownTable } from '../runner/page-table.ts';
-import { percentile } from '../soak/windows.ts';
+import { markdownTable } from '../runner/results-reporter.ts';
+import { percentile } from '../soak/figures.ts';
 import type { Recorded, Row } from './preload/recorder.ts';
 
 /** The measurements of the shim's process, before and after its start has ended. */

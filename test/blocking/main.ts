@@ -3,7 +3,7 @@ import { constants, cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { packageRoot } from '../../tools/download/places.ts';
-import { withTable } from '../runner/page-table.ts';
+import { withTable } from '../runner/results-reporter.ts';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import { type Measured, tableText } from './figures.ts';
 

@@ -1,10 +1,10 @@
-import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { ReadWatches, watchReads } from '../../src/cgroups/read-watch.ts';
+import { CgroupTree } from '../../src/cgroups/tree.ts';
 
 let folder: string;
 beforeEach(() => {

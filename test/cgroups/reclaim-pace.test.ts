@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { FIRST_CHUNK, Growth, goalOf, hasEnoughMargin, nextChunk, pauseAfter } from '../../src/cgroups/reclaim-pace.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 describe('the goal of a reclaim', () => {
   test.each([

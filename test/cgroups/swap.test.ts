@@ -3,11 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { isCgroupVanished } from '../../src/cgroups/file.ts';
 import { usageText } from '../../src/cgroups/memory-use.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
+import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 
 /** A folder replaces the cgroup file system. test/e2e/resize/swap.test.ts has the kernel. */
 

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Busctl, type Systemd, type UnitState } from '../../src/cgroups/busctl.ts';
 import type { CgroupDriverName } from '../../src/cgroups/drivers.ts';
-import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
+import { isCgroupVanished } from '../../src/cgroups/file.ts';
 import { DriverCgroupTree } from '../../src/cgroups/systemd-tree.ts';
 import type { UnitProperty } from '../../src/cgroups/systemd-units.ts';
-import { isCgroupVanished } from '../../src/cgroups/file.ts';
-import { Code } from '../../src/core/grpc.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import { Reason, ShimError } from '../../src/core/errors.ts';
+import { Code } from '../../src/core/grpc.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/numbers.ts';
 
 // A folder and a map replace the cgroup file system and systemd. test/e2e/systemd/systemd.test.ts uses the real ones.

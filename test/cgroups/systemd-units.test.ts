@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import {
-  UNSET,
   dbusInterfaceOf,
+  dbusObjectOf,
   isRoundedInUnit,
   isSameProperty,
   isSystemdUnit,
-  dbusObjectOf,
   propertiesOf,
   systemdUnitOf,
+  UNSET,
 } from '../../src/cgroups/systemd-units.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import { bytes, cpuWeight, microseconds } from '../../src/core/quantities/numbers.ts';
 import { criMi } from '../support/quantities/mebibytes.ts';
 

@@ -1,13 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { Fault } from './faults/fault.ts';
+import { descriptorsOf } from '../support/cri/client.ts';
+import type { Fault } from './faults/faults.ts';
 import { faults } from './faults/index.ts';
 import { ChaosCounter } from './figures.ts';
 import { badCalls, megabytesOf, violations } from './invariants.ts';
 import { Random, schedule } from './random.ts';
 import { Stage } from './stage.ts';
-import { descriptorsOf } from '../support/cri/descriptors.ts';
 
 const seed = Number(process.env['CHAOS_SEED']);
 const rounds = Number(process.env['CHAOS_ROUNDS']);

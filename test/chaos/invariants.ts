@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { assertReported, assertWithinPod, valuesOf } from '../crash/pod-values.ts';
-import { descriptorsOf } from '../support/cri/descriptors.ts';
+import { descriptorsOf } from '../support/cri/client.ts';
+import type { Fault } from './faults/faults.ts';
 import type { Call } from './load.ts';
-import type { Fault } from './faults/fault.ts';
 import type { Stage } from './stage.ts';
 
 const MOST_MEGABYTES = 150;

@@ -3,8 +3,8 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { type ChaosFigures, figuresText } from './figures.ts';
 import { prepareNode } from '../support/node/index.ts';
+import { type ChaosFigures, figuresText } from './figures.ts';
 
 interface Flags {
   readonly rounds: number;

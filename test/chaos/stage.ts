@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import { CrashingShim } from '../crash/crashing-shim.ts';
-import { SLEEP, resources } from '../crash/scenario.ts';
+import { resources, SLEEP } from '../crash/scenario.ts';
 import { CriClient } from '../support/cri/client.ts';
 import { type RunningPod, runPod } from '../support/cri/pod.ts';
 import { type PodWatcher, WatcherProcess } from '../watch/watcher.ts';

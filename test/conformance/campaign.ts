@@ -2,16 +2,14 @@ import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ContainerdRelease, Runtime } from '../support/node/index.ts';
-import { checkResults } from './checks/checks.ts';
 import type { CheckResult } from './checks/checks.ts';
-import { focusOn } from './results/compare.ts';
-import type { Comparison, Specs, Verdict } from './results/compare.ts';
+import { checkResults } from './checks/checks.ts';
 import { benchmarkReportName, reportName } from './checks/critest.ts';
-import { leastPassedDirect } from './results/known.ts';
-import { checksName } from './inside.ts';
 import type { InsideOrder } from './inside.ts';
-import { type NodesCampaign, type Side, compareInNodes, folderOf } from './nodes.ts';
-import { readReport } from './results/report.ts';
+import { checksName } from './inside.ts';
+import { compareInNodes, folderOf, type NodesCampaign, type Side } from './nodes.ts';
+import type { Comparison, Specs, Verdict } from './results/results.ts';
+import { focusOn, leastPassedDirect, readReport } from './results/results.ts';
 
 export interface Campaign {
   readonly containerd: ContainerdRelease;

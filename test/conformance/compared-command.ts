@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { type WitnessResult, countsOf, render } from '../interop/results/verdict.ts';
+import type { WitnessResult } from '../interop/results.ts';
+import { countsOf, render } from '../interop/results.ts';
 import { endingSignal } from '../runner/vitest-run.ts';
 import { NodeError } from '../support/node/index.ts';
 

@@ -1,14 +1,13 @@
-import { copyFile, readFile, readdir, writeFile } from 'node:fs/promises';
+import { copyFile, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CheckList } from './checks/checks.ts';
-import { crictl, ctr } from './checks/client.ts';
-import { required, startContainerd } from './containerd.ts';
+import { CheckList, crictl, ctr } from './checks/checks.ts';
 import { CrictlChecks } from './checks/crictl-checks.ts';
 import { runBenchmarks, runCritest } from './checks/critest.ts';
 import { checkCtr } from './checks/ctr-checks.ts';
+import { required, startContainerd } from './containerd.ts';
 import { critestImages } from './images/images.ts';
-import { startRegistry } from './images/registry.ts';
-import type { Registry } from './images/registry.ts';
+import type { Registry } from './images/oci.ts';
+import { startRegistry } from './images/oci.ts';
 import type { Side } from './nodes.ts';
 import { startShim } from './shim.ts';
 

@@ -4,13 +4,13 @@ import { constants, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { NodeError, containerdReleases } from '../support/node/index.ts';
-import type { ContainerdRelease } from '../support/node/index.ts';
 import { packageRoot } from '../../tools/download/places.ts';
-import { runCampaign } from './campaign.ts';
+import type { ContainerdRelease } from '../support/node/index.ts';
+import { containerdReleases, NodeError } from '../support/node/index.ts';
 import type { CampaignResult } from './campaign.ts';
-import { runInside } from './inside.ts';
+import { runCampaign } from './campaign.ts';
 import type { InsideOrder } from './inside.ts';
+import { runInside } from './inside.ts';
 import { render, succeeded } from './results/table.ts';
 
 interface Flags {

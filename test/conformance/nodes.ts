@@ -1,11 +1,12 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { PassThrough } from 'node:stream';
 import { createInterface } from 'node:readline';
+import { PassThrough } from 'node:stream';
 import { messageOf } from '../../tools/download/errors.ts';
-import { NodeError, runInNode } from '../support/node/index.ts';
 import type { RunOptions } from '../support/node/index.ts';
-import { type Comparison, type Specs, type Verdict, compare, judge } from './results/compare.ts';
+import { NodeError, runInNode } from '../support/node/index.ts';
+import type { Comparison, Specs, Verdict } from './results/results.ts';
+import { compare, judge } from './results/results.ts';
 
 /** Runs a suite in two test nodes at the same time, directly on containerd and through the shim, and compares them. */
 

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { type Server, type Socket, createConnection, createServer } from 'node:net';
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, expect, test } from 'vitest';

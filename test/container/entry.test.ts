@@ -2,13 +2,13 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { type ClientHttp2Session, connect } from 'node:http2';
-import { type Socket, createConnection, createServer as createPlainServer } from 'node:net';
+import { createConnection, createServer as createPlainServer, type Socket } from 'node:net';
 import { join, resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs.ts';
 import { AT_ONCE, EntryPoint, LONG, PATIENT } from '../support/daemon/entry-point.ts';
+import { highsIn, leaveHighs, restoredHighs } from '../support/resize/left-highs.ts';
 
 // The entry point of the image with a shim that only answers with its name. test/e2e/install/image.test.ts runs the
 // real one.

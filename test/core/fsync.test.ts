@@ -2,11 +2,11 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { noLog } from '../../src/core/observe/interfaces.ts';
+import { writeBypassTarget } from '../../src/core/systemd/bypass.ts';
 import { removing, writing } from '../../src/install/host/files.ts';
 import { placing, removingProgram } from '../../src/install/node/program.ts';
 import { starting } from '../../src/install/node/service.ts';
-import { noLog } from '../../src/core/observe/interfaces.ts';
-import { writeBypassTarget } from '../../src/core/systemd/bypass.ts';
 import { diskOrder } from '../support/journal/disk-order.ts';
 import { FakeInstallNode } from '../support/kubernetes/fake-install-node.ts';
 

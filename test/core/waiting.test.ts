@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { steadyNow } from '../../src/core/clock.ts';
-import { TimeLimit, backOff, jittered, pause, untilAborted, within } from '../../src/core/waiting.ts';
+import { backOff, jittered, pause, TimeLimit, untilAborted, within } from '../../src/core/waiting.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 afterEach(() => void vi.useRealTimers());

@@ -1,7 +1,10 @@
+import { crashPoints } from '../../src/core/crash-points.ts';
 import type { CriClient } from '../support/cri/client.ts';
-import { type RunningPod, runPod } from '../support/cri/pod.ts';
+import type { RunningPod } from '../support/cri/pod.ts';
+import { runPod } from '../support/cri/pod.ts';
 import { PodWatcher } from '../watch/watcher.ts';
-import { type CrashingShim, type Record, sizesIn } from './crashing-shim.ts';
+import type { CrashingShim, Record } from './crashing-shim.ts';
+import { sizesIn } from './crashing-shim.ts';
 import { assertReported, assertWithinPod, difference, processesOf, valuesOf } from './pod-values.ts';
 import type { Scenario, Stage, Values } from './scenario.ts';
 
@@ -312,4 +315,60 @@ export class Campaign {
     if (pod !== undefined) await this.#scenario.tearDown?.(pod);
     await pod?.remove();
   }
+}
+
+/** The cgroup writes and calls of transactions that have to be tested, each before and after. */
+const TARGETS: Readonly<{ [kind: string]: readonly string[] }> = {
+  'cgroup-write': [
+    ...['cpu.max', 'cpu.weight', 'memory.max', 'memory.high', 'memory.high max', 'memory.reclaim'],
+    ...['memory.low', 'memory.min'],
+  ],
+  'backend-call': ['UpdateContainerResources', 'UpdatePodSandboxResources'],
+};
+
+/**
+ * Returns the crash points at which no scenario was killed. A new one in the source is returned until a scenario passes
+ * it.
+ */
+export function unmetPoints(scenarios: readonly ScenarioReport[]): readonly string[] {
+  const met = new Set(
+    scenarios.flatMap(({ points, recoveries }) =>
+      [...points, ...recoveries].map((point) => point.replace(/#\d+$/, '')),
+    ),
+  );
+  const required = crashPoints.flatMap((point) => {
+    const targets = TARGETS[point.replace(/-(before|after)$/, '')];
+    return targets === undefined ? [point] : targets.map((target) => `${point} ${target}`);
+  });
+  // At `serving` the shim has only started, and no resize is in progress.
+  return required.filter((point) => point !== 'serving' && !met.has(point));
+}
+
+/** Returns a readable table of scenarios with the numbers of their points. */
+export function crashTable(title: string, scenarios: readonly ScenarioReport[]): string {
+  const rows = scenarios.map(({ name, points, recoveries, failures, seconds }) => [
+    name,
+    String(points.length),
+    String(recoveries.length),
+    String(failures.length),
+    `${seconds} s`,
+  ]);
+  const sum = (of: (scenario: ScenarioReport) => number): string =>
+    String(scenarios.reduce((all, scenario) => all + of(scenario), 0));
+  const all = [
+    `${scenarios.length} scenarios`,
+    sum(({ points }) => points.length),
+    sum(({ recoveries }) => recoveries.length),
+    sum(({ failures }) => failures.length),
+    `${sum(({ seconds }) => seconds)} s`,
+  ];
+  const lines = [[title, 'points', 'in recovery', 'failed', 'time'], ...rows, all];
+  const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
+  return lines
+    .map((line) =>
+      line
+        .map((cell, column) => (column === 0 ? cell.padEnd(widths[0] ?? 0) : cell.padStart(widths[column] ?? 0)))
+        .join('  '),
+    )
+    .join('\n');
 }

@@ -2,11 +2,10 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
+import { endingSignal, inPairs, type Outcome, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import { type ContainerdRelease, type Init, inits } from '../support/node/index.ts';
-import { type Outcome, endingSignal, inPairs, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import type { ScenarioReport } from './campaign.ts';
-import { unmetPoints } from './coverage.ts';
-import { crashTable } from './table.ts';
+import { crashTable, unmetPoints } from './campaign.ts';
 
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];

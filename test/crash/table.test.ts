@@ -1,8 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { crashPoints } from '../../src/core/crash-points.ts';
-import { unmetPoints } from './coverage.ts';
+import { crashTable, unmetPoints } from './campaign.ts';
 import { scenarios } from './scenarios/index.ts';
-import { crashTable } from './table.ts';
 
 const report = (name: string, more: object = {}) => ({
   name,

@@ -1,14 +1,13 @@
-import { copyFile, mkdir, readFile, readdir, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { required, startContainerd } from '../conformance/containerd.ts';
-import { startRegistry } from '../conformance/images/registry.ts';
+import { startRegistry } from '../conformance/images/oci.ts';
 import { backend } from '../conformance/inside.ts';
 import type { Side } from '../conformance/nodes.ts';
 import { startShim } from '../conformance/shim.ts';
 import { withFailpoints } from './failpoints.ts';
-import { imageList, pause, suiteImages } from './images.ts';
-import { suiteName } from './programs.ts';
+import { imageList, pause, suiteImages, suiteName } from './programs.ts';
 import { readGoTests } from './report.ts';
 import { RestartingContainerd } from './restarting.ts';
 

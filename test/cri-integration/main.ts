@@ -5,13 +5,12 @@ import { Command, Option } from 'commander';
 import { packageRoot } from '../../tools/download/places.ts';
 import { runCompared } from '../conformance/compared-command.ts';
 import { compareInNodes } from '../conformance/nodes.ts';
-import type { WitnessResult } from '../interop/results/verdict.ts';
+import type { WitnessResult } from '../interop/results.ts';
 import { progressOf } from '../runner/vitest-run.ts';
-import { builtVersions } from '../support/node/parts/built-containerd.ts';
-import { accepted, leastPassedDirect } from './known.ts';
+import { builtVersions } from '../support/node/parts/go-module.ts';
 import { type InsideOrder, logName, runInside } from './inside.ts';
-import { type Release, obtainSuite, releases } from './programs.ts';
-import { readGoTests } from './report.ts';
+import { obtainSuite, type Release, releases } from './programs.ts';
+import { accepted, leastPassedDirect, readGoTests } from './report.ts';
 
 /** The suite `cri-integration`: containerd's own tests of its CRI server, directly and through the shim. */
 

@@ -1,11 +1,11 @@
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import type { Program } from '../support/daemon/daemon-program.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 
 const daemon = new TestDaemon();

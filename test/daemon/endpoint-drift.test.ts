@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { EndpointDrift } from '../../src/daemon/endpoint-drift.ts';
 import { noLog } from '../../src/core/observe/interfaces.ts';
+import { EndpointDrift } from '../../src/daemon/endpoint-drift.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
 

@@ -1,14 +1,14 @@
 import { once } from 'node:events';
 import { lstatSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type IncomingMessage, request } from 'node:http';
-import { join } from 'node:path';
 import { createServer } from 'node:net';
+import { join } from 'node:path';
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { FakeBackend } from '../support/daemon/fake-backend.ts';
-import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import type { Program } from '../support/daemon/daemon-program.ts';
+import type { FakeBackend } from '../support/daemon/test-daemon.ts';
+import { TestDaemon } from '../support/daemon/test-daemon.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
-import { type ScrapedFamily, readMetrics } from '../support/metrics-text.ts';
+import { readMetrics, type ScrapedFamily } from '../support/metrics-text.ts';
 
 const daemon = new TestDaemon();
 let backend: FakeBackend;

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { podRank } from '../../src/daemon/pod-resizes.ts';
-import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
 import type { PodDescription } from '../../src/runtime/description.ts';
+import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
 
 const pod = { sandboxId: 's', uid: 'u', namespace: 'default', name: 'web' };
 const rank = (spec: Partial<PodSpec> | undefined, cgroupParent?: string) =>

@@ -1,6 +1,7 @@
+import { durationPattern } from '../../src/core/config/duration.ts';
 import {
-  type ConfigKey,
   apiVersion,
+  type ConfigKey,
   cgroupDrivers,
   configKeys,
   kind,
@@ -8,7 +9,6 @@ import {
   settingOf,
   volumesFollow,
 } from '../../src/core/config/schema.ts';
-import { durationPattern } from '../../src/core/config/duration.ts';
 import { modePattern, nodeNamePattern } from '../../src/core/config/values.ts';
 
 /** A JSON schema (draft 7) of one value. */

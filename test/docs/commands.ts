@@ -1,4 +1,4 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 
 /** The pages whose commands a test runs, unless proved.ts has a reason. */
 export const pages: readonly string[] = [

@@ -1,6 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { MAX_OPEN_FILES } from '../../src/cgroups/open-files.ts';
+import { createCounters } from '../../src/core/observe/counters.ts';
+import { LOG_LIMITS } from '../../src/core/observe/log.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { FLOOD_LIMIT } from '../../src/http2/flood-meter.ts';
+import { DEFAULT_WINDOW } from '../../src/http2/frame.ts';
+import { HEADERS_COST } from '../../src/http2/frame-reader.ts';
+import { LONGEST_OBJECT } from '../../src/kubernetes/pods/pod-watch.ts';
+import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
+import { ANSWER_MS, MAX_MESSAGE_BYTES } from '../../src/runtime/backend.ts';
 import {
   MAX_CALLS,
   MAX_LEAVING,
@@ -11,28 +20,19 @@ import {
 import { HANDSHAKE_MS } from '../../src/runtime/channel/connection.ts';
 import { HEADER_LIST_LIMIT } from '../../src/runtime/channel/response.ts';
 import { BACKLOG_LIMIT } from '../../src/runtime/channel/server-socket.ts';
-import { ANSWER_MS, MAX_MESSAGE_BYTES } from '../../src/runtime/backend.ts';
-import { LONGEST_REQUEST } from '../../src/server/api/requests.ts';
-import { FEW_CALLS, crowdOf } from '../../src/server/unary/connection-room.ts';
-import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from '../../src/server/unary/server-budget.ts';
-import { MONITORING_LIMITS } from '../../src/monitoring/limits.ts';
-import { LOG_LIMITS } from '../../src/core/observe/log.ts';
-import { createCounters } from '../../src/core/observe/counters.ts';
-import { MAX_OPEN_FILES } from '../../src/cgroups/open-files.ts';
 import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../src/sandbox/journal/availability.ts';
 import { defaultBounds } from '../../src/sandbox/queue/resizes.ts';
+import { LONGEST_REQUEST } from '../../src/server/api/requests.ts';
 import { CONNECTION_LIMIT } from '../../src/server/client-connections.ts';
-import { LIMITS, SHARED_LIMITS } from '../../src/server/proxy/serve.ts';
-import { HEADERS_COST } from '../../src/http2/frame-reader.ts';
-import { LONGEST_OBJECT } from '../../src/kubernetes/pods/pod-watch.ts';
-import { DEFAULT_WINDOW } from '../../src/http2/frame.ts';
-import { FLOOD_LIMIT } from '../../src/http2/flood-meter.ts';
-import { CALL_COST, STARTS_COST } from '../../src/server/proxy/call-starts.ts';
-import { TURN_MS } from '../../src/server/proxy/turns.ts';
-import { TURN_COST } from '../../src/server/proxy/dispatch.ts';
-import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
 import { OVERFULL, OVERFULL_IF_ALL_FULL } from '../../src/server/proxy/backend-flow.ts';
+import { CALL_COST, STARTS_COST } from '../../src/server/proxy/call-starts.ts';
+import { HEADERS_LIMIT } from '../../src/server/proxy/client-side.ts';
+import { TURN_COST } from '../../src/server/proxy/dispatch.ts';
 import { CONNECTION_WINDOW } from '../../src/server/proxy/local-side.ts';
+import { LIMITS, SHARED_LIMITS } from '../../src/server/proxy/serve.ts';
+import { TURN_MS } from '../../src/server/proxy/turns.ts';
+import { crowdOf, FEW_CALLS } from '../../src/server/unary/connection-room.ts';
+import { API_LIMITS, CRI_LIMITS, GRPC_LIMITS } from '../../src/server/unary/server-budget.ts';
 
 const page = readFileSync('docs/limits.md', 'utf8');
 const rows = page

@@ -43,5 +43,5 @@ export const notRunHere: Readonly<Record<string, string>> = {
   'crictl ': needsCrictl,
   'systemctl ': needsSystemd,
   'journalctl ': needsSystemd,
-  'openssl ': 'needs a release: test/tools/release/signature.test.ts runs it',
+  'openssl ': 'needs a release: test/tools/release.test.ts runs it',
 };

@@ -4,8 +4,8 @@ import { Command, InvalidArgumentError } from 'commander';
 import { runInProcess } from './in-process/run.ts';
 import { type InProcessName, inProcess, inProcessNames } from './in-process/targets.ts';
 import { type Job, work } from './in-process/worker.ts';
-import type { Outcome } from './outcome.ts';
 import { runProgram } from './program/run.ts';
+import type { Outcome } from './target.ts';
 
 /**
  * The suite `fuzz`: feeds the whole program, the proxy and all parsers with mutated input. Exits with 0 if there is no

@@ -10,3 +10,18 @@ export interface Target {
   /** Removes files. */
   close(): void;
 }
+
+/** How the inputs of one target ended. */
+export interface Outcome {
+  readonly target: string;
+  readonly inputs: number;
+  readonly summary: string;
+  readonly failure?: {
+    /** The input that repeats the failure, as far as it is known. */
+    readonly index: number;
+    readonly lines: readonly string[];
+  };
+}
+
+/** A violation that an input caused. The input can be replayed by its target, seed and index. */
+export class Finding extends Error {}

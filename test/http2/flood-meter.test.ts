@@ -1,17 +1,17 @@
 import { describe, expect, test } from 'vitest';
-import { LARGEST_WINDOW } from '../../src/http2/frame.ts';
-import { FloodMeter } from '../../src/http2/flood-meter.ts';
 import { ErrorCode } from '../../src/http2/errors.ts';
+import { FloodMeter } from '../../src/http2/flood-meter.ts';
+import { LARGEST_WINDOW } from '../../src/http2/frame.ts';
 import {
   CONTINUATION,
-  HEADERS,
-  PING,
-  RESPONSE,
   data,
   frame,
   goawayOf,
+  HEADERS,
   headers,
   openProxy,
+  PING,
+  RESPONSE,
   request,
   rst,
   settings,

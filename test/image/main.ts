@@ -4,10 +4,10 @@ import { dirname, join, resolve } from 'node:path';
 import { Command } from 'commander';
 import { ExecaError, execa } from 'execa';
 import { version } from '../../src/core/config/version.ts';
+import { findBuilder } from '../../tools/packaging/image-builder.ts';
+import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import { image } from '../support/e2e/installer-pod.ts';
 import { NodeError } from '../support/node/index.ts';
-import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { findBuilder } from '../../tools/packaging/image-builder.ts';
 
 /**
  * The suite `image`: builds the image with the first builder that works, and runs it on test nodes as the shim in a

@@ -1,8 +1,8 @@
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Relay } from './relay.ts';
 import { Service } from './process.ts';
+import { Relay } from './relay.ts';
 
 export type Side = 'direct' | 'through';
 

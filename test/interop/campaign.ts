@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { NodeError } from '../../tools/download/errors.ts';
-import { compare, judge } from '../conformance/results/compare.ts';
-import type { Specs, Verdict } from '../conformance/results/compare.ts';
+import type { Specs, Verdict } from '../conformance/results/results.ts';
+import { compare, judge } from '../conformance/results/results.ts';
 import { Arm, type Side } from './arm.ts';
-import type { WitnessResult } from './results/verdict.ts';
+import type { WitnessResult } from './results.ts';
 import type { Witness } from './witness.ts';
 
 export interface Campaign {

@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Spec } from '../conformance/results/report.ts';
+import type { Spec } from '../conformance/results/results.ts';
 import { runToEnd } from './process.ts';
 import type { Witness, WitnessRun } from './witness.ts';
 

@@ -6,13 +6,13 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { NodeError } from '../../tools/download/errors.ts';
 import { packageRoot } from '../../tools/download/places.ts';
 import { endingSignal, progressOf } from '../runner/vitest-run.ts';
-import { GoMissing } from '../support/node/parts/built-programs.ts';
+import { GoMissing } from '../support/node/parts/go-module.ts';
 import { runCampaign } from './campaign.ts';
 import { GrpcWitness } from './grpc.ts';
 import { H2specWitness } from './h2spec/witness.ts';
 import { grpcName, h2specName, obtainGrpc, obtainH2spec } from './programs.ts';
-import { accepted } from './results/accepted.ts';
-import { type WitnessResult, countsOf, render } from './results/verdict.ts';
+import type { WitnessResult } from './results.ts';
+import { accepted, countsOf, render } from './results.ts';
 import type { Witness } from './witness.ts';
 
 /** The suite `interop`: HTTP/2 and gRPC as programs of others test them, directly and through the shim. */

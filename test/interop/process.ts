@@ -3,7 +3,7 @@ import { createWriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { finished } from 'node:stream/promises';
 import { execa } from 'execa';
-import { NodeError, messageOf } from '../../tools/download/errors.ts';
+import { messageOf, NodeError } from '../../tools/download/errors.ts';
 
 /** How a program ended: its output, and why it failed. */
 export interface Ended {

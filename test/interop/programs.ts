@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { Progress } from '../../tools/download/progress.ts';
-import { obtainBuilt } from '../support/node/parts/built-programs.ts';
 import type { GoModule } from '../support/node/parts/go-module.ts';
+import { obtainBuilt } from '../support/node/parts/go-module.ts';
 
 const h2specVersion = '2.2.1';
 const grpcVersion = '1.85.0';

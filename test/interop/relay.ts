@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { type AddressInfo, type ListenOptions, type Server, type Socket, connect, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 
 type Target = { readonly path: string } | { readonly host: string; readonly port: number };
 

@@ -1,4 +1,4 @@
-import type { Specs } from '../conformance/results/compare.ts';
+import type { Specs } from '../conformance/results/results.ts';
 
 /** A program that tests a server and that nobody wrote for this one. */
 export interface Witness {

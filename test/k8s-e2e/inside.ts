@@ -1,13 +1,13 @@
-import { copyFile, readFile, readdir } from 'node:fs/promises';
+import { copyFile, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runGinkgo } from '../conformance/checks/ginkgo.ts';
+import { runGinkgo } from '../conformance/checks/critest.ts';
 import { required, startContainerd } from '../conformance/containerd.ts';
-import { startRegistry } from '../conformance/images/registry.ts';
+import { startRegistry } from '../conformance/images/oci.ts';
 import { backend } from '../conformance/inside.ts';
 import type { Side } from '../conformance/nodes.ts';
 import { startShim } from '../conformance/shim.ts';
 import { ControlPlane } from './control-plane.ts';
-import { e2eImages } from './images.ts';
+import { e2eImages } from './programs.ts';
 
 /** The task of the part inside the node. Passed as its only argument, in JSON. */
 export interface InsideOrder {

@@ -7,23 +7,22 @@ import { execa } from 'execa';
 import { packageRoot } from '../../tools/download/places.ts';
 import { runCompared } from '../conformance/compared-command.ts';
 import { compareInNodes } from '../conformance/nodes.ts';
-import { focusOn } from '../conformance/results/compare.ts';
-import { readReport } from '../conformance/results/report.ts';
-import { prepareKubectl } from '../deploy/kubectl.ts';
-import type { WitnessResult } from '../interop/results/verdict.ts';
+import { focusOn, readReport } from '../conformance/results/results.ts';
+import { prepareKubectl } from '../deploy/manifests.ts';
+import type { WitnessResult } from '../interop/results.ts';
 import { kubeletVersion, obtainKubernetes } from '../real-kubelet/programs.ts';
 import { progressOf } from '../runner/vitest-run.ts';
 import {
   type ContainerdRelease,
-  type Runtime,
   containerdReleases,
   prepareNode,
+  type Runtime,
   runtimes,
 } from '../support/node/index.ts';
-import { accepted } from './accepted.ts';
 import { type InsideOrder, reportName, runInside } from './inside.ts';
 import { obtainE2e, release } from './programs.ts';
-import { type GroupName, focusOf, groupNames, leastShare } from './selection.ts';
+import type { GroupName } from './selection.ts';
+import { accepted, focusOf, groupNames, leastShare } from './selection.ts';
 
 /** The suite `k8s-e2e`: the node tests of Kubernetes, on a real cluster, directly and through the shim. */
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type GroupName, focusOf, groupNames, groups } from './selection.ts';
+import { focusOf, type GroupName, groupNames, groups } from './selection.ts';
 
 const matching = (name: string): readonly GroupName[] =>
   groupNames.filter((group) => new RegExp(groups.get(group) ?? '^$').test(name));

@@ -12,8 +12,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CheckpointFile } from '../../src/kubelet/checkpoint-file.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { CheckpointFile } from '../../src/kubelet/checkpoint-file.ts';
 
 let folder: string;
 let path: string;

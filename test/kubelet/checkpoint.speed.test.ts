@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { readCheckpoint } from '../../src/kubelet/checkpoint.ts';
-import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
+import { checkpointText, type WrittenPod, withMemory } from '../support/checkpoint-text.ts';
 
 test('a checkpoint of 5 MB is read within two seconds', () => {
   const containers = Object.fromEntries(Array.from({ length: 20 }, (_, n) => [`container-${n}`, '64Mi']));

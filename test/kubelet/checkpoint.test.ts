@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import { type PodEntry, isSameEntry, readCheckpoint } from '../../src/kubelet/checkpoint.ts';
+import { isSameEntry, type PodEntry, readCheckpoint } from '../../src/kubelet/checkpoint.ts';
+import { checkpointText, type WrittenPod, withMemory } from '../support/checkpoint-text.ts';
 import { cases } from '../support/property-cases.ts';
-import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
 
 const readPods = (text: string): object => {
   const read = readCheckpoint(text);

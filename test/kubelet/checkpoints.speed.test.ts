@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/core/clock.ts';
-import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { createCounters } from '../../src/core/observe/counters.ts';
 import { noLog } from '../../src/core/observe/interfaces.ts';
+import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { checkpointText, withMemory } from '../support/checkpoint-text.ts';
 
 let parent: string;

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../src/core/quantities/sizes.ts';
+import { systemClock } from '../../src/core/clock.ts';
 import { createCounters } from '../../src/core/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
-import { type WrittenPod, checkpointText, withMemory } from '../support/checkpoint-text.ts';
-import { systemClock } from '../../src/core/clock.ts';
+import { checkpointText, type WrittenPod, withMemory } from '../support/checkpoint-text.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { FakeClock } from '../support/resize/fake-resizes.ts';
 

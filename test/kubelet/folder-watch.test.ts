@@ -3,9 +3,9 @@ import { type FSWatcher, mkdtempSync, rmSync, watch as watchFolder, writeFileSyn
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { createCounters } from '../../src/core/observe/counters.ts';
 import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { checkpointText, withMemory } from '../support/checkpoint-text.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';

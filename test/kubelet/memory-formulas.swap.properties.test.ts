@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 import { swapAfterResize } from '../../src/kubelet/memory-formulas.ts';
-import { type Memory, kubeletSwap } from '../support/resize/kubelet-pods.ts';
+import { kubeletSwap, type Memory } from '../support/resize/kubelet-pods.ts';
 
 /** Pods with LimitedSwap: the expected swap limit after a resize is never above the one that kubelet sets. */
 

@@ -2,9 +2,9 @@ import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
 import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
 
 let folder: string;
 let warnings: LogFields[];

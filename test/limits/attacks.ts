@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { type ClientHttp2Session, type ClientHttp2Stream, type OutgoingHttpHeaders, connect } from 'node:http2';
-import { type Socket, createConnection } from 'node:net';
+import { type ClientHttp2Session, type ClientHttp2Stream, connect, type OutgoingHttpHeaders } from 'node:http2';
+import { createConnection, type Socket } from 'node:net';
 import { setTimeout as delay, setImmediate as nextTurn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-connection.ts';
+import { greeting, openRaw, writeRaw as write } from '../support/http2/raw-server.ts';
 import { data, goaway, headers, message, request } from '../support/http2/wire.ts';
 
 const UPDATE = '/runtime.v1.RuntimeService/UpdateContainerResources';

@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Program } from '../support/daemon/daemon-program.ts';
 import { attacks } from './attacks.ts';
-import { type Latency, attack, call, flood, serve } from './roles.ts';
+import { attack, call, flood, type Latency, serve } from './roles.ts';
 
 /**
  * The suite `limits`: measures the shim's memory and another client's latency under each attack, from one connection

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
-import { RawClient } from '../support/daemon/fake-backend.ts';
-import { SETTINGS_ACK, frame, settings } from '../support/http2/wire.ts';
+import { RawClient } from '../support/daemon/test-daemon.ts';
+import { frame, SETTINGS_ACK, settings } from '../support/http2/wire.ts';
 import { attacks } from './attacks.ts';
 
 /** The other processes of the measurement: backend, client and attacker. Each is this program with a role. */

@@ -1,4 +1,44 @@
-import { type Amount, type Amounts, type PodAmounts, equal } from './amounts.ts';
+import { expect } from 'vitest';
+import type { ReportedContainer } from '../support/cri/client.ts';
+import type { RunningPod } from '../support/cri/pod.ts';
+
+/** A container's request and limit of one resource: CPU in thousandths of a processor, memory in MiB. */
+export interface Amount {
+  readonly request?: number;
+  readonly limit?: number;
+}
+
+/** A container's requests and limits, as in the manifest of its pod. */
+export interface Amounts {
+  readonly cpu?: Amount;
+  readonly memory?: Amount;
+}
+
+/** The requests and limits of each container of a pod, by name. */
+export type PodAmounts = Readonly<Record<string, Amounts>>;
+
+export const resourceNames = ['memory', 'cpu'] as const;
+export type ResourceName = (typeof resourceNames)[number];
+
+/** A request that equals the limit. */
+export const equal = (amount: number): Required<Amount> => ({ request: amount, limit: amount });
+
+/** Returns the amounts of container `name`. Throws if there are none. */
+export function amountsOf(amounts: PodAmounts, name: string): Amounts {
+  const found = amounts[name];
+  if (found === undefined) throw new Error(`no amounts for container ${name}`);
+  return found;
+}
+
+/** Whether `from` has a limit that `to` lacks. */
+export const removesLimits = (from: PodAmounts, to: PodAmounts): boolean =>
+  Object.entries(from).some(([name, { cpu, memory }]) => {
+    const then = amountsOf(to, name);
+    return isRemoved(cpu, then.cpu) || isRemoved(memory, then.memory);
+  });
+
+const isRemoved = (from: Amount | undefined, to: Amount | undefined): boolean =>
+  from?.limit !== undefined && to?.limit === undefined;
 
 /**
  * The pod resize cases of KEP-1287, "Pod Resize E2E Tests", on limits, requests, several containers, sidecars and QoS
@@ -333,3 +373,33 @@ export const matrixCases: readonly MatrixCase[] = [
   ...guaranteedThree,
   ...sidecars,
 ];
+
+const RUNNING = 1;
+const EXITED = 2;
+
+/**
+ * Expects that the pod's containers match those of its case: an init container has ended with code 0, the others run,
+ * and each was started after the previous one had started, or had ended. CRI does not know sidecars: a sidecar is a
+ * container that was started before an init container or the first main container, and still runs.
+ */
+export async function assertStartedInOrder(
+  { client, sandboxId }: RunningPod,
+  containers: readonly MatrixContainer[],
+): Promise<void> {
+  const filter = { pod_sandbox_id: sandboxId };
+  const listed = await client.call<{ containers: { id: string }[] }>('ListContainers', { filter });
+  const found = await Promise.all(listed.containers.map(({ id }) => client.containerStatus(id)));
+  found.sort((a, b) => a.started_at - b.started_at);
+  const seen = found.map(({ metadata, state, exit_code }) => ({ name: metadata.name, state, exit_code }));
+  const wanted = containers.map(({ name, role }) => ({
+    name,
+    state: role === 'init' ? EXITED : RUNNING,
+    exit_code: 0,
+  }));
+  expect(seen, 'in the order of their start').toEqual(wanted);
+  for (const [at, container] of found.slice(1).entries())
+    expect(container.started_at, container.metadata.name).toBeGreaterThan(readyAt(found[at]!));
+}
+
+/** Returns the time at which kubelet continues with the next container. */
+const readyAt = ({ started_at, finished_at }: ReportedContainer): number => Math.max(started_at, finished_at);

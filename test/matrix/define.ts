@@ -7,10 +7,10 @@ import { ShimProcess } from '../support/cri/shim.ts';
 import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 import { type PodReport, type PodWatcher, WatcherProcess } from '../watch/watcher.ts';
-import { type PodAmounts, removesLimits } from './amounts.ts';
-import type { MatrixCase } from './cases.ts';
+import type { MatrixCase, PodAmounts } from './cases.ts';
+import { removesLimits } from './cases.ts';
 import { type Clients, MatrixPod, type PodShape } from './matrix-pod.ts';
-import { type Sums, expected, observe, processesOf, sumsOf } from './observe.ts';
+import { expected, observe, processesOf, type Sums, sumsOf } from './observe.ts';
 import { type Way, ways } from './ways/index.ts';
 
 const RESIZE_SOCKET = '/run/cri-resize-shim/matrix-resize.sock';

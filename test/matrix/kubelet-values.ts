@@ -1,10 +1,10 @@
 import { weightOfShares } from '../../src/cgroups/values/conversions.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { Resources } from '../support/cri/client.ts';
 import type { QosClass } from '../support/cri/pod.ts';
-import { type Amount, type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
-import type { MatrixContainer } from './cases.ts';
+import type { Amount, Amounts, MatrixContainer, PodAmounts } from './cases.ts';
+import { amountsOf } from './cases.ts';
 
 /**
  * The numbers that kubelet computes from a pod's manifest: pkg/kubelet/cm/helpers_linux.go and kuberuntime, 1.33 to

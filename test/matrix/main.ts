@@ -2,15 +2,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
+import { endingSignal, inPairs, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import {
   type ContainerdRelease,
-  type Init,
-  type Runtime,
   containerdReleases,
+  type Init,
   inits,
+  type Runtime,
   runtimes,
 } from '../support/node/index.ts';
-import { endingSignal, inPairs, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 
 interface Flags {
   readonly containerd: readonly ContainerdRelease[];

@@ -1,10 +1,9 @@
 import type { CriClient } from '../support/cri/client.ts';
 import { type QosClass, type RunningPod, runPod } from '../support/cri/pod.ts';
 import type { ResizeClient } from '../support/resize-api/client.ts';
-import { type PodAmounts, amountsOf } from './amounts.ts';
-import type { MatrixCase } from './cases.ts';
-import { PERIOD, type PodValues, containerResources, podValues, podWeight, qosClass } from './kubelet-values.ts';
-import { assertStartedInOrder } from './start-order.ts';
+import type { MatrixCase, PodAmounts } from './cases.ts';
+import { amountsOf, assertStartedInOrder } from './cases.ts';
+import { containerResources, PERIOD, type PodValues, podValues, podWeight, qosClass } from './kubelet-values.ts';
 
 /** The containers of a pod, and their first requests and limits. */
 export type PodShape = Pick<MatrixCase, 'containers' | 'start'>;

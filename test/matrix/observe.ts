@@ -1,7 +1,8 @@
-import { weightOfShares, type WeightFormula } from '../../src/cgroups/values/conversions.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
+import { type WeightFormula, weightOfShares } from '../../src/cgroups/values/conversions.ts';
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
-import { type Amounts, type PodAmounts, amountsOf } from './amounts.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
+import type { Amounts, PodAmounts } from './cases.ts';
+import { amountsOf } from './cases.ts';
 import { PERIOD, type PodValues, podWeight, quotaOf, reservationFile, sharesOf } from './kubelet-values.ts';
 import type { MatrixPod } from './matrix-pod.ts';
 

@@ -1,10 +1,10 @@
 import { once } from 'node:events';
-import { type IncomingMessage, get } from 'node:http';
-import { type AddressInfo, type Socket, createConnection } from 'node:net';
+import { get, type IncomingMessage } from 'node:http';
+import { type AddressInfo, createConnection, type Socket } from 'node:net';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
-import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
 import { noLog } from '../../src/core/observe/interfaces.ts';
+import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
+import { createMonitoringServer, type MonitoringServer } from '../../src/monitoring/server.ts';
 
 let server: MonitoringServer;
 let asked: number;

@@ -1,17 +1,17 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type IncomingMessage, get, request } from 'node:http';
-import { type AddressInfo, type Socket, createConnection } from 'node:net';
+import { get, type IncomingMessage, request } from 'node:http';
+import { type AddressInfo, createConnection, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Code } from '../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../src/core/errors.ts';
-import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
-import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
+import { Code } from '../../src/core/grpc.ts';
 import { noLog } from '../../src/core/observe/interfaces.ts';
-import type { Overview } from '../../src/sandbox/report/overview.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
+import { createMonitoringServer, type MonitoringServer } from '../../src/monitoring/server.ts';
+import type { Overview } from '../../src/sandbox/report/overview.ts';
 import { eventually } from '../support/fake-clock.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { expositionOf } from '../../src/monitoring/metrics.ts';
 import { Counter, Histogram, Reading } from '../../src/core/observe/family.ts';
+import { expositionOf } from '../../src/monitoring/metrics.ts';
 
 const described = <const Labels extends readonly string[]>(
   type: 'counter' | 'gauge' | 'histogram',

@@ -1,16 +1,16 @@
-import { type AddressInfo, createConnection } from 'node:net';
 import { once } from 'node:events';
 import { type IncomingHttpHeaders, type IncomingMessage, request } from 'node:http';
+import { type AddressInfo, createConnection } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { createCounters } from '../../src/core/observe/counters.ts';
-import { type LogFields, type ReadinessReport, noLog } from '../../src/core/observe/interfaces.ts';
-import { type MonitoringServer, createMonitoringServer } from '../../src/monitoring/server.ts';
-import { Code } from '../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../src/core/errors.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { createCounters } from '../../src/core/observe/counters.ts';
+import { type LogFields, noLog, type ReadinessReport } from '../../src/core/observe/interfaces.ts';
 import { MONITORING_LIMITS, type MonitoringLimits } from '../../src/monitoring/limits.ts';
+import { createMonitoringServer, type MonitoringServer } from '../../src/monitoring/server.ts';
+import type { Overview } from '../../src/sandbox/report/overview.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
 import { readMetrics } from '../support/metrics-text.ts';
-import type { Overview } from '../../src/sandbox/report/overview.ts';
 
 let readiness: () => Promise<ReadinessReport>;
 let overview: (signal?: AbortSignal) => Promise<Overview>;

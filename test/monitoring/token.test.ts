@@ -4,8 +4,8 @@ import { chmodSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { TokenFile } from '../../src/monitoring/token.ts';
 import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
+import { TokenFile } from '../../src/monitoring/token.ts';
 
 vi.mock(import('node:crypto'), async (original) => {
   const crypto = await original();

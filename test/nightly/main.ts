@@ -5,26 +5,24 @@ import { stripVTControlCharacters } from 'node:util';
 import { Command } from 'commander';
 import { execa } from 'execa';
 import { cacheRoot, packageRoot } from '../../tools/download/places.ts';
-import { countsIn } from '../runner/counts.ts';
-import { withTable } from '../runner/page-table.ts';
+import { countsIn, withTable } from '../runner/results-reporter.ts';
 import { SelectionError } from '../runner/selection.ts';
 import { endingSignal, progressOf } from '../runner/vitest-run.ts';
 import { goToolchain } from '../support/node/parts/go-module.ts';
 import { runBounded } from './bounded.ts';
+import type { Stage, Suite } from './stages.ts';
 import {
-  type Stage,
-  type Suite,
   commandOf,
   isOnRequest,
   isSuite,
   minutesOf,
+  nightlyTable,
   quickStages,
   stages,
   stagesOf,
   suites,
 } from './stages.ts';
-import { State, type StageResult } from './state.ts';
-import { nightlyTable } from './table.ts';
+import { type StageResult, State } from './state.ts';
 
 /**
  * npm run nightly: all suites that npm test does not run, one stage after the other. It can be stopped and continued:

@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import { kubernetesReleases } from '../real-kubelet/programs.ts';
+import { markdownTable } from '../runner/results-reporter.ts';
 import { SelectionError, WITH_EITHER_DRIVER } from '../runner/selection.ts';
-import { builtReleases } from '../support/node/parts/built-containerd.ts';
 import { containerdReleases } from '../support/node/index.ts';
+import { builtReleases } from '../support/node/parts/go-module.ts';
+import type { StageResult } from './state.ts';
 
 /** The suites and stages of `npm run nightly`. A stage is a run of a suite with certain flags. */
 
@@ -157,3 +159,21 @@ export const isOnRequest = (suite: Suite): boolean =>
   ![...stages, ...quickStages].some((stage) => stage.suite === suite);
 
 export const isSuite = (name: string | undefined): name is Suite => name !== undefined && Object.hasOwn(suites, name);
+
+/** The last run of these stages as a Markdown table: what, with which versions, when, and with which result. */
+export function nightlyTable(
+  stages: readonly Stage[],
+  results: Readonly<Record<string, StageResult>>,
+  hasGo: boolean,
+): string {
+  const rows = stages.map(({ name, minutes, needsGo }) => {
+    const result = results[name];
+    const what = `\`npm run nightly -- --only ${name}\``;
+    if (result === undefined) return [what, '', '', needsGo && !hasGo ? 'not run: needs Go' : 'not run', ''];
+    const { passed, failed, seconds, date, versions = '', isLate } = result;
+    const counts = failed === 0 ? `${passed} passed` : `${passed} passed, ${failed} FAILED`;
+    const outcome = isLate === true ? `${counts}, ENDED after ${minutes} min` : counts;
+    return [what, versions, date, outcome, `${Math.ceil(seconds / 60)} min`];
+  });
+  return markdownTable([['stage', 'versions', 'date', 'result', 'time'], ...rows]);
+}

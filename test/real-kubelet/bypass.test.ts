@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isSystemdNode } from '../support/cri/pod-cgroup.ts';
-import { CONTAINERD, SETTINGS, UNIT, property, removePackage } from '../support/e2e/kubelet-unit.ts';
+import { CONTAINERD, property, removePackage, SETTINGS, UNIT } from '../support/e2e/kubelet-unit.ts';
 import { faults } from '../support/e2e/shim-faults.ts';
 import { Cluster, until } from './cluster.ts';
 import { readiness, runsPod } from './readiness.ts';

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { endpointFlagsOf } from '../../src/kubelet/endpoint/process.ts';
 import { readEndpointChain } from '../../src/kubelet/endpoint/chain.ts';
+import { endpointFlagsOf } from '../../src/kubelet/endpoint/process.ts';
 
 /**
  * A real kubelet says which endpoint it has merged from its flags, configuration and drop-ins, and ends: without a

@@ -2,8 +2,8 @@ import { execFileSync } from 'node:child_process';
 import {
   existsSync,
   mkdtempSync,
-  readFileSync,
   readdirSync,
+  readFileSync,
   rmSync,
   statfsSync,
   symlinkSync,
@@ -14,19 +14,18 @@ import { dirname, join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import { type Manifest, manifestsOf } from '../deploy/manifests.ts';
-import { importImage } from '../support/e2e/installer-image.ts';
-import { STAGING, image } from '../support/e2e/installer-pod.ts';
+import { isSystemdNode, podCgroupFolder } from '../support/cri/pod-cgroup.ts';
+import { image, importImage, STAGING } from '../support/e2e/installer-pod.ts';
 import {
   CONFIG,
   CONTAINERD,
   OURS,
-  SETTINGS,
-  UNIT,
   property,
   removePackage,
+  SETTINGS,
   states,
+  UNIT,
 } from '../support/e2e/kubelet-unit.ts';
 import { Cluster, NODE, POD_ON_NODE, until } from './cluster.ts';
 import { runsPod } from './readiness.ts';

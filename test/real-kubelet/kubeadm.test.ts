@@ -4,7 +4,7 @@ import { execa } from 'execa';
 import { afterEach, beforeAll, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { isSystemdNode } from '../support/cri/pod-cgroup.ts';
-import { CONFIG, CONTAINERD, OURS, SETTINGS, UNIT, removePackage } from '../support/e2e/kubelet-unit.ts';
+import { CONFIG, CONTAINERD, OURS, removePackage, SETTINGS, UNIT } from '../support/e2e/kubelet-unit.ts';
 import { Cluster, NODE, until } from './cluster.ts';
 import { runsPod } from './readiness.ts';
 

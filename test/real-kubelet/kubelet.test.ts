@@ -1,13 +1,13 @@
 import { execFileSync } from 'node:child_process';
-import { existsSync, readFileSync, readdirSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statfsSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import { CriClient } from '../support/cri/client.ts';
-import { ShimProcess } from '../support/cri/shim.ts';
-import { podCgroupFolder } from '../support/cri/pod-cgroup.ts';
 import { manifestsOf } from '../deploy/manifests.ts';
+import { CriClient } from '../support/cri/client.ts';
+import { podCgroupFolder } from '../support/cri/pod-cgroup.ts';
+import { ShimProcess } from '../support/cri/shim.ts';
 import { Tenant } from '../support/e2e/tenant.ts';
 import { Cluster, until } from './cluster.ts';
 

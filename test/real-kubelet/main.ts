@@ -2,25 +2,24 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, Option } from 'commander';
-import { prepareHelm } from '../deploy/helm.ts';
-import { prepareKubectl } from '../deploy/kubectl.ts';
+import { prepareHelm, prepareKubectl } from '../deploy/manifests.ts';
 import {
-  type ContainerdRelease,
-  type KernelName,
-  NodeError,
-  containerdReleases,
-  kernels,
-  prepareNode,
-} from '../support/node/index.ts';
-import {
-  type NodeRun,
-  type Outcome,
   endingSignal,
   inPairs,
+  type NodeRun,
+  type Outcome,
   progressOf,
   report,
   testsInNode,
 } from '../runner/vitest-run.ts';
+import {
+  type ContainerdRelease,
+  containerdReleases,
+  type KernelName,
+  kernels,
+  NodeError,
+  prepareNode,
+} from '../support/node/index.ts';
 import {
   type KubernetesRelease,
   kubeletVersion,

@@ -9,11 +9,11 @@ import {
   CONFIG,
   CONTAINERD,
   OURS,
-  SETTINGS,
-  UNIT,
   property,
   removePackage,
+  SETTINGS,
   states,
+  UNIT,
 } from '../support/e2e/kubelet-unit.ts';
 import { Cluster, POD_ON_NODE, until } from './cluster.ts';
 import { runsPod } from './readiness.ts';

@@ -5,7 +5,7 @@ import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { isSystemdNode } from '../support/cri/pod-cgroup.ts';
 import { DebPackage } from '../support/e2e/deb-package.ts';
-import { CONFIG, CONTAINERD, OURS, SETTINGS, UNIT, removePackage } from '../support/e2e/kubelet-unit.ts';
+import { CONFIG, CONTAINERD, OURS, removePackage, SETTINGS, UNIT } from '../support/e2e/kubelet-unit.ts';
 import { Cluster, until } from './cluster.ts';
 import { readiness, runsPod } from './readiness.ts';
 

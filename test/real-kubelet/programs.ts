@@ -1,7 +1,7 @@
 import type { Part } from '../../tools/download/cache.ts';
 import type { Progress } from '../../tools/download/progress.ts';
-import { obtainBuilt } from '../support/node/parts/built-programs.ts';
 import type { GoModule } from '../support/node/parts/go-module.ts';
+import { obtainBuilt } from '../support/node/parts/go-module.ts';
 
 /** The releases of Kubernetes whose kubelet and API server the tests run, and the version of each. */
 const versions = {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { commandTexts } from '../../src/resizectl/command-table.ts';
+import { parseChanges } from '../../src/resizectl/commands/changes.ts';
 import { UsageError } from '../../src/resizectl/output/failure.ts';
 import { parseCommandLine } from '../../src/resizectl/program.ts';
-import { parseChanges } from '../../src/resizectl/commands/changes.ts';
 
 function usage(read: () => unknown): string {
   try {

@@ -1,4 +1,4 @@
-import { type FSWatcher, closeSync, openSync, readSync, watch } from 'node:fs';
+import { closeSync, type FSWatcher, openSync, readSync, watch } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
 
 /** Reads a file as others append to it, line by line. Creates the file if it does not exist. */

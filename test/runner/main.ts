@@ -4,18 +4,18 @@ import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { execa } from 'execa';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { packageRoot } from '../../tools/download/places.ts';
 import {
   type ContainerdRelease,
-  type Init,
-  type KernelName,
   containerdReleases,
-  type Runtime,
+  type Init,
   inits,
   isObtainable,
+  type KernelName,
   kernels,
+  type Runtime,
   runtimes,
 } from '../support/node/index.ts';
-import { packageRoot } from '../../tools/download/places.ts';
 import {
   DEBIANS,
   excludedAsIndependent,
@@ -29,23 +29,23 @@ import {
   LONG,
   MAIN,
   MAIN_UNDER_SYSTEMD,
+  parseArguments,
   type Selection,
   SelectionError,
   type Suite,
-  TOPICS,
-  USUAL,
-  parseArguments,
   selectFiles,
   suites,
+  TOPICS,
+  USUAL,
 } from './selection.ts';
 import {
-  type NodeRun,
-  type Outcome,
+  concurrently,
   count,
   endingSignal,
   flags,
-  concurrently,
   inPairs,
+  type NodeRun,
+  type Outcome,
   progressOf,
   report,
   testsInNode,

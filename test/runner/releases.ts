@@ -38,8 +38,8 @@ const UNSUITABLE: Readonly<Partial<Record<ContainerdRelease, readonly string[]>>
 const INDEPENDENT = [
   ...['foresight*', 'hold', 'volume*', 'tmpfs*', 'own-mounts', 'foreign-remount', 'reclaim', 'bad-input/*', 'journal'],
   ...['declared-pod', 'admission', 'memory-qos', 'swap', 'kubernetes', 'resizectl', 'doctor', 'docs', 'upgrade'],
-  // The verbose status, the history, and records that containerd does not see.
-  ...['status', 'history', 'withheld-records'],
+  // The verbose status, and records that containerd does not see.
+  ...['status', 'withheld-records'],
 ];
 
 /** Test files for runc nodes: crun makes all mounts of ctr's containers private, which hides later volumes. */

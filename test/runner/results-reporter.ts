@@ -126,3 +126,33 @@ function messageOf({ message, diff }: SerializedError): string {
   const more = different.length > LINES ? [`and ${different.length - LINES} lines more`] : [];
   return [stripVTControlCharacters(message), ...different.slice(0, LINES), ...more].join('\n');
 }
+
+export interface Counts {
+  readonly passed: number;
+  readonly failed: number;
+}
+
+/**
+ * Returns the counts of the last line `N passed, N failed` or `NAME: N passed, N failed` of a command's output. A
+ * command that fails without counting a failure counts as one failure.
+ */
+export function countsIn(output: string, exitCode: number | undefined): Counts {
+  const last = [...output.matchAll(/^(?:.*: )?(\d+) passed, (\d+) failed$/gm)].at(-1);
+  const [passed, failed] = [Number(last?.[1] ?? 0), Number(last?.[2] ?? 0)];
+  return { passed, failed: failed === 0 && (exitCode !== 0 || last === undefined) ? 1 : failed };
+}
+
+/** Tables that commands write into pages of docs/. */
+
+/** Returns rows as a Markdown table. The first row is the head. */
+export function markdownTable([head = [], ...rows]: readonly (readonly string[])[]): string {
+  return [head, head.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
+}
+
+/** Returns the page with this text between the marks of a command. Throws if the page does not have them. */
+export function withTable(page: string, command: string, text: string): string {
+  const [begin, end] = [`<!-- ${command}: begin -->`, `<!-- ${command}: end -->`];
+  const [from, to] = [page.indexOf(begin), page.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`the page lacks the marks ${begin} and ${end}`);
+  return `${page.slice(0, from + begin.length)}\n\n${text}\n\n${page.slice(to)}`;
+}

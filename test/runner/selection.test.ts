@@ -1,19 +1,22 @@
-import { readdirSync } from 'node:fs';
-import { join, resolve } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { globSync, readdirSync } from 'node:fs';
+import { join, matchesGlob, resolve } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
 import config from '../../vitest.config.ts';
+import { excludedAsIndependent, excludedOf, excludedOfMain, inOrder, usualReleases } from './releases.ts';
+import { countsIn, markdownTable, withTable } from './results-reporter.ts';
 import {
   ALL_UNDER_SYSTEMD,
   LONG,
   MAIN,
   OTHER_SUITES,
-  TOPICS,
-  USUAL,
-  WITH_EITHER_DRIVER,
   parseArguments,
   selectFiles,
+  TOPICS,
   titlePattern,
+  USUAL,
+  WITH_EITHER_DRIVER,
 } from './selection.ts';
+import { endingSignal, repeating } from './vitest-run.ts';
 
 const root = resolve('.');
 const nothing = { unit: [], speed: [], plain: [], systemd: [], installing: [], needsExecutable: false };
@@ -123,4 +126,94 @@ test('the pattern of a title matches it literally, also with its suites as in th
   expect(pattern.test('resizectl resize deferred (4): "a.b" is seen')).toBe(true);
   expect(pattern.test('resize > deferred (4): "a.b"')).toBe(true);
   expect(pattern.test('resize deferred (4): "axb"')).toBe(false);
+});
+
+test.each([
+  ['the last line counts', 'tests: 1 passed, 1 failed\nmore\n3 passed, 0 failed\n', 0, { passed: 3, failed: 0 }],
+  ['a name and the time may precede', 'crash:   7 s  all: 12 passed, 2 failed', 1, { passed: 12, failed: 2 }],
+  ['a failing exit code counts as a failure', '3 passed, 0 failed', 70, { passed: 3, failed: 1 }],
+  ['no line counts as a failure', 'ended', 0, { passed: 0, failed: 1 }],
+  ['no exit code, after a signal, counts as a failure', '3 passed, 0 failed', undefined, { passed: 3, failed: 1 }],
+])('reads the counts of a command from its output: %s', (_, output, code, counts) => {
+  expect(countsIn(output, code)).toEqual(counts);
+});
+
+test('the first row is the head of the table', () => {
+  expect(
+    markdownTable([
+      ['call', 'time'],
+      ['read', '1 ms'],
+    ]),
+  ).toBe('| call | time |\n| --- | --- |\n| read | 1 ms |');
+});
+
+test('replaces only the text between the marks of the command', () => {
+  const page = 'before\n<!-- npm run a: begin -->\n\nold\n\n<!-- npm run a: end -->\nafter\n';
+  expect(withTable(page, 'npm run a', 'new')).toBe(page.replace('old', 'new'));
+  expect(() => withTable(page, 'npm run b', 'new')).toThrow('the page lacks the marks <!-- npm run b: begin -->');
+});
+
+const files = globSync('test/e2e/**/*.test.ts');
+const running = (excluded: readonly string[]): string[] =>
+  files.filter((file) => !excluded.some((pattern) => matchesGlob(file, pattern)));
+
+test('containerd of Debian replaces the long-term support release if no Go toolchain exists', () => {
+  expect(usualReleases(true)).toEqual(['1.7', '2.3']);
+  expect(usualReleases(false)).toEqual(['1.7', '2.1']);
+});
+
+test('every exclude pattern of a release matches a file', () => {
+  for (const release of ['1.6', '1.7', '2.3'] as const)
+    for (const pattern of excludedAsIndependent(release))
+      expect(
+        files.filter((file) => matchesGlob(file, pattern)),
+        pattern,
+      ).not.toEqual([]);
+});
+
+test('a release runs all possible files, only the files that depend on it, or all without the matrix', () => {
+  expect(running(excludedOf('2.3'))).toEqual(expect.arrayContaining(running(excludedOfMain('2.3'))));
+  expect(running(excludedAsIndependent('1.7'))).toContain('test/e2e/resize/resize.test.ts');
+  expect(running(excludedAsIndependent('1.7'))).not.toContain('test/e2e/resize/container-events.test.ts');
+  expect(running(excludedOfMain('2.3'))).toContain('test/e2e/resize/container-events.test.ts');
+});
+
+test('the suite e2e runs each file that needs no systemd on at least one release, except the matrix', () => {
+  const run = [...running(excludedOfMain('2.3')), ...running(excludedAsIndependent('1.7'))];
+  const possible = new Set([...running(excludedOf('1.7')), ...running(excludedOf('2.3'))]);
+  expect([...possible].filter((file) => !run.includes(file))).toEqual(['test/e2e/resize/matrix.test.ts']);
+});
+
+test('releases are tested from old to new', () => {
+  expect(inOrder(['2.3', '1.7'])).toEqual(['1.7', '2.3']);
+});
+
+describe('runs of vitest', () => {
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  const before = signals.map((signal) => [signal, process.listeners(signal)] as const);
+
+  afterEach(() => {
+    for (const [signal, listeners] of before)
+      for (const listener of process.listeners(signal))
+        if (!listeners.includes(listener)) process.off(signal, listener);
+  });
+
+  test('a command keeps its signal listeners after a signal, so that execa does not end the process first', () => {
+    const counts = signals.map((signal) => process.listenerCount(signal) + 1);
+    const ending = endingSignal();
+    expect(ending.aborted).toBe(false);
+    process.emit('SIGHUP');
+    expect(ending.aborted).toBe(true);
+    expect(signals.map((signal) => process.listenerCount(signal))).toEqual(counts);
+  });
+
+  test('a failure reports the npm test command that runs its file again on the same node', () => {
+    const name = 'test/e2e/resize/resize.test.ts: a pod > is resized';
+    expect(repeating(name, '--containerd 2.3 --runtime crun')).toBe(
+      'npm test -- test/e2e/resize/resize.test.ts --containerd 2.3 --runtime crun',
+    );
+    expect(repeating('test/main.test.ts: a shim starts', '')).toBe('npm test -- test/main.test.ts');
+    expect(repeating('test/crash/crash.test.ts: a kill', undefined)).toBeUndefined();
+    expect(repeating('outside of all tests', '')).toBeUndefined();
+  });
 });

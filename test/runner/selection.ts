@@ -44,7 +44,7 @@ export const USUAL: SystemdTests = {
 /** The suite `long`: tests that wait for pauses of units, kubelet and rollouts. Takes as long as all others. */
 export const LONG: SystemdTests = {
   systemd: ['test/e2e/systemd/bypass.test.ts', 'test/e2e/systemd/operator.test.ts'],
-  installing: ['test/e2e/install/endpoint.test.ts', 'test/e2e/install/installer.test.ts'],
+  installing: ['test/e2e/install/installer.test.ts'],
 };
 
 /** The selection of `npm test -- --suite NAME` in place of the default one. */
@@ -66,7 +66,6 @@ export const TOPICS: readonly (readonly string[])[] = [['foresight', 'kubernetes
  */
 export const WITH_EITHER_DRIVER = [
   'test/e2e/foresight/foresight.test.ts',
-  'test/e2e/foresight/foresight-off.test.ts',
   'test/e2e/foresight/foresight-volumes.test.ts',
   'test/e2e/foresight/hold.test.ts',
 ];

@@ -1,8 +1,8 @@
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
-import { LineFollower } from './line-follower.ts';
 import { type ContainerdRelease, type Init, type KernelName, type Runtime, runInNode } from '../support/node/index.ts';
+import { LineFollower } from './line-follower.ts';
 import type { Failure, Progress, Results } from './results-reporter.ts';
 import { titlePattern } from './selection.ts';
 

@@ -1,6 +1,6 @@
 import { status } from '@grpc/grpc-js';
 import { beforeEach, expect, test } from 'vitest';
-import { type ServiceError, Metadata } from '../../src/core/grpc.ts';
+import { Metadata, type ServiceError } from '../../src/core/grpc.ts';
 import type { Backend } from '../../src/runtime/backend.ts';
 import { BackendCgroupDriver, queryCgroupDriver } from '../../src/runtime/cgroup-driver.ts';
 

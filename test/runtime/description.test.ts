@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { Messages } from '../../src/runtime/messages.ts';
 import { describePod } from '../../src/runtime/description.ts';
+import type { Messages } from '../../src/runtime/messages.ts';
 
 const response = (config: object): Messages['PodSandboxStatusResponse'] =>
   ({

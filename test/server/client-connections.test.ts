@@ -1,22 +1,22 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { Socket, createServer } from 'node:net';
-import { PassThrough } from 'node:stream';
+import { createServer, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
 import { describe, expect, test } from 'vitest';
+import { noCounters } from '../../src/core/observe/counters.ts';
+import { type Log, type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import {
   CONNECTION_LIMIT,
   type ConnectionOptions,
   createClientConnections,
 } from '../../src/server/client-connections.ts';
-import { noCounters } from '../../src/core/observe/counters.ts';
-import { type Log, type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import {
   type AmendedCall,
   type Amendment,
-  type MessageAmendment,
   interceptionOf,
+  type MessageAmendment,
   noInterceptors,
 } from '../../src/server/handlers/interceptors.ts';
 

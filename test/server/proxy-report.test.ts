@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { createCounters } from '../../src/core/observe/counters.ts';
-import type { Log } from '../../src/core/observe/interfaces.ts';
 import { oncePerKey } from '../../src/core/observe/failure-log.ts';
+import type { Log } from '../../src/core/observe/interfaces.ts';
 import { ErrorCode } from '../../src/http2/errors.ts';
 import { proxyReport } from '../../src/server/proxy-report.ts';
 

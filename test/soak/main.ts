@@ -3,7 +3,7 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, InvalidArgumentError } from 'commander';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { type SoakFigures, figuresText } from './figures.ts';
+import { figuresText, type SoakFigures } from './figures.ts';
 
 interface Flags {
   readonly resizes: number;

@@ -2,9 +2,9 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import type { SoakFigures, Window } from './figures.ts';
+import { changeOf, LEAST_WINDOWS, p99 } from './figures.ts';
 import { SoakStage } from './stage.ts';
-import type { SoakFigures } from './figures.ts';
-import { LEAST_WINDOWS, type Window, changeOf, p99 } from './windows.ts';
 
 const resizes = Number(process.env['SOAK_RESIZES']);
 const replaced = Number(process.env['SOAK_PODS']);

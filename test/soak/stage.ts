@@ -1,13 +1,12 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
 import { expect } from 'vitest';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import { CriClient } from '../support/cri/client.ts';
+import { CriClient, descriptorsOf } from '../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, RunningPod, runPod } from '../support/cri/pod.ts';
 import { ShimProcess } from '../support/cri/shim.ts';
-import { descriptorsOf } from '../support/cri/descriptors.ts';
 import { FakeApiServer } from '../support/kubernetes/fake-api-server.ts';
 import { ResizeClient } from '../support/resize-api/client.ts';
 

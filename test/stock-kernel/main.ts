@@ -3,7 +3,7 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Command, Option } from 'commander';
 import { endingSignal, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
-import { type ContainerdRelease, type KernelName, containerdReleases } from '../support/node/index.ts';
+import { type ContainerdRelease, containerdReleases, type KernelName } from '../support/node/index.ts';
 
 const parts = ['own', 'end-to-end', 'earlier'] as const;
 type Part = (typeof parts)[number];

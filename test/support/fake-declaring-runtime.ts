@@ -1,8 +1,8 @@
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { encode } from '../../src/runtime/codec.ts';
-import type { DeclaredPod } from '../../src/sandbox/pods/declared-pod.ts';
 import { declarePod } from '../../src/sandbox/pods/declare-pod.ts';
+import type { DeclaredPod } from '../../src/sandbox/pods/declared-pod.ts';
 import { noPodSpecs, type PodSpecs } from '../../src/sandbox/pods/pod-spec.ts';
 import { FakeRuntime, SANDBOX } from './fake-runtime.ts';
 

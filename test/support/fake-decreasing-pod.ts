@@ -3,10 +3,10 @@ import type { PreviousHigh } from '../../src/cgroups/memory-high.ts';
 import type { ReadWatch } from '../../src/cgroups/read-watch.ts';
 import { createCounters } from '../../src/core/observe/counters.ts';
 import { noLog } from '../../src/core/observe/interfaces.ts';
+import { type Bytes, bytes, type Limit } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { Decrease, DecreaseReport } from '../../src/sandbox/foresight/decrease.ts';
 import { DecreaseReclaimer } from '../../src/sandbox/foresight/decrease-reclaimer.ts';
-import { type Bytes, type Limit, bytes } from '../../src/core/quantities/numbers.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { FakeMemory } from './fake-memory.ts';
 import { FakeClock } from './resize/fake-resizes.ts';
 

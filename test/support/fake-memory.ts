@@ -1,12 +1,12 @@
-import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
-import type { MemorySample, MemoryUse } from '../../src/cgroups/memory-use.ts';
-import type { Reclaimed, Written } from '../../src/cgroups/tree.ts';
-import type { LowerUsageTree } from '../../src/cgroups/lower-usage.ts';
-import type { SwapLimits } from '../../src/cgroups/swap.ts';
 import { CgroupVanished } from '../../src/cgroups/file.ts';
-import { Code } from '../../src/core/grpc.ts';
+import type { LowerUsageTree } from '../../src/cgroups/lower-usage.ts';
+import type { MemorySample, MemoryUse } from '../../src/cgroups/memory-use.ts';
+import type { SwapLimits } from '../../src/cgroups/swap.ts';
+import type { Reclaimed, Written } from '../../src/cgroups/tree.ts';
+import type { CgroupWrite } from '../../src/cgroups/values/write.ts';
 import { Reason, ShimError } from '../../src/core/errors.ts';
-import { type Bytes, type Limit, bytes } from '../../src/core/quantities/numbers.ts';
+import { Code } from '../../src/core/grpc.ts';
+import { type Bytes, bytes, type Limit } from '../../src/core/quantities/numbers.ts';
 
 /**
  * The memory of one fake cgroup, for situations that a kernel does not create on demand. A test can override each

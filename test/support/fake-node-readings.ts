@@ -1,9 +1,9 @@
-import { type Bytes, type Limit, bytes, microseconds } from '../../src/core/quantities/numbers.ts';
+import { type Bytes, bytes, type Limit, microseconds } from '../../src/core/quantities/numbers.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
-import type { ActualValues } from '../../src/sandbox/report/pod-view.ts';
-import type { Overview, PodSummary } from '../../src/sandbox/report/overview.ts';
 import type { RecentResize } from '../../src/sandbox/history/recent-resizes.ts';
 import type { Step } from '../../src/sandbox/plan/step.ts';
+import type { Overview, PodSummary } from '../../src/sandbox/report/overview.ts';
+import type { ActualValues } from '../../src/sandbox/report/pod-view.ts';
 
 /** A fake node: pods of every kind that the page distinguishes, and resizes with every outcome. */
 

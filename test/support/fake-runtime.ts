@@ -5,21 +5,21 @@ import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, st
 import { CgroupTree } from '../../src/cgroups/tree.ts';
 import { createCounters } from '../../src/core/observe/counters.ts';
 import type { Counters, FailOpenReason, LogFields } from '../../src/core/observe/interfaces.ts';
-import { Backend, runtimePath } from '../../src/runtime/backend.ts';
-import { ContainerState, type Messages, type Partially } from '../../src/runtime/messages.ts';
-import { decode, encode } from '../../src/runtime/codec.ts';
-import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
-import { Journal } from '../../src/sandbox/journal/store.ts';
 import type { PodEntry } from '../../src/kubelet/checkpoint.ts';
-import { PodJournal } from '../../src/sandbox/journal/pod-journal.ts';
 import { ManagerFiles } from '../../src/kubelet/resource-managers.ts';
-import type { Amounts } from '../../src/sandbox/pods/declared-pod.ts';
-import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
-import { idsInCgroup } from '../../src/sandbox/pods/container-cgroups.ts';
-import { Registry } from '../../src/sandbox/pods/registry.ts';
+import { Backend, runtimePath } from '../../src/runtime/backend.ts';
+import { decode, encode } from '../../src/runtime/codec.ts';
+import { ContainerState, type Messages, type Partially } from '../../src/runtime/messages.ts';
 import { connectDecreaseReclaimer, createNode } from '../../src/sandbox/create-node.ts';
 import type { DecreaseReclaimer } from '../../src/sandbox/foresight/decrease-reclaimer.ts';
+import { PodJournal } from '../../src/sandbox/journal/pod-journal.ts';
+import { Journal } from '../../src/sandbox/journal/store.ts';
 import type { Node } from '../../src/sandbox/node.ts';
+import { idsInCgroup } from '../../src/sandbox/pods/container-cgroups.ts';
+import type { Amounts } from '../../src/sandbox/pods/declared-pod.ts';
+import type { PodSpec } from '../../src/sandbox/pods/pod-spec.ts';
+import { Registry } from '../../src/sandbox/pods/registry.ts';
+import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
 import { timerlessClock } from './fake-clock.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { type WeightFormula, weightOfShares } from '../../src/cgroups/values/conversions.ts';
 import { cpuShares } from '../../src/core/quantities/numbers.ts';
-import type { Messages, Partially } from '../../src/runtime/messages.ts';
 import { decode, encode } from '../../src/runtime/codec.ts';
-import { type FakeRuntime, SANDBOX, containerId } from './fake-runtime.ts';
+import type { Messages, Partially } from '../../src/runtime/messages.ts';
+import { containerId, type FakeRuntime, SANDBOX } from './fake-runtime.ts';
 
 /**
  * A runtime with a store, as containerd has it: an update is merged into what is stored, and all of that is written to

@@ -3,7 +3,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { parseMountinfo, type Mount } from '../../src/tmpfs/mountinfo.ts';
+import { type Mount, parseMountinfo } from '../../src/tmpfs/mountinfo.ts';
 import { volumeMountPoint } from '../../src/tmpfs/volumes.ts';
 
 export const podUid = '3f2504e0-4f89-11d3-9a0c-0305e82c3301';

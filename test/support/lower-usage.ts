@@ -1,6 +1,6 @@
 import { type LowerUsageOptions, type LowerUsageResult, lowerUsage } from '../../src/cgroups/lower-usage.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { FakeMemory } from './fake-memory.ts';
 import { VirtualClock } from './virtual-clock.ts';
 

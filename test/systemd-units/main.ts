@@ -3,14 +3,14 @@
  * docs/units.md. With --write, the page gets the current open points. Their reasons have to be added by hand.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtainPackaged } from '../support/node/parts/packaged.ts';
-import { systemdPrograms } from './systemd-programs.ts';
 import { cacheRoot, packageRoot } from '../../tools/download/places.ts';
+import { obtainPackaged } from '../support/node/parts/packaged.ts';
 import { analysisOf, compare, withPoints } from './exposure.ts';
+import { systemdPrograms } from './systemd-programs.ts';
 
 const page = join(packageRoot(), 'docs/units.md');
 const units = join(packageRoot(), 'systemd');

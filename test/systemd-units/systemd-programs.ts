@@ -1,6 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type PackagedPart, keep, keepLibraries, of, useLibraries } from '../support/node/parts/packaged.ts';
+import { keep, keepLibraries, of, type PackagedPart, useLibraries } from '../support/node/parts/packaged.ts';
 
 /** systemd's programs in the oldest supported version, to check units and to run them. */
 export const systemdPrograms: PackagedPart = {

@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { bytes } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import { MemoryVolumes } from '../../src/tmpfs/memory-volumes.ts';
 import { volumeMountPoint } from '../../src/tmpfs/volumes.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
-import { bytes } from '../../src/core/quantities/numbers.ts';
 
 // Without root nothing can be mounted: these are the rejections before a mount. For the others see
 // test/e2e/volumes/tmpfs.test.ts and tmpfs-mounts.test.ts.

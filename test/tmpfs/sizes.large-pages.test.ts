@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import { KiB, MiB } from '../../src/core/quantities/sizes.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
+import { KiB, MiB } from '../../src/core/quantities/sizes.ts';
 import { isSameSize, parseVolumeAnnotation, policyAtFirstSight, targetSize } from '../../src/tmpfs/sizes.ts';
 
 vi.mock(import('../../src/core/quantities/page-size.ts'), async () => {

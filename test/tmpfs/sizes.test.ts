@@ -1,16 +1,16 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { type Bytes, bytes, type Limit } from '../../src/core/quantities/numbers.ts';
+import { MiB } from '../../src/core/quantities/sizes.ts';
 import {
-  type VolumePolicy,
-  VOLUME_ANNOTATION,
   isSameSize,
   parseVolumeAnnotation,
   policyAtFirstSight,
   readVolumeAnnotations,
   targetSize,
+  VOLUME_ANNOTATION,
+  type VolumePolicy,
 } from '../../src/tmpfs/sizes.ts';
-import { MiB } from '../../src/core/quantities/sizes.ts';
-import { bytes, type Bytes, type Limit } from '../../src/core/quantities/numbers.ts';
 
 const key = `${VOLUME_ANNOTATION}cache`;
 const none = new Map<string, Limit<Bytes>>();

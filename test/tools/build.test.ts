@@ -1,11 +1,11 @@
-import { mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { Client, Metadata, compressionAlgorithms, credentials, status } from '@grpc/grpc-js';
+import { Client, compressionAlgorithms, credentials, Metadata, status } from '@grpc/grpc-js';
 import { expect, onTestFinished, test } from 'vitest';
 import { runtimePath } from '../../src/runtime/backend.ts';
 import { Program } from '../support/daemon/daemon-program.ts';
-import { FakeBackend, RawClient } from '../support/daemon/fake-backend.ts';
+import { FakeBackend, RawClient } from '../support/daemon/test-daemon.ts';
 
 /** The output of tools/build.mjs, which npm test runs first. */
 const folder = resolve('dist');

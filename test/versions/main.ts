@@ -4,18 +4,17 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Command, Option } from 'commander';
 import { execa } from 'execa';
-import { countsIn } from '../runner/counts.ts';
 import { excludedAsIndependent } from '../runner/releases.ts';
-import { type Outcome, endingSignal, inPairs, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
+import { countsIn } from '../runner/results-reporter.ts';
+import { endingSignal, inPairs, type Outcome, progressOf, report, testsInNode } from '../runner/vitest-run.ts';
 import {
   type ContainerdRelease,
-  type Runtime,
   containerdReleases,
   isObtainable,
   prepareNode,
+  type Runtime,
 } from '../support/node/index.ts';
-import { canObtain } from '../support/node/parts/built-programs.ts';
-import { criTools } from '../support/node/parts/cri-tools.ts';
+import { canObtain, criTools } from '../support/node/parts/go-module.ts';
 import { type Suite, suites, versionsTable } from './table.ts';
 
 /** The suite `versions`: the suites that depend on containerd or on the OCI runtime, on each release of containerd. */

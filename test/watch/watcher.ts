@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { RunningPod } from '../support/cri/pod.ts';
-import { type LimitReport, type PodState, limitFiles, limitsSeen } from './limits.ts';
+import { type LimitReport, limitFiles, limitsSeen, type PodState } from './limits.ts';
 import type { WatchCommand, WatchProgress, WatchReport } from './main.ts';
 
 /** The recording of a pod. */

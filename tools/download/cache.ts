@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdir, mkdtemp, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
-import { NodeError, messageOf } from './errors.ts';
+import { messageOf, NodeError } from './errors.ts';
 import type { Progress } from './progress.ts';
 
 /** The inputs of a part, and the files that it must have. */

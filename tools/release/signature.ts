@@ -1,4 +1,4 @@
-import { type KeyObject, createPrivateKey, createPublicKey, sign, verify } from 'node:crypto';
+import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 
 /** The digest that a key signs; Ed25519 signs the content itself. */

@@ -1,16 +1,17 @@
 /** The files of the CPU and memory controllers: their content, and what it means. */
+
+import { Reason, ShimError } from '../../core/errors.ts';
+import { Code } from '../../core/grpc.ts';
 import {
   type Bytes,
+  bytes,
   type CpuMax,
   type CpuWeight,
-  type Limit,
-  bytes,
   cpuWeight,
+  type Limit,
   microseconds,
 } from '../../core/quantities/numbers.ts';
-import { Code } from '../../core/grpc.ts';
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
-import { Reason, ShimError } from '../../core/errors.ts';
 
 /** Kernel limits: quota at least 1 ms, period 1 ms to 1 s (kernel/sched/core.c, tg_set_cfs_bandwidth). */
 export const MIN_CPU_QUOTA = microseconds(1000);

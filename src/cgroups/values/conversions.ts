@@ -2,21 +2,22 @@
  * Converts limits between CRI and the kernel. In CRI, 0 keeps the current limit and -1 removes it; here undefined keeps
  * it and `max` is no limit. CRI numbers are int64, given as bigint or number.
  */
+
+import { Reason, ShimError } from '../../core/errors.ts';
+import { Code } from '../../core/grpc.ts';
 import {
   type Bytes,
+  bytes,
   type CpuMax,
   type CpuShares,
   type CpuWeight,
-  type Limit,
-  type Microseconds,
-  bytes,
   cpuShares,
   cpuWeight,
+  type Limit,
+  type Microseconds,
   microseconds,
 } from '../../core/quantities/numbers.ts';
-import { Code } from '../../core/grpc.ts';
-import { Reason, ShimError } from '../../core/errors.ts';
-import { DEFAULT_CPU_PERIOD, assertCpuMax } from './controller-files.ts';
+import { assertCpuMax, DEFAULT_CPU_PERIOD } from './controller-files.ts';
 
 /** Bounds of cpu.shares in cgroup v1 (kernel/sched/sched.h, MIN_SHARES and MAX_SHARES). */
 export const MIN_CPU_SHARES = 2;

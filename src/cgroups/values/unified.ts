@@ -1,6 +1,7 @@
 /** Settings of CRI's `unified` map, by cgroup file name. */
-import { Code } from '../../core/grpc.ts';
+
 import { Reason, ShimError } from '../../core/errors.ts';
+import { Code } from '../../core/grpc.ts';
 
 const CONTROLLERS = new Set(['cpu', 'cpuset', 'memory', 'io', 'pids', 'hugetlb', 'rdma', 'misc', 'dmem']);
 /** Files that report a state or trigger an action instead of holding a setting, by the last part of their name. */

@@ -1,12 +1,12 @@
 import type { Bytes, CpuMax, CpuWeight, Limit } from '../../core/quantities/numbers.ts';
 import {
-  type MemoryLimitFile,
   assertCpuMax,
   assertCpuWeight,
   formatCpuMax,
   formatLimit,
   isSameCpuMax,
   isSameLimit,
+  type MemoryLimitFile,
   parseCpuMax,
   parseCpuWeight,
   parseLimit,

@@ -1,6 +1,6 @@
 import type * as z from 'zod/mini';
-import { type ConfigKey, type Settings, alternatives, configKeys, settingOf } from './schema.ts';
 import { nearest } from '../errors.ts';
+import { alternatives, type ConfigKey, configKeys, type Settings, settingOf } from './schema.ts';
 
 /** The usable part of a configuration file that has problems. */
 export interface UsableSettings {

@@ -2,8 +2,8 @@ import { readFileSync, statSync } from 'node:fs';
 import type * as yamlModule from 'yaml';
 import * as z from 'zod/mini';
 import { errnoOf, messageOf } from '../errors.ts';
-import { ConfigError, type Problem, type UsableSettings, problemsOf } from './errors.ts';
-import { type Settings, apiVersion, configKeys, kind, schema } from './schema.ts';
+import { ConfigError, type Problem, problemsOf, type UsableSettings } from './errors.ts';
+import { apiVersion, configKeys, kind, type Settings, schema } from './schema.ts';
 
 /** The configuration file: the settings, plus the two keys that identify its format. */
 const fileSchema = z.extend(schema, {

@@ -1,7 +1,7 @@
 import { Command, CommanderError, Option } from 'commander';
-import { ConfigError, type UsableSettings, problemsOf } from './errors.ts';
+import { ConfigError, problemsOf, type UsableSettings } from './errors.ts';
 import { type FileSettings, readSettings } from './file.ts';
-import { type Config, type ConfigKey, type Settings, configKeys, flagOf, schema, settingOf } from './schema.ts';
+import { type Config, type ConfigKey, configKeys, flagOf, type Settings, schema, settingOf } from './schema.ts';
 import { version } from './version.ts';
 
 /** The action that the command line asks for. */

@@ -1,14 +1,14 @@
+import { grpcCodeName } from '../grpc.ts';
 import { families } from './families.ts';
 import { Counter, type Family, Histogram } from './family.ts';
-import { grpcCodeName } from '../grpc.ts';
 import {
-  type Counters,
-  type LogFields,
   budgets,
+  type Counters,
   failOpenReasons,
   foresightEvents,
   ignoredPodReasons,
   journalFaults,
+  type LogFields,
   logDrops,
   protocolErrorCodes,
   reclaimOutcomes,

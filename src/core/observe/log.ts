@@ -1,9 +1,9 @@
 import { performance } from 'node:perf_hooks';
 import type { Writable } from 'node:stream';
 import { type DestinationStream, pino, stdTimeFunctions } from 'pino';
+import { MiB } from '../quantities/sizes.ts';
 import type { Log, LogDrop, LogFields } from './interfaces.ts';
 import { leadsToJournal, withPriority } from './journal-priority.ts';
-import { MiB } from '../quantities/sizes.ts';
 
 export interface LogOptions {
   /** Lowest level to write. */

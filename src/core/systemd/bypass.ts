@@ -3,8 +3,8 @@ import { readFile, rename, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { messageOf } from '../errors.ts';
 import { steadyNow, wallTime } from '../clock.ts';
+import { messageOf } from '../errors.ts';
 import { syncFile, syncFolder } from '../fsync.ts';
 import type { BypassTimes, Log } from '../observe/interfaces.ts';
 

@@ -1,6 +1,6 @@
 import { fstatSync, readFileSync } from 'node:fs';
-import { SOCK_STREAM, SO_ACCEPTCON, unixSockets } from '../unix-sockets.ts';
 import { messageOf } from '../errors.ts';
+import { SO_ACCEPTCON, SOCK_STREAM, unixSockets } from '../unix-sockets.ts';
 
 /** A socket from systemd cannot be used. The message has the cause and the remedy. */
 export class PassedSocketError extends Error {

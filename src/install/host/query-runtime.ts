@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { Code, isServiceError, messageOf, steadyNow } from '../../core/index.ts';
-import { Backend, SHIM_STATUS_PATH, decode } from '../../runtime/index.ts';
+import { Backend, decode, SHIM_STATUS_PATH } from '../../runtime/index.ts';
 
 const report = z.object({
   ready: z.boolean(),

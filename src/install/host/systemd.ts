@@ -1,5 +1,5 @@
 /** systemd on this node: its units, where they are and what they run, and waiting for them. */
-import { lstat, readFile, readdir } from 'node:fs/promises';
+import { lstat, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ExecaError, execa } from 'execa';

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type Pair, isMap, isScalar, parseDocument } from 'yaml';
+import { isMap, isScalar, type Pair, parseDocument } from 'yaml';
 
 /**
  * Returns the text of a YAML or JSON file with another value of one top-level key. Comments, the order of keys, and the

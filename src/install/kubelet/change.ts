@@ -1,12 +1,12 @@
 import { steadyNow } from '../../core/index.ts';
 import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import { type Change, combineChanges } from '../host/change.ts';
-import { type Node, type Site, shimEndpoint } from '../host/site.ts';
-import { type Wait, systemctl, waitUntil } from '../host/systemd.ts';
+import { readSaved, removing, type SavedFile, writing } from '../host/files.ts';
 import { queryRuntime } from '../host/query-runtime.ts';
-import { type SavedFile, readSaved, removing, writing } from '../host/files.ts';
-import { type Setting, patchSettings, settingsInUse, settingsToChange } from './files.ts';
-import { type Kubelet, findKubelet, readStoppedKubelet } from './kubelet.ts';
+import { type Node, type Site, shimEndpoint } from '../host/site.ts';
+import { systemctl, type Wait, waitUntil } from '../host/systemd.ts';
+import { patchSettings, type Setting, settingsInUse, settingsToChange } from './files.ts';
+import { findKubelet, type Kubelet, readStoppedKubelet } from './kubelet.ts';
 import { Refusal } from './setting.ts';
 
 /** The copy of the original file, next to the changed one. */

@@ -1,15 +1,15 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
-import { API_VERSION, ENDPOINT_KEY, type FileForm, KIND } from '../../kubelet/endpoint/configuration.ts';
-import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
 import type { EndpointChain, Layer } from '../../kubelet/endpoint/chain.ts';
+import { API_VERSION, ENDPOINT_KEY, type FileForm, KIND } from '../../kubelet/endpoint/configuration.ts';
 import { compareDropIns } from '../../kubelet/endpoint/files.ts';
 import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
-import { type Kubelet, environmentFilesOf } from './kubelet.ts';
-import { Refusal, endpointIn, flagsIn, withEndpoint, withFlag } from './setting.ts';
+import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
 import type { Node } from '../host/site.ts';
 import { unitProperties } from '../host/systemd.ts';
+import { environmentFilesOf, type Kubelet } from './kubelet.ts';
+import { endpointIn, flagsIn, Refusal, withEndpoint, withFlag } from './setting.ts';
 
 /** One file that sets the endpoint of kubelet, or from which kubeadm sets it next. */
 export interface Setting {

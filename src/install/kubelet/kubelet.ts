@@ -2,10 +2,10 @@ import { readFile, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errnoOf, messageOf } from '../../core/index.ts';
-import { type Assignment, invalidTextIn, printedVariables, wordsOfUnit } from '../../kubelet/endpoint/unit-command.ts';
 import { type EndpointChain, layerName, readEndpointChain } from '../../kubelet/endpoint/chain.ts';
-import { NotStartedYet, endpointFlagsOf, kubeletOfUnit } from '../../kubelet/endpoint/process.ts';
 import { type Problem, problemOf, readBytes } from '../../kubelet/endpoint/files.ts';
+import { endpointFlagsOf, kubeletOfUnit, NotStartedYet } from '../../kubelet/endpoint/process.ts';
+import { type Assignment, invalidTextIn, printedVariables, wordsOfUnit } from '../../kubelet/endpoint/unit-command.ts';
 import type { Node } from '../host/site.ts';
 import { expandGlob, systemctl, unitProperties } from '../host/systemd.ts';
 

@@ -1,6 +1,6 @@
+import { ENDPOINT_KEY, type FileForm, writtenIn } from '../../kubelet/endpoint/configuration.ts';
 import { ENDPOINT_FLAG } from '../../kubelet/endpoint/process.ts';
 import { withKey } from '../host/yaml-key.ts';
-import { ENDPOINT_KEY, type FileForm, writtenIn } from '../../kubelet/endpoint/configuration.ts';
 
 /** Edits the endpoint in the files of kubelet. All other values stay, with comments and order. */
 

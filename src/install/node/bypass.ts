@@ -1,8 +1,8 @@
 import { access, lstat, readFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { errnoOf, messageOf } from '../../core/index.ts';
-import { BYPASS, FALLBACK, type Node, SERVICE, SOCKETS, STARTED_UNITS, TAKEOVER } from '../host/site.ts';
 import { answerOf } from '../host/query-runtime.ts';
+import { BYPASS, FALLBACK, type Node, SERVICE, SOCKETS, STARTED_UNITS, TAKEOVER } from '../host/site.ts';
 import { stopUnits, systemctl, unitProperties, waitUntil } from '../host/systemd.ts';
 import { type Finding, findingsOf } from './finding.ts';
 

@@ -1,18 +1,18 @@
 import { stat } from 'node:fs/promises';
 import { messageOf } from '../../core/index.ts';
-import { ENDPOINT_KEY } from '../../kubelet/endpoint/configuration.ts';
 import { type EndpointChain, type Layer, layerName } from '../../kubelet/endpoint/chain.ts';
+import { ENDPOINT_KEY } from '../../kubelet/endpoint/configuration.ts';
 import { isSameSocket } from '../../kubelet/endpoint/paths.ts';
 import type { Node } from '../host/site.ts';
 import {
+  chainLines,
   type EnvironmentProblem,
+  findKubelet,
   type Kubelet,
   type KubeletFound,
-  chainLines,
-  findKubelet,
   readStoppedKubelet,
 } from '../kubelet/kubelet.ts';
-import { type Stop, readRestarts, restartNote, stopOf } from '../kubelet/restarts.ts';
+import { readRestarts, restartNote, type Stop, stopOf } from '../kubelet/restarts.ts';
 import { type Finding, findingsOf } from './finding.ts';
 
 const { ok, warning, failed } = findingsOf('kubelet');

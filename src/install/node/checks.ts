@@ -1,15 +1,15 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CgroupTree } from '../../cgroups/index.ts';
-import { ConfigError, MiB, effectiveSettings, errnoOf, messageOf } from '../../core/index.ts';
-import type { Node } from '../host/site.ts';
+import { ConfigError, effectiveSettings, errnoOf, MiB, messageOf } from '../../core/index.ts';
 import { answerOf } from '../host/query-runtime.ts';
-import { type Finding, findingsOf } from './finding.ts';
+import type { Node } from '../host/site.ts';
+import { serviceFlags } from '../host/systemd.ts';
 import { checkBypass, isBypassed } from './bypass.ts';
 import { checkKubelet } from './check-kubelet.ts';
-import { PACKAGE_FOLDER, checkInstallation, checkSpace, hasProgram, isThere } from './program.ts';
+import { type Finding, findingsOf } from './finding.ts';
+import { checkInstallation, checkSpace, hasProgram, isThere, PACKAGE_FOLDER } from './program.ts';
 import { checkKubeletRuntime } from './way-back.ts';
-import { serviceFlags } from '../host/systemd.ts';
 
 /** Checks one requirement and changes nothing. Rejects only for internal errors. */
 export type Check = (node: Node) => Promise<Finding>;

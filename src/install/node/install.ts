@@ -1,9 +1,17 @@
 import { readFile } from 'node:fs/promises';
 import { join, relative } from 'node:path';
 import { readShipped, version } from '../../core/index.ts';
+import { isSameSocket, USED_FILE } from '../../kubelet/endpoint/paths.ts';
 import { type Change, combineChanges } from '../host/change.ts';
-import { type Program, originOf, resizectlOf, resizectlStartOf, startOf, unitWord } from '../host/programs.ts';
-import { SERVICE, SOCKETS, type Site, UNITS, UNIT_FILES, shimEndpoint } from '../host/site.ts';
+import { readSaved, removing, writing } from '../host/files.ts';
+import { originOf, type Program, resizectlOf, resizectlStartOf, startOf, unitWord } from '../host/programs.ts';
+import { planKubeconfig, removingKubeconfig } from '../host/provided-kubeconfig.ts';
+import { SERVICE, type Site, SOCKETS, shimEndpoint, UNIT_FILES, UNITS } from '../host/site.ts';
+import { systemctl, unitPlaces } from '../host/systemd.ts';
+import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet, stoppedAtShim } from '../kubelet/change.ts';
+import type { Kubelet } from '../kubelet/kubelet.ts';
+import { Refusal } from '../kubelet/setting.ts';
+import { isBypassHeld } from './bypass.ts';
 import {
   changeOfVersion,
   checkSpace,
@@ -14,25 +22,17 @@ import {
   refuseOtherOwner,
   removingProgram,
 } from './program.ts';
-import { planKubeconfig, removingKubeconfig } from '../host/provided-kubeconfig.ts';
-import { readSaved, removing, writing } from '../host/files.ts';
-import { systemctl, unitPlaces } from '../host/systemd.ts';
-import { isBypassHeld } from './bypass.ts';
-import type { Kubelet } from '../kubelet/kubelet.ts';
-import { Refusal } from '../kubelet/setting.ts';
-import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet, stoppedAtShim } from '../kubelet/change.ts';
-import { USED_FILE, isSameSocket } from '../../kubelet/endpoint/paths.ts';
-import { linesBack, nextStart } from './way-back.ts';
 import {
-  type UnitsState,
   isServedWithout,
   isUp,
   restartOnRollback,
   retryOnRollback,
   starting,
   stopping,
+  type UnitsState,
   unitsState,
 } from './service.ts';
+import { linesBack, nextStart } from './way-back.ts';
 
 /** The changes to make, and what is in place already. */
 export interface Plan {

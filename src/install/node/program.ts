@@ -3,23 +3,23 @@ import { chmod, copyFile, mkdir, readFile, readlink, rename, rm, stat, statfs, s
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import * as z from 'zod/mini';
-import { MiB, errnoOf, syncFile, syncFolder } from '../../core/index.ts';
+import { errnoOf, MiB, syncFile, syncFolder } from '../../core/index.ts';
 import type { Change } from '../host/change.ts';
+import { assertReplaceable } from '../host/files.ts';
 import {
   EXECUTABLE,
-  OWN_NODE,
-  type Program,
-  type ProgramFile,
   filesIn,
   filesOf,
+  OWN_NODE,
   originIn,
   originOf,
+  type Program,
+  type ProgramFile,
 } from '../host/programs.ts';
-import { assertReplaceable } from '../host/files.ts';
-import { type Finding, findingsOf } from './finding.ts';
 import { SERVICE, type Site } from '../host/site.ts';
 import { unitProperties } from '../host/systemd.ts';
 import { Refusal } from '../kubelet/setting.ts';
+import { type Finding, findingsOf } from './finding.ts';
 
 /** A program, and the folder into which it is installed. */
 export interface ProgramPlaces {

@@ -2,11 +2,11 @@ import { glob, rm, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { errnoOf, messageOf, syncFolder } from '../../core/index.ts';
-import { bypassState, holdBypass, isBypassHeld, releaseBypass, resumeBypass, stopStartedUnits } from './bypass.ts';
 import type { Change } from '../host/change.ts';
-import { FALLBACK, type Node, SERVICE, SOCKETS, type Site, UNITS } from '../host/site.ts';
-import { type ShimReport, queryRuntime } from '../host/query-runtime.ts';
-import { type Wait, stopUnits, systemctl, unitProperties, waitUntil } from '../host/systemd.ts';
+import { queryRuntime, type ShimReport } from '../host/query-runtime.ts';
+import { FALLBACK, type Node, SERVICE, type Site, SOCKETS, UNITS } from '../host/site.ts';
+import { stopUnits, systemctl, unitProperties, type Wait, waitUntil } from '../host/systemd.ts';
+import { bypassState, holdBypass, isBypassHeld, releaseBypass, resumeBypass, stopStartedUnits } from './bypass.ts';
 
 /** The units of the shim that are active and enabled, and what serves if the service is neither. */
 export interface UnitsState {

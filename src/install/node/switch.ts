@@ -1,15 +1,15 @@
 import { readFile } from 'node:fs/promises';
 import { ConfigError, effectiveSettings, messageOf, settingsIn } from '../../core/index.ts';
 import type { Change } from '../host/change.ts';
-import { type Node, SERVICE } from '../host/site.ts';
-import { type Wait, serviceFlags, systemctl, waitUntil } from '../host/systemd.ts';
-import { queryShim } from '../host/query-runtime.ts';
 import { writing } from '../host/files.ts';
+import { queryShim } from '../host/query-runtime.ts';
+import { type Node, SERVICE } from '../host/site.ts';
+import { serviceFlags, systemctl, type Wait, waitUntil } from '../host/systemd.ts';
 import { withKey } from '../host/yaml-key.ts';
 import { Refusal } from '../kubelet/setting.ts';
 import { isBypassHeld, isShimActive } from './bypass.ts';
 import type { Plan } from './install.ts';
-import { type UnitsState, leaveShim, unitsState, withLogLine } from './service.ts';
+import { leaveShim, type UnitsState, unitsState, withLogLine } from './service.ts';
 
 export interface SwitchOptions {
   /** Whether the shim is to act on resizes. */

@@ -1,7 +1,7 @@
 import { messageOf, pause } from '../../core/index.ts';
-import { type RolloutContext, posted } from './context.ts';
-import { haltAll, vouchFor, vouchedCanaries } from './turns.ts';
+import { posted, type RolloutContext } from './context.ts';
 import { retry } from './retry.ts';
+import { haltAll, vouchedCanaries, vouchFor } from './turns.ts';
 
 /** The check of a canary node: empty, or why it does not work. `run`: the run of the shim; empty if unknown. */
 interface Look {

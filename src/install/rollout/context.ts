@@ -1,17 +1,17 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { type Clock, effectiveSettings, systemClock } from '../../core/index.ts';
 import { type Drift, type DriftPlaces, driftOf } from '../../kubelet/endpoint/drift.ts';
 import { socketPathOf } from '../../kubelet/endpoint/paths.ts';
-import { type PostEvent, type Reason, nodeEvent } from './events.ts';
-import { type Host, allowExecution, thisHost } from './host.ts';
-import { type ClusterNode, labelNode, readNode } from './node.ts';
-import { type RetryOptions, retry } from './retry.ts';
-import type { TurnContext } from './turns.ts';
-import type { Label, Options } from './options.ts';
-import { configIn, kubeconfigIn, programIn, stage, stagingOf, unstage } from './staging.ts';
-import { leaseStore } from './lease.ts';
-import { type Clock, effectiveSettings, systemClock } from '../../core/index.ts';
 import { type Api, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
+import { nodeEvent, type PostEvent, type Reason } from './events.ts';
+import { allowExecution, type Host, thisHost } from './host.ts';
+import { leaseStore } from './lease.ts';
+import { type ClusterNode, labelNode, readNode } from './node.ts';
+import type { Label, Options } from './options.ts';
+import { type RetryOptions, retry } from './retry.ts';
+import { configIn, kubeconfigIn, programIn, stage, stagingOf, unstage } from './staging.ts';
+import type { TurnContext } from './turns.ts';
 
 /** The dependencies of the installer. */
 export interface RolloutContext extends RetryOptions {

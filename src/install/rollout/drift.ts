@@ -1,6 +1,6 @@
 import { messageOf, pause } from '../../core/index.ts';
 import type { Drift } from '../../kubelet/endpoint/drift.ts';
-import { type RolloutContext, posted } from './context.ts';
+import { posted, type RolloutContext } from './context.ts';
 import { loggingChanges } from './retry.ts';
 
 type DriftContext = Pick<

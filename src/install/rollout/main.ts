@@ -2,9 +2,9 @@
 import { readFile } from 'node:fs/promises';
 import { parse } from 'yaml';
 import { errnoOf } from '../../core/index.ts';
-import { readOptions } from './options.ts';
 import { contextOf } from './context.ts';
 import { relayMetrics } from './metrics-relay.ts';
+import { readOptions } from './options.ts';
 import { restoreNodes } from './restore.ts';
 import { keepInstalled, leave } from './roll-out.ts';
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
-import { type IncomingMessage, type Server, type ServerResponse, createServer, request } from 'node:http';
+import { createServer, type IncomingMessage, request, type Server, type ServerResponse } from 'node:http';
 import { join } from 'node:path';
-import { MiB, limitConnections, oneRequestEach, steadyNow } from '../../core/index.ts';
+import { limitConnections, MiB, oneRequestEach, steadyNow } from '../../core/index.ts';
 import { isShimEnabled } from '../../kubelet/endpoint/drift.ts';
 
 /**

@@ -1,10 +1,10 @@
 import { Command } from 'commander';
 import { pause } from '../../core/index.ts';
+import { type Api, apiOf, IN_CLUSTER, isForbidden, openConnection } from '../../kubernetes/index.ts';
+import { patientClock, REMOVING, VERSION_LABEL } from './context.ts';
 import { labelNode, namesOf, nodesOfPods, readNode } from './node.ts';
-import { type Label, count, label } from './options.ts';
-import { type RetryOptions, loggingChanges, retry } from './retry.ts';
-import { REMOVING, VERSION_LABEL, patientClock } from './context.ts';
-import { type Api, IN_CLUSTER, apiOf, isForbidden, openConnection } from '../../kubernetes/index.ts';
+import { count, type Label, label } from './options.ts';
+import { loggingChanges, type RetryOptions, retry } from './retry.ts';
 
 export interface RestoreContext extends RetryOptions {
   readonly api: Api;

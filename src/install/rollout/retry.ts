@@ -1,4 +1,4 @@
-import { type Clock, backOff, jittered, pause } from '../../core/index.ts';
+import { backOff, type Clock, jittered, pause } from '../../core/index.ts';
 import { ApiRefusal, wordsOf } from '../../kubernetes/index.ts';
 
 const FIRST_MS = 1000;

@@ -1,12 +1,12 @@
 import { messageOf, pause, version } from '../../core/index.ts';
-import { EVENT_MS, REMOVING, type RolloutContext, labelled, posted } from './context.ts';
-import type { Reason } from './events.ts';
-import { type CommandResult, NoSystemd, type Outcome, hasChanges, outcomeOf } from './host.ts';
-import { driftToRepair, reportRepaired } from './drift.ts';
-import type { ClusterNode } from './node.ts';
-import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
-import { loggingChanges, retry, retryDelay } from './retry.ts';
 import { passedAsCanary } from './canary.ts';
+import { EVENT_MS, labelled, posted, REMOVING, type RolloutContext } from './context.ts';
+import { driftToRepair, reportRepaired } from './drift.ts';
+import type { Reason } from './events.ts';
+import { type CommandResult, hasChanges, NoSystemd, type Outcome, outcomeOf } from './host.ts';
+import type { ClusterNode } from './node.ts';
+import { loggingChanges, retry, retryDelay } from './retry.ts';
+import { type Turn, takeTurn, unfinishedTurn } from './turns.ts';
 
 /**
  * Installs the shim when it is the turn of this node, then waits for the signal. If everything is in place already, as

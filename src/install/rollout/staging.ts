@@ -1,4 +1,4 @@
-import { chmod, copyFile, mkdir, readFile, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isMap, parseDocument } from 'yaml';
 import { OWN_NODE } from '../host/programs.ts';

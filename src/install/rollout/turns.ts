@@ -1,11 +1,11 @@
 import { pause } from '../../core/index.ts';
+import { wordsOf } from '../../kubernetes/index.ts';
 import {
+  halted,
+  haltOf,
+  isRemoval,
   type Lease,
   type LeaseStore,
-  type Work,
-  haltOf,
-  halted,
-  isRemoval,
   pauseOf,
   releasedBy,
   revisionOf,
@@ -13,9 +13,9 @@ import {
   turnsOf,
   vouchedFor,
   vouchedOf,
+  type Work,
 } from './lease.ts';
-import { type RetryOptions, loggingChanges, retry, retryDelay } from './retry.ts';
-import { wordsOf } from '../../kubernetes/index.ts';
+import { loggingChanges, type RetryOptions, retry, retryDelay } from './retry.ts';
 
 /**
  * A pod changes its node only in a turn, of which there is a limited number at a time. A failure halts all further

@@ -1,9 +1,9 @@
 import { basename, dirname, join } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
-import { ENDPOINT_FLAG, type EndpointFlags } from './process.ts';
 import { DEFAULT_ENDPOINT, type FileForm, writtenIn } from './configuration.ts';
-import { type Problem, dropInsIn, problemOf, readSmall } from './files.ts';
+import { dropInsIn, type Problem, problemOf, readSmall } from './files.ts';
 import { type ProcessView, seenBy } from './paths.ts';
+import { ENDPOINT_FLAG, type EndpointFlags } from './process.ts';
 
 /** One place that may set the endpoint of kubelet. */
 export interface Layer {

@@ -2,8 +2,8 @@ import { lstat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
 import { layerName, readEndpointChain } from './chain.ts';
+import { isSameSocket, type ProcessView, seenBy, socketPathOf, USED_FILE } from './paths.ts';
 import { findKubeletProcess } from './process.ts';
-import { type ProcessView, USED_FILE, isSameSocket, seenBy, socketPathOf } from './paths.ts';
 
 /** Whether the running kubelet's configuration has the shim. `unknown`: none runs, or it is not expected to. */
 export interface Drift {

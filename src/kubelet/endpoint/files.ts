@@ -1,6 +1,6 @@
-import { type Dirent, constants } from 'node:fs';
+import { constants, type Dirent } from 'node:fs';
 import { lstat, open, readdir } from 'node:fs/promises';
-import { MiB, errnoOf, messageOf } from '../../core/index.ts';
+import { errnoOf, MiB, messageOf } from '../../core/index.ts';
 
 /** Files that kubelet reads are small. A larger one is not read: the shim has little memory. */
 export const LONGEST_FILE = MiB;

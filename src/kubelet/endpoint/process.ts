@@ -1,4 +1,4 @@
-import { readFile, readdir, readlink } from 'node:fs/promises';
+import { readdir, readFile, readlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errnoOf } from '../../core/index.ts';
 import type { ProcessView } from './paths.ts';

@@ -1,9 +1,9 @@
 import { access, mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Clock, type EndpointState, type Log, type ReadinessCheck, errnoOf, messageOf } from '../../core/index.ts';
+import { type Clock, type EndpointState, errnoOf, type Log, messageOf, type ReadinessCheck } from '../../core/index.ts';
 import { type EndpointChain, layerName, readEndpointChain } from './chain.ts';
-import { type KubeletProcess, findKubeletProcess, stillRuns } from './process.ts';
-import { USED_FILE, isSameSocket } from './paths.ts';
+import { isSameSocket, USED_FILE } from './paths.ts';
+import { findKubeletProcess, type KubeletProcess, stillRuns } from './process.ts';
 
 export interface EndpointWatchOptions {
   /** Mount point of procfs. */

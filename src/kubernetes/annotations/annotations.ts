@@ -3,23 +3,23 @@ import {
   type Clock,
   type Counters,
   type Log,
+  messageOf,
   type ReadinessCheck,
   Reason,
   ShimError,
-  messageOf,
 } from '../../core/index.ts';
-import { EventPoster, type PodEvent } from './events.ts';
-import { AnnotationRequests, type NodePods } from './requests.ts';
-import { AllocatableStore, feedNode } from '../pods/node-feed.ts';
-import type { ApiPodIdentity } from '../pods/pod.ts';
-import { type NodePodNames, PodClaims } from '../pods/claims.ts';
-import type { PodAudience } from '../pods/audience.ts';
-import { Reach, feedPods, wait } from '../pods/feed.ts';
-import { SpecStore } from '../pods/spec-store.ts';
-import { podWatch } from '../pods/pod-watch.ts';
+import { type NodeAllocatable, type PodSpecs, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
 import { apiOf } from '../client/api.ts';
 import { openConnection } from '../client/connection.ts';
-import { type NodeAllocatable, type PodSpecs, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
+import type { PodAudience } from '../pods/audience.ts';
+import { type NodePodNames, PodClaims } from '../pods/claims.ts';
+import { feedPods, Reach, wait } from '../pods/feed.ts';
+import { AllocatableStore, feedNode } from '../pods/node-feed.ts';
+import type { ApiPodIdentity } from '../pods/pod.ts';
+import { podWatch } from '../pods/pod-watch.ts';
+import { SpecStore } from '../pods/spec-store.ts';
+import { EventPoster, type PodEvent } from './events.ts';
+import { AnnotationRequests, type NodePods } from './requests.ts';
 
 export interface KubernetesOptions {
   /** A file, or {@link IN_CLUSTER}. */

@@ -1,4 +1,4 @@
-import { type RequestedPod, type RequestedResources, policyText, readRequested } from '../../sandbox/index.ts';
+import { policyText, type RequestedPod, type RequestedResources, readRequested } from '../../sandbox/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
 
 /** A volume with a changed annotation. `text` undefined: the annotation was removed. */

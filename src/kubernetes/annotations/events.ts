@@ -1,10 +1,10 @@
-import { eventOf } from '../client/event-body.ts';
-import { type PodIdentity, retryDelay } from '../../sandbox/index.ts';
 import { type Clock, type Log, oncePerKey } from '../../core/index.ts';
-import { wait } from '../pods/feed.ts';
+import { type PodIdentity, retryDelay } from '../../sandbox/index.ts';
+import { isDnsLabel } from '../../tmpfs/index.ts';
 import { type Api, readText } from '../client/api.ts';
 import { ApiRefusal, kindOf, wordsOf } from '../client/errors.ts';
-import { isDnsLabel } from '../../tmpfs/index.ts';
+import { eventOf } from '../client/event-body.ts';
+import { wait } from '../pods/feed.ts';
 
 /** Reasons of pod events. Documented in docs/volumes.md unless noted otherwise. */
 export type EventReason =

@@ -1,14 +1,14 @@
 import { type Clock, Reason } from '../../core/index.ts';
-import type { EventReason, PodEvent } from './events.ts';
-import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
 import {
   type Explanation,
+  excessWarning,
+  formatMemory,
   type PodIdentity,
   type PodState,
   type Resize,
-  excessWarning,
-  formatMemory,
 } from '../../sandbox/index.ts';
+import { type ApiPodIdentity, keyOf } from '../pods/pod.ts';
+import type { EventReason, PodEvent } from './events.ts';
 
 /** Reasons that do not concern the request itself: it is made again. */
 const PASSING: ReadonlySet<string> = new Set([

@@ -1,11 +1,11 @@
-import { type Clock, Code, type Log, Reason, ShimError, loggableError } from '../../core/index.ts';
+import { type Clock, Code, type Log, loggableError, Reason, ShimError } from '../../core/index.ts';
+import { isStaticPod, type PodIdentity, type Resize, type Resizes, retryDelay } from '../../sandbox/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { PodAudience } from '../pods/audience.ts';
+import { type ApiPod, type ApiPodIdentity, keyOf, volumeTexts, whyForeign } from '../pods/pod.ts';
 import { firstChange, isForVolumesOnly, requestFor, textOf } from './change.ts';
 import type { PodEvent } from './events.ts';
-import { Outcomes, isPassing } from './outcomes.ts';
-import { type ApiPod, type ApiPodIdentity, keyOf, volumeTexts, whyForeign } from '../pods/pod.ts';
-import type { PodAudience } from '../pods/audience.ts';
-import { type PodIdentity, type Resize, type Resizes, isStaticPod, retryDelay } from '../../sandbox/index.ts';
-import type { VolumePolicy } from '../../tmpfs/index.ts';
+import { isPassing, Outcomes } from './outcomes.ts';
 
 /** The pods that run on this node. */
 export interface NodePods {

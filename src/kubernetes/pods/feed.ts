@@ -1,9 +1,9 @@
+import { type Clock, type Log, pause, type ReadinessCheck } from '../../core/index.ts';
+import { retryDelay } from '../../sandbox/index.ts';
+import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../client/errors.ts';
+import { type PodAudience, perObject } from './audience.ts';
 import type { ApiPodIdentity } from './pod.ts';
 import type { PodChange, PodWatch } from './pod-watch.ts';
-import { type PodAudience, perObject } from './audience.ts';
-import { ApiRefusal, ApiUnreached, isGone, isTooNew, kindOf, wordsOf } from '../client/errors.ts';
-import { type Clock, type Log, type ReadinessCheck, pause } from '../../core/index.ts';
-import { retryDelay } from '../../sandbox/index.ts';
 
 export interface FeedOptions {
   readonly watch: PodWatch;

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { type Clock, type Log, MiB, bytes, parseMilli, parseQuantity } from '../../core/index.ts';
+import { bytes, type Clock, type Log, MiB, parseMilli, parseQuantity } from '../../core/index.ts';
 import type { Amounts, NodeAllocatable } from '../../sandbox/index.ts';
 import { type Api, readText } from '../client/api.ts';
 import { ApiUnreached, kindOf, wordsOf } from '../client/errors.ts';

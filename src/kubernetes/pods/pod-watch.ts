@@ -1,10 +1,10 @@
 import type { Readable } from 'node:stream';
 import * as z from 'zod/mini';
 import { MiB } from '../../core/index.ts';
-import { type ApiPod, type ApiPodIdentity, podOf, podSchema } from './pod.ts';
 import type { Api } from '../client/api.ts';
 import { ApiRefusal, ApiUnreached } from '../client/errors.ts';
 import { type Piece, readItems, readLines } from '../client/pieces.ts';
+import { type ApiPod, type ApiPodIdentity, podOf, podSchema } from './pod.ts';
 
 /** The pods of a node from the API server: `list` once, then `changes` from that version on. */
 export interface PodWatch {

@@ -1,6 +1,5 @@
 import * as z from 'zod/mini';
-import { VOLUME_ANNOTATION, isPodUid } from '../../tmpfs/index.ts';
-import { type IgnoredPodReason, bytes, parseMilli, parseQuantity } from '../../core/index.ts';
+import { bytes, type IgnoredPodReason, parseMilli, parseQuantity } from '../../core/index.ts';
 import type {
   Amounts,
   AppRestartPolicy,
@@ -10,6 +9,7 @@ import type {
   ResizePolicy,
   SpecContainer,
 } from '../../sandbox/index.ts';
+import { isPodUid, VOLUME_ANNOTATION } from '../../tmpfs/index.ts';
 
 /** A pod's names, as both kubelet and the API server know them. */
 export type ApiPodIdentity = Omit<PodIdentity, 'sandboxId'>;

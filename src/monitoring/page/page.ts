@@ -2,10 +2,10 @@ import { createHash } from 'node:crypto';
 import type { ReadinessReport } from '../../core/index.ts';
 import type { Overview } from '../../sandbox/index.ts';
 import type { Answer } from '../answer.ts';
+import { script, style } from './assets.ts';
 import { Html, html } from './html.ts';
 import { type PodRow, podCard, podRows, podsTable } from './pods.ts';
 import { historyTable, resizeCards } from './resizes.ts';
-import { script, style } from './assets.ts';
 
 const hashOf = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 

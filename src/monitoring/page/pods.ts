@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Bytes, type Limit, fullestOf, podPressure, shareOf } from '../../core/index.ts';
-import { type ActualValues, type PodSummary, type PodView, fullName } from '../../sandbox/index.ts';
-import { Html, cpuText, html, sizeText } from './html.ts';
+import { type Bytes, fullestOf, type Limit, podPressure, shareOf } from '../../core/index.ts';
+import { type ActualValues, fullName, type PodSummary, type PodView } from '../../sandbox/index.ts';
+import { cpuText, Html, html, sizeText } from './html.ts';
 
 /** The table of pods, and the details of one. */
 

@@ -1,6 +1,6 @@
 import { roundedDuration } from '../../core/index.ts';
-import { type HistoryEntry, type RecentResize, type Step, fullName, requesterText } from '../../sandbox/index.ts';
-import { Html, cpuText, html, sizeText } from './html.ts';
+import { fullName, type HistoryEntry, type RecentResize, requesterText, type Step } from '../../sandbox/index.ts';
+import { cpuText, Html, html, sizeText } from './html.ts';
 
 /** Resizes: who asked for what with which outcome, and how the steps of each went. */
 

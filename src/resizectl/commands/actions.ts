@@ -1,17 +1,17 @@
 import { Exit, grpcErrorText, messageOf, version } from '../../core/index.ts';
-import type { CommandOptions, Context } from './context.ts';
-import type { CommandName } from '../command-texts.ts';
-import { events, watchPods } from './events.ts';
-import { cancel } from './cancel.ts';
-import { resize } from './resize.ts';
-import { top } from './top.ts';
 import type { Messages } from '../../server/api/messages.ts';
-import { UsageError } from '../output/failure.ts';
+import type { CommandName } from '../command-texts.ts';
 import { completionScript, isShell } from '../output/completion.ts';
+import { UsageError } from '../output/failure.ts';
 import { manualPage } from '../output/manual.ts';
 import { readPod } from '../output/pods.ts';
 import { fullName, objectText, printable } from '../output/text.ts';
-import { inOrder, podDescription, podText, podsTable } from '../output/views.ts';
+import { inOrder, podDescription, podsTable, podText } from '../output/views.ts';
+import { cancel } from './cancel.ts';
+import type { CommandOptions, Context } from './context.ts';
+import { events, watchPods } from './events.ts';
+import { resize } from './resize.ts';
+import { top } from './top.ts';
 
 /** Runs a command with its arguments (`CHANGE...` counts as several) and options. Returns the exit code. */
 export type Action = (context: Context, args: readonly string[], options: CommandOptions) => Promise<Exit>;

@@ -1,9 +1,9 @@
 import { type DrainResult, drain } from '../../bypass/index.ts';
-import { Exit, defaultOf, messageOf } from '../../core/index.ts';
+import { defaultOf, Exit, messageOf } from '../../core/index.ts';
 import { bypassState, isShimActive, turnBypassOff, turnBypassOn, withLogLine } from '../../install/index.ts';
+import { socketPath } from '../client.ts';
 import { UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
-import { socketPath } from '../client.ts';
 import type { Context } from './context.ts';
 import { configuredNode } from './this-node.ts';
 

@@ -1,9 +1,9 @@
-import { Exit, Reason, isServiceError } from '../../core/index.ts';
+import { Exit, isServiceError, Reason } from '../../core/index.ts';
 import type { Messages } from '../../server/api/messages.ts';
-import { UsageError, errorInfoOf } from '../output/failure.ts';
-import { endText } from '../output/views.ts';
+import { errorInfoOf, UsageError } from '../output/failure.ts';
 import { findNamed, findPod } from '../output/pods.ts';
 import { fullName, objectText } from '../output/text.ts';
+import { endText } from '../output/views.ts';
 import type { Context } from './context.ts';
 import { exitOf } from './resize.ts';
 

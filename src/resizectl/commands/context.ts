@@ -1,7 +1,7 @@
 import type { ResizeClient } from '../client.ts';
 import type { Output } from '../command-texts.ts';
-import type { TopOptions } from './top.ts';
 import type { NodeOptions } from './this-node.ts';
+import type { TopOptions } from './top.ts';
 
 /** The dependencies of every command. */
 export interface Context {

@@ -1,9 +1,9 @@
-import { type Finding, diagnose, worstOf } from '../../install/index.ts';
 import { Exit } from '../../core/index.ts';
-import type { Context } from './context.ts';
-import { sayingWaits } from '../waiting.ts';
-import { type NodeOptions, configuredNode } from './this-node.ts';
+import { diagnose, type Finding, worstOf } from '../../install/index.ts';
 import { objectText, table } from '../output/text.ts';
+import { sayingWaits } from '../waiting.ts';
+import type { Context } from './context.ts';
+import { configuredNode, type NodeOptions } from './this-node.ts';
 
 /** Exit codes of doctor. They differ in meaning from those of the other commands. */
 const exits = { ok: Exit.done, warning: Exit.failed, failed: Exit.usage } as const;

@@ -1,10 +1,10 @@
-import { Reason, isServiceError, wallTime } from '../../core/index.ts';
-import type { Context } from './context.ts';
+import { isServiceError, Reason, wallTime } from '../../core/index.ts';
 import type { Messages } from '../../server/api/messages.ts';
-import { durationText, fullName, objectText } from '../output/text.ts';
 import { errorInfoOf } from '../output/failure.ts';
 import { findPod } from '../output/pods.ts';
+import { durationText, fullName, objectText } from '../output/text.ts';
 import { eventText, inOrder, podLine, podsTable, shortId, shortResizeId, stepText } from '../output/views.ts';
+import type { Context } from './context.ts';
 
 type ResizeEvent = Messages['ResizeEvent'];
 

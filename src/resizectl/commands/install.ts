@@ -1,41 +1,41 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
-  type ChangesResult,
-  type Finding,
-  PROVIDED_KUBECONFIG,
-  type Plan,
-  Refusal,
-  type Site,
-  applyChanges,
-  diagnose,
-  kubeletAfterInstall,
-  planInstall,
-  planSwitch,
-  planUninstall,
-  plannedFlags,
-  probeChanges,
-  serviceFlags,
-  takeInstallLock,
-  worstOf,
-} from '../../install/index.ts';
-import {
-  ConfigError,
-  Exit,
   bypassTarget,
+  ConfigError,
   configFileIn,
   configurationExample,
+  Exit,
   effectiveSettings,
   errnoOf,
   flagOf,
   messageOf,
   parseDuration,
 } from '../../core/index.ts';
-import type { Context, InstallOptions } from './context.ts';
-import { doctorText } from './doctor.ts';
-import { CONFIG_FILE, FLAGS_FILE, configuredNode, serviceSettings, thisNode, thisProgram } from './this-node.ts';
+import {
+  applyChanges,
+  type ChangesResult,
+  diagnose,
+  type Finding,
+  kubeletAfterInstall,
+  type Plan,
+  PROVIDED_KUBECONFIG,
+  planInstall,
+  plannedFlags,
+  planSwitch,
+  planUninstall,
+  probeChanges,
+  Refusal,
+  type Site,
+  serviceFlags,
+  takeInstallLock,
+  worstOf,
+} from '../../install/index.ts';
 import { BusyError, UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
+import type { Context, InstallOptions } from './context.ts';
+import { doctorText } from './doctor.ts';
+import { CONFIG_FILE, configuredNode, FLAGS_FILE, serviceSettings, thisNode, thisProgram } from './this-node.ts';
 
 type Print = Pick<Context, 'print' | 'say'>;
 

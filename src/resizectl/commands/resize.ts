@@ -1,22 +1,22 @@
 import {
   Exit,
-  Reason,
   exactSize,
   isServiceError,
   parseDuration,
   parseMilli,
   parseQuantity,
+  Reason,
   within,
 } from '../../core/index.ts';
-import type { ResizeClient, Watch } from '../client.ts';
-import type { Context, ResizeOptions } from './context.ts';
-import { eventLine } from './events.ts';
-import { type Amounts, type RequestedValues, parseChanges } from './changes.ts';
 import type { Messages } from '../../server/api/messages.ts';
-import { UsageError, errorInfoOf } from '../output/failure.ts';
-import { changesTable, deferralText, endText, stepsTable } from '../output/views.ts';
+import type { ResizeClient, Watch } from '../client.ts';
+import { errorInfoOf, UsageError } from '../output/failure.ts';
 import { readPod } from '../output/pods.ts';
 import { objectText, printable } from '../output/text.ts';
+import { changesTable, deferralText, endText, stepsTable } from '../output/views.ts';
+import { type Amounts, parseChanges, type RequestedValues } from './changes.ts';
+import type { Context, ResizeOptions } from './context.ts';
+import { eventLine } from './events.ts';
 
 /** The default of the API. */
 const DEFAULT_TIMEOUT_MS = 30_000;

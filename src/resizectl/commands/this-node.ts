@@ -2,10 +2,10 @@ import { realpathSync, statSync } from 'node:fs';
 import { release } from 'node:os';
 import { dirname, join } from 'node:path';
 import { isSea } from 'node:sea';
-import { ConfigError, type ConfigKey, MiB, defaultOf, effectiveSettings } from '../../core/index.ts';
-import { KUBELET_FILES, type Node, OWN_NODE, type Program, nodeProgramOf, serviceFlags } from '../../install/index.ts';
-import { defaultKubeletUnit } from '../command-table.ts';
+import { ConfigError, type ConfigKey, defaultOf, effectiveSettings, MiB } from '../../core/index.ts';
+import { KUBELET_FILES, type Node, nodeProgramOf, OWN_NODE, type Program, serviceFlags } from '../../install/index.ts';
 import { socketPath } from '../client.ts';
+import { defaultKubeletUnit } from '../command-table.ts';
 
 /** Paths on the node that differ from the defaults. */
 export interface NodeOptions {

@@ -1,19 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Messages, Span } from '../../server/api/messages.ts';
 import {
-  Reason,
   fullestOf,
   isServiceError,
   parseDuration,
   podPressure,
   pressureOf,
+  Reason,
   roundedSize,
   shareOf,
   steadyNow,
 } from '../../core/index.ts';
+import type { Messages, Span } from '../../server/api/messages.ts';
 import type { ResizeClient } from '../client.ts';
 import type { Output } from '../command-texts.ts';
-import { UsageError, errorInfoOf } from '../output/failure.ts';
+import { errorInfoOf, UsageError } from '../output/failure.ts';
 import { findPod } from '../output/pods.ts';
 import { fullName, objectText, printable, table } from '../output/text.ts';
 

@@ -1,5 +1,5 @@
-import { type CommandText, globalOptions } from '../command-texts.ts';
 import { commandTexts } from '../command-table.ts';
+import { type CommandText, globalOptions } from '../command-texts.ts';
 
 const shells = ['bash', 'zsh', 'fish'] as const;
 export type Shell = (typeof shells)[number];

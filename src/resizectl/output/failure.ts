@@ -1,14 +1,14 @@
 import {
   Code,
   Exit,
-  Reason,
-  type ServiceError,
   grpcCodeName,
   grpcErrorText,
   isServiceError,
+  Reason,
+  type ServiceError,
 } from '../../core/index.ts';
+import { decodeStatusDetails, type ErrorInfo } from '../../server/unary/status.ts';
 import { messageText, printable } from './text.ts';
-import { type ErrorInfo, decodeStatusDetails } from '../../server/unary/status.ts';
 
 /** The command line is invalid. */
 export class UsageError extends Error {

@@ -1,13 +1,13 @@
 import { version } from '../../core/index.ts';
+import { commandTexts } from '../command-table.ts';
 import {
   type CommandText,
-  type OptionText,
   defaultEndpoint,
   exitTexts,
   globalOptions,
+  type OptionText,
   programText,
 } from '../command-texts.ts';
-import { commandTexts } from '../command-table.ts';
 
 /** Returns resizectl(1) in troff (man(7)), generated from the command table. */
 export function manualPage(): string {

@@ -1,8 +1,8 @@
-import type { ResizeClient } from '../client.ts';
 import { suggestion } from '../../core/index.ts';
+import type { Messages } from '../../server/api/messages.ts';
+import type { ResizeClient } from '../client.ts';
 import { UsageError } from './failure.ts';
 import { fullName, printable } from './text.ts';
-import type { Messages } from '../../server/api/messages.ts';
 
 const isUid = (text: string): boolean => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text);
 

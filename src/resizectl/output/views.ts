@@ -1,6 +1,6 @@
 import { exactSize, roundedSize } from '../../core/index.ts';
-import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
 import type { Messages, State } from '../../server/api/messages.ts';
+import { counted, durationText, fullName, limitText, messageText, printable, table } from './text.ts';
 
 /** Tables and lines about pods and resizes. */
 

@@ -1,8 +1,8 @@
 import * as z from 'zod/mini';
-import { objectText, printable, table } from '../output/text.ts';
 import type { Output } from '../command-texts.ts';
-import type { Ended, Kubectl } from './kubectl.ts';
 import { UsageError } from '../output/failure.ts';
+import { objectText, printable, table } from '../output/text.ts';
+import type { Ended, Kubectl } from './kubectl.ts';
 
 /** One node, as its own resizectl describes it. An empty text: not known. */
 export interface FleetNode {

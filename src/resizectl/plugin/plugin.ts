@@ -1,9 +1,9 @@
 import { Command, CommanderError, Option } from 'commander';
 import { Exit, version } from '../../core/index.ts';
 import { type Output, outputs } from '../command-texts.ts';
-import { UsageError, reportOf } from '../output/failure.ts';
+import { reportOf, UsageError } from '../output/failure.ts';
 import { sayingWaits } from '../waiting.ts';
-import { type Installer, fleetOf, fleetText, installerOn, placedPod, resizectlOn } from './fleet.ts';
+import { fleetOf, fleetText, type Installer, installerOn, placedPod, resizectlOn } from './fleet.ts';
 import { Kubectl } from './kubectl.ts';
 
 /** `kubectl resizectl`: reads pods and nodes from outside, through the pods of the DaemonSet. It changes nothing. */

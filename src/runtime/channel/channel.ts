@@ -1,8 +1,8 @@
 import { Code, LONGEST_TIMER_MS, type Metadata, steadyNow } from '../../core/index.ts';
-import { Call } from './stream.ts';
 import { Connection, type ConnectionEvents } from './connection.ts';
-import { type Outcome, REFUSED, failure } from './outcome.ts';
+import { failure, type Outcome, REFUSED } from './outcome.ts';
 import { ResponseMemory } from './response.ts';
+import { Call } from './stream.ts';
 
 /** Between two attempts to connect. An attempt on a unix socket that nobody listens on costs next to nothing. */
 const FIRST_PAUSE_MS = 100;

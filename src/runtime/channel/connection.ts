@@ -1,6 +1,7 @@
 import { Code, messageOf, steadyNow } from '../../core/index.ts';
 import {
   ConnectionError,
+  checkFrame,
   DEFAULT_WINDOW,
   ErrorCode,
   FLOOD_LIMIT,
@@ -9,26 +10,25 @@ import {
   type Frame,
   FrameReader,
   FrameType,
+  goaway,
   HeaderAssembly,
   type HeaderBlock,
   LARGEST_STREAM,
   NO_TABLE_NO_PUSH,
   PREFACE,
-  Setting,
-  checkFrame,
-  goaway,
   pingAck,
   readSettings,
   rstStream,
+  Setting,
   settingsAck,
   settingsFrame,
   windowUpdate,
 } from '../../http2/index.ts';
-import { type Call, type Runner, STREAM_WINDOW, Stream } from './stream.ts';
-import { HEADER_LIST_LIMIT, HeaderBlocks, type ResponseMemory } from './response.ts';
 import { LOST, type Outcome, REFUSED } from './outcome.ts';
+import { HEADER_LIST_LIMIT, HeaderBlocks, type ResponseMemory } from './response.ts';
 import { Sender } from './sender.ts';
 import { ServerSocket, type Writer } from './server-socket.ts';
+import { type Call, type Runner, STREAM_WINDOW, Stream } from './stream.ts';
 
 /** Time for a server to send SETTINGS, in ms, as in other gRPC clients (connection-backoff.md of grpc). */
 export const HANDSHAKE_MS = 20_000;

@@ -1,5 +1,5 @@
 /** How a call ends: its status, its trailers, and the error of a failed one. */
-import { Code, Metadata, type ServiceError, grpcCodeName } from '../../core/grpc.ts';
+import { Code, grpcCodeName, Metadata, type ServiceError } from '../../core/grpc.ts';
 import type { HeaderField } from '../../http2/hpack/field.ts';
 
 /** The error of a failed call. */

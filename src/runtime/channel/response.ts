@@ -1,6 +1,6 @@
 import { Code, MESSAGE_PREFIX_SIZE, MiB } from '../../core/index.ts';
-import { type Outcome, malformed } from './outcome.ts';
 import { type HeaderField, HpackDecoder } from '../../http2/index.ts';
+import { malformed, type Outcome } from './outcome.ts';
 
 /** Minimum memory of a message. It doubles each time as bytes arrive, regardless of the announced size. */
 const FIRST_SIZE = 16_384;

@@ -4,16 +4,16 @@ import {
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
   ErrorCode,
-  FRAME_HEADER_SIZE,
   Flag,
+  FRAME_HEADER_SIZE,
   FrameType,
-  LARGEST_WINDOW,
   headersFrames,
+  LARGEST_WINDOW,
   writeFrameHeader,
 } from '../../http2/index.ts';
 import { metadataBlock, pathBlock, timeoutBlock } from './request-headers.ts';
-import type { Stream } from './stream.ts';
 import type { Writer } from './server-socket.ts';
+import type { Stream } from './stream.ts';
 
 /** A request of up to this many bytes is copied into one buffer with its header fields. */
 const COPY_LIMIT = 16_384;

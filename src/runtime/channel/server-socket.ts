@@ -1,4 +1,4 @@
-import { type Socket, connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { MiB, steadyNow } from '../../core/index.ts';
 
 /** The buffer of reads. One memory for all sockets: its bytes are handled before the next read of any of them. */

@@ -1,7 +1,7 @@
 import { Code, MESSAGE_PREFIX_SIZE, type Metadata, MiB } from '../../core/index.ts';
 import type { HeaderField } from '../../http2/index.ts';
+import { httpOutcome, malformed, metadataOf, type Outcome, resetOutcome, trailersOutcome, valueOf } from './outcome.ts';
 import { MessageReader, type ResponseMemory } from './response.ts';
-import { type Outcome, httpOutcome, malformed, metadataOf, resetOutcome, trailersOutcome, valueOf } from './outcome.ts';
 
 /** Bytes that the server may send on a stream ahead of what was read. */
 export const STREAM_WINDOW = MiB;

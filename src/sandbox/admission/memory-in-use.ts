@@ -1,7 +1,7 @@
 import { type CgroupPath, type CgroupTree, type MemoryUse, type SwapLimits, usageText } from '../../cgroups/index.ts';
 import { type Bytes, Code, type Limit, Reason, ShimError } from '../../core/index.ts';
-import type { Subject } from '../pods/names.ts';
 import { compareLimits } from '../plan/amounts.ts';
+import type { Subject } from '../pods/names.ts';
 
 /**
  * KEP-1287: a memory limit is not lowered below what is in use. Returns whether reclaim cannot get the usage below

@@ -1,15 +1,15 @@
-import { type Bytes, Code, type Limit, Reason, ShimError, bytes } from '../../core/index.ts';
 import { type CgroupPath, type CgroupTree, isKubeletCgroup, meminfoSize, procText } from '../../cgroups/index.ts';
-import type { PodDescription } from '../../runtime/index.ts';
-import type { Amounts } from '../pods/declared-pod.ts';
-import type { Limits, PodState } from '../pods/pod-state.ts';
-import type { NodeAllocatable } from '../pods/pod-spec.ts';
-import { podCgroup } from '../pods/read-pod.ts';
-import { podName } from '../pods/names.ts';
-import type { DesiredPod } from '../plan/resize-request.ts';
-import { compareLimits, formatMemory, formatMilli, sameMemory } from '../plan/amounts.ts';
-import { RESOURCES, type Resource, type TotalRequests } from './pod-requests.ts';
+import { type Bytes, bytes, Code, type Limit, Reason, ShimError } from '../../core/index.ts';
 import { type PodEntry, quotaToMilliCpu } from '../../kubelet/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { compareLimits, formatMemory, formatMilli, sameMemory } from '../plan/amounts.ts';
+import type { DesiredPod } from '../plan/resize-request.ts';
+import type { Amounts } from '../pods/declared-pod.ts';
+import { podName } from '../pods/names.ts';
+import type { NodeAllocatable } from '../pods/pod-spec.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import { RESOURCES, type Resource, type TotalRequests } from './pod-requests.ts';
 
 export interface RequestsChange {
   readonly before: TotalRequests;

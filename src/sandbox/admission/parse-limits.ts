@@ -1,18 +1,18 @@
 import {
-  MIN_MEMORY_LIMIT,
-  UNLIMITED_MEMORY,
   assertCpuMax,
   cpuMaxOfCri,
+  MIN_MEMORY_LIMIT,
   memoryMaxOfCri,
   sizeInBytes,
+  UNLIMITED_MEMORY,
 } from '../../cgroups/index.ts';
 import {
   type Bytes,
+  bytes,
   type CpuMax,
+  invalidValue,
   type Limit,
   type Microseconds,
-  bytes,
-  invalidValue,
   microseconds,
 } from '../../core/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';

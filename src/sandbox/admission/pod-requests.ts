@@ -1,12 +1,12 @@
-import { type Bytes, type CpuShares, PAGE_SIZE, bytes, cpuShares } from '../../core/index.ts';
+import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
+import { type Bytes, bytes, type CpuShares, cpuShares, PAGE_SIZE } from '../../core/index.ts';
 import { type MilliCpu, type PodEntry, quotaToMilliCpu, sharesToMilliCpu } from '../../kubelet/index.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import type { Amounts, ContainerKind, DeclaredContainer } from '../pods/declared-pod.ts';
+import type { SpecContainer } from '../pods/pod-spec.ts';
 import type { LiveContainer, PodState } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
-import type { SpecContainer } from '../pods/pod-spec.ts';
 import { amountsOf } from '../pods/runtime-containers.ts';
-import { MIN_CPU_SHARES, wholePages } from '../../cgroups/index.ts';
-import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 
 /** The requests of a pod or of several, as the scheduler and kubelet add them up. */
 export interface TotalRequests {

@@ -1,19 +1,19 @@
 import { Code, Reason, ShimError } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { Amounts, QosClass } from '../pods/declared-pod.ts';
-import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
-import type { PodState } from '../pods/pod-state.ts';
-import { amountsOf } from '../pods/runtime-containers.ts';
-import { podName } from '../pods/names.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
+import type { Amounts, QosClass } from '../pods/declared-pod.ts';
+import { podName } from '../pods/names.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
 import {
-  type ContainerAmounts,
-  RESOURCES,
-  type Resource,
   amountsAfter,
   amountsNow,
+  type ContainerAmounts,
   comparable,
   pick,
+  RESOURCES,
+  type Resource,
   requestOfShares,
 } from './pod-requests.ts';
 

@@ -1,8 +1,7 @@
 import { weightMatchesShares } from '../../cgroups/index.ts';
+import { type Bytes, bytes, type CpuMax, type Limit, reportedShares } from '../../core/index.ts';
+import { exactMilliCpu, type MilliCpu, milliCpuToShares, sharesToMilliCpu } from '../../kubelet/index.ts';
 import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
-import { type Bytes, type CpuMax, type Limit, bytes, reportedShares } from '../../core/index.ts';
-import { type MilliCpu, exactMilliCpu, milliCpuToShares, sharesToMilliCpu } from '../../kubelet/index.ts';
-import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import {
   compareCpu,
   compareLimits,
@@ -12,6 +11,7 @@ import {
   formatShares,
   invalid,
 } from '../plan/amounts.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
 import type { Amounts } from '../pods/declared-pod.ts';
 import type { Limits, PodState } from '../pods/pod-state.ts';
 import { storedLimits } from '../pods/stored-limits.ts';

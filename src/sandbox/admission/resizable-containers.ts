@@ -1,19 +1,19 @@
 import { Code, Reason, ShimError } from '../../core/index.ts';
 import type { ResourceManagers } from '../../kubelet/index.ts';
 import type { ContainerDescription, PodDescription } from '../../runtime/index.ts';
+import { sizeIn } from '../plan/memory-qos-change.ts';
+import type { DesiredPod } from '../plan/resize-request.ts';
 import type { DeclaredContainer } from '../pods/declared-pod.ts';
+import { containerSubject, podName } from '../pods/names.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import { SWAP_MAX, settingsIn } from '../pods/stored-limits.ts';
-import { containerSubject, podName } from '../pods/names.ts';
-import type { DesiredPod } from '../plan/resize-request.ts';
-import { sizeIn } from '../plan/memory-qos-change.ts';
 import {
-  type ContainerAmounts,
-  RESOURCES,
-  type Resource,
   amountsAfter,
   amountsNow,
+  type ContainerAmounts,
   comparable,
+  RESOURCES,
+  type Resource,
 } from './pod-requests.ts';
 
 /**

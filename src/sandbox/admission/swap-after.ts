@@ -1,9 +1,9 @@
-import { compareLimits } from '../plan/amounts.ts';
-import type { Change } from '../plan/step.ts';
 import type { CgroupPath, SwapLimits } from '../../cgroups/index.ts';
-import { SWAP_MAX } from '../pods/stored-limits.ts';
 import { bytes } from '../../core/index.ts';
+import { compareLimits } from '../plan/amounts.ts';
 import { sizeIn } from '../plan/memory-qos-change.ts';
+import type { Change } from '../plan/step.ts';
+import { SWAP_MAX } from '../pods/stored-limits.ts';
 
 /**
  * Returns the limit on swap that a change of memory.swap.max lowers, by cgroup; undefined if the cgroup keeps the swap

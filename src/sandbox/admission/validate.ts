@@ -1,17 +1,17 @@
 import {
+  assertUnified,
+  cpuSharesOfCri,
   DEFAULT_CPU_PERIOD,
   MAX_CPU_PERIOD,
   MAX_CPU_QUOTA,
   NO_HUGE_PAGE_LIMIT,
-  assertUnified,
-  cpuSharesOfCri,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
-import { type CpuMax, type ErrorContext, ShimError, bytes, invalidValue, microseconds } from '../../core/index.ts';
+import { bytes, type CpuMax, type ErrorContext, invalidValue, microseconds, ShimError } from '../../core/index.ts';
+import { overheadQuota } from '../../kubelet/index.ts';
 import type { LinuxContainerResources, Messages } from '../../runtime/index.ts';
 import type { Subject } from '../pods/names.ts';
 import { parseLimits } from './parse-limits.ts';
-import { overheadQuota } from '../../kubelet/index.ts';
 
 /**
  * Validates the values of a request, independently of the state of its pod. This happens before a request waits for the

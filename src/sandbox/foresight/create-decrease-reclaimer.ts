@@ -1,22 +1,22 @@
-import type { Node } from '../node.ts';
 import { basename } from 'node:path';
 import { type CgroupPath, type CgroupTree, containerIdOf, restoreMarkedHigh } from '../../cgroups/index.ts';
 import type { Bytes, Clock, Limit } from '../../core/index.ts';
+import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { hasPendingMemory } from './pending-resize.ts';
-import { pendingSwapOf } from './pending-swap.ts';
-import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
-import { DecreaseReclaimer } from './decrease-reclaimer.ts';
+import type { PodOutcome } from '../history/outcomes.ts';
+import type { Node } from '../node.ts';
+import { compareLimits, sameMemory } from '../plan/amounts.ts';
 import { declarePod } from '../pods/declare-pod.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
-import type { PodState } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
 import { containerSubject, podSubject } from '../pods/names.ts';
-import { hasPodCgroup, podCgroup, readPod } from '../pods/read-pod.ts';
 import { lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
-import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
-import { compareLimits, sameMemory } from '../plan/amounts.ts';
-import type { PodOutcome } from '../history/outcomes.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { hasPodCgroup, podCgroup, readPod } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
+import type { Decrease, HoldJournal, PendingDecreases } from './decrease.ts';
+import { DecreaseReclaimer } from './decrease-reclaimer.ts';
+import { hasPendingMemory } from './pending-resize.ts';
+import { pendingSwapOf } from './pending-swap.ts';
 
 /** Creates the node's decrease reclaimer. It does nothing until its `check` is called. */
 export function createDecreaseReclaimer(node: Node, clock: Clock): DecreaseReclaimer {

@@ -1,31 +1,31 @@
 import { isCgroupVanished } from '../../cgroups/index.ts';
-import { Reason, ShimError, bytes, messageOf } from '../../core/index.ts';
+import { bytes, messageOf, Reason, ShimError } from '../../core/index.ts';
+import { Comparison, type UsageSource } from './comparison.ts';
 import {
+  afterHoldMessage,
   type Blocked,
+  climbedMessage,
   type DecreaseProgress,
   type DecreaseReclaimerOptions,
   type DecreaseReport,
   type DeferredListener,
-  type PendingDecreases,
-  afterHoldMessage,
-  climbedMessage,
   isApplied,
   newProgress,
+  type PendingDecreases,
   refusalOf,
   stalledMessage,
   stuckMessage,
 } from './decrease.ts';
 import {
   type Assessment,
+  assessDecrease,
+  backoffMs,
   CHECK_INTERVAL_MS,
   MAX_LOSSES,
   RECLAIM_PERIOD_MS,
   REPORT_AGAIN_MS,
-  assessDecrease,
-  backoffMs,
 } from './decrease-policy.ts';
-import { Comparison, type UsageSource } from './comparison.ts';
-import { type HoldEnd, Sleep, UsageHold, hasVanished } from './usage-hold.ts';
+import { type HoldEnd, hasVanished, Sleep, UsageHold } from './usage-hold.ts';
 
 /** Whether a hold is due though usage is below the limits: kubelet's next figure may be from before. */
 const isExpected = (progress: DecreaseProgress): boolean =>

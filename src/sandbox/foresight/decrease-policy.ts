@@ -1,5 +1,5 @@
 import type { MemoryUse } from '../../cgroups/index.ts';
-import { type Bytes, MiB, backOff, bytes } from '../../core/index.ts';
+import { type Bytes, backOff, bytes, MiB } from '../../core/index.ts';
 import { isBelowUnreclaimable } from '../admission/memory-in-use.ts';
 
 /** Whether kubelet would apply a memory decrease, and the timing of holds. Pure: no clock, no file. */

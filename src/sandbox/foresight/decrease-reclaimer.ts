@@ -1,8 +1,8 @@
-import type { DecreaseReclaimerOptions, DecreaseReport, DeferredListener } from './decrease.ts';
-import type { UsageSource } from './comparison.ts';
-import { DecreaseJob } from './decrease-job.ts';
 import type { Node } from '../node.ts';
 import type { Registry } from '../pods/registry.ts';
+import type { UsageSource } from './comparison.ts';
+import type { DecreaseReclaimerOptions, DecreaseReport, DeferredListener } from './decrease.ts';
+import { DecreaseJob } from './decrease-job.ts';
 
 /** How long the end of the shim waits for all holds together, in milliseconds. */
 export const CLOSE_MS = 1000;

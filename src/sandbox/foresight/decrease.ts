@@ -13,9 +13,9 @@ import {
   type Counters,
   type Limit,
   type Log,
+  messageOf,
   Reason,
   ShimError,
-  messageOf,
 } from '../../core/index.ts';
 import { compareLimits, sameMemory } from '../plan/amounts.ts';
 import { MAX_REFUSALS, stuckFrom } from './decrease-policy.ts';

@@ -1,23 +1,23 @@
-import type { PodDescription } from '../../runtime/index.ts';
 import type { Bytes, Limit } from '../../core/index.ts';
+import type { KubeletState } from '../../kubelet/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
+import { isMemoryTight } from '../plan/pod-limits.ts';
+import type { ContainerLimits, Limits, PodState } from '../pods/pod-state.ts';
+import type { Registry } from '../pods/registry.ts';
+import { limitsByName } from '../pods/volumes.ts';
+import { onlyShrinking, type VolumePolicies } from '../volumes/policies.ts';
 import {
-  type PendingPodLimits,
-  type PendingResize,
   boundDecrease,
   boundIncrease,
   derivePendingResize,
   isMemoryComplete,
   matchesContainerUpdate,
   matchesPodUpdate,
+  type PendingPodLimits,
+  type PendingResize,
   stateAfterPending,
   writtenLimits,
 } from './pending-resize.ts';
-import type { ContainerLimits, Limits, PodState } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
-import { limitsByName } from '../pods/volumes.ts';
-import { type VolumePolicies, onlyShrinking } from '../volumes/policies.ts';
-import type { KubeletState } from '../../kubelet/index.ts';
-import { isMemoryTight } from '../plan/pod-limits.ts';
 
 /** The resizes of pods that kubelet has admitted and not actuated, as its state files say. */
 export class PendingResizes {

@@ -1,9 +1,9 @@
-import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/index.ts';
-import { type EntryLimits, type PodEntry, milliCpuToQuota, overheadQuota } from '../../kubelet/index.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import type { DeclaredContainer, DeclaredPod } from '../pods/declared-pod.ts';
+import { type Bytes, bytes, type CpuMax, type Limit, microseconds } from '../../core/index.ts';
+import { type EntryLimits, milliCpuToQuota, overheadQuota, type PodEntry } from '../../kubelet/index.ts';
 import { compareCpu, compareLimits, sameCpu, sameMemory } from '../plan/amounts.ts';
 import { type CountedResource, declaredSum, readingsOf } from '../plan/declared-sum.ts';
+import type { DeclaredContainer, DeclaredPod } from '../pods/declared-pod.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
 
 /** A resize that kubelet admitted and did not actuate. Absent limits: kubelet keeps them, or they are unknown. */
 export interface PendingResize {

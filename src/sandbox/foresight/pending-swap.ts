@@ -1,5 +1,5 @@
-import { type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
-import { type Bytes, type Limit, bytes } from '../../core/index.ts';
+import { type CgroupPath, type CgroupTree, isCgroupVanished, type SwapLimits } from '../../cgroups/index.ts';
+import { type Bytes, bytes, type Limit } from '../../core/index.ts';
 import { type PodEntry, type SwapAmounts, swapAfterResize } from '../../kubelet/index.ts';
 import { compareLimits } from '../plan/amounts.ts';
 

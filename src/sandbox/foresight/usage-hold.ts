@@ -1,5 +1,5 @@
-import { type HeldUsage, type MemoryUse, isCgroupVanished, lowerUsage } from '../../cgroups/index.ts';
-import { type Bytes, type Clock, Reason, ShimError, bytes, isRollbackFailure, messageOf } from '../../core/index.ts';
+import { type HeldUsage, isCgroupVanished, lowerUsage, type MemoryUse } from '../../cgroups/index.ts';
+import { type Bytes, bytes, type Clock, isRollbackFailure, messageOf, Reason, ShimError } from '../../core/index.ts';
 import type { Blocked, Decrease, DecreaseReclaimerOptions, PendingDecreases } from './decrease.ts';
 import { CHECK_INTERVAL_MS, CLIMB_MS, HOLD_MS, REACH_MS, STALL_MS, stuckFrom } from './decrease-policy.ts';
 

@@ -1,7 +1,7 @@
-import type { PodIdentity } from '../pods/pod-identity.ts';
+import type { ClientProcess } from '../../core/index.ts';
 import type { ResizeState } from '../plan/resize-request.ts';
 import type { ValueChange } from '../plan/value-changes.ts';
-import type { ClientProcess } from '../../core/index.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
 
 /** One resize in its present state, from any source. Times are in milliseconds since the epoch. */
 export interface HistoryEntry {

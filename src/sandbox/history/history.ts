@@ -1,9 +1,9 @@
 import { type Log, noLog, wallTime } from '../../core/index.ts';
-import type { PodIdentity } from '../pods/pod-identity.ts';
-import type { ContainerName } from '../plan/value-changes.ts';
 import type { StepRecord } from '../plan/step.ts';
-import { type ChangeListener, ChangeRecorder, RequestRecorder } from './request-recorder.ts';
+import type { ContainerName } from '../plan/value-changes.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
 import { type HistoryEntry, type Requester, requesterText } from './history-entry.ts';
+import { type ChangeListener, ChangeRecorder, RequestRecorder } from './request-recorder.ts';
 
 /** How much the history stores. docs/limits.md lists it. */
 export interface HistoryBounds {

@@ -1,17 +1,17 @@
 import {
   type Bytes,
   type Counters,
+  noCounters,
   Reason,
   type ResizeDirection,
   ShimError,
-  noCounters,
   wallTime,
 } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { type KnownValues, absolute, directionOf, knownOf } from '../plan/value-changes.ts';
+import { explained, failureOf, fitsLater } from '../plan/failures.ts';
 import type { ResizeState } from '../plan/resize-request.ts';
 import type { StepRecord } from '../plan/step.ts';
-import { explained, failureOf, fitsLater } from '../plan/failures.ts';
+import { absolute, directionOf, type KnownValues, knownOf } from '../plan/value-changes.ts';
 import type { RequestReport } from './request-recorder.ts';
 import type { PlannedTransaction, TransactionListener } from './transaction-events.ts';
 

@@ -1,7 +1,7 @@
 import { type Bytes, messageOf, wallTime } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { PodState } from '../pods/pod-state.ts';
 import type { Step, StepRecord } from '../plan/step.ts';
+import type { PodState } from '../pods/pod-state.ts';
 
 /** A resize that was completed or rolled back, as the page of recent resizes shows it. */
 export interface RecentResize {

@@ -1,17 +1,17 @@
-import { type Bytes, Reason, isRollbackFailure } from '../../core/index.ts';
+import { type Bytes, isRollbackFailure, Reason } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
+import { explained, failureOf, fitsLater } from '../plan/failures.ts';
+import type { ResizeOptions } from '../plan/resize-request.ts';
+import type { Step, StepRecord } from '../plan/step.ts';
 import {
   type ContainerName,
-  type KnownValues,
-  type ValueChange,
   joinedChanges,
+  type KnownValues,
   memoryRequestChanges,
   requestedChanges,
   stepChanges,
+  type ValueChange,
 } from '../plan/value-changes.ts';
-import type { ResizeOptions } from '../plan/resize-request.ts';
-import type { Step, StepRecord } from '../plan/step.ts';
-import { explained, failureOf, fitsLater } from '../plan/failures.ts';
 import type { HistoryEntry, Requester } from './history-entry.ts';
 
 /** Characters of one value: unified keys of the CRI may have any content. */

@@ -1,8 +1,8 @@
 import { type Bytes, type Log, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { PodState } from '../pods/pod-state.ts';
 import type { ContainerStep, PodTarget, Step, StepRecord } from '../plan/step.ts';
 import type { KnownValues } from '../plan/value-changes.ts';
+import type { PodState } from '../pods/pod-state.ts';
 
 /** A transaction before its first step. */
 export interface PlannedTransaction {

@@ -2,11 +2,11 @@ import {
   type Clock,
   Code,
   type Counters,
+  errnoOf,
   type Log,
+  messageOf,
   Reason,
   ShimError,
-  errnoOf,
-  messageOf,
   systemClock,
 } from '../../core/index.ts';
 

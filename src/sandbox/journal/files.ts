@@ -3,7 +3,7 @@
  * reached the disk when its promise resolves. All I/O runs in the thread pool, because an fsync may take seconds.
  */
 import type { Stats } from 'node:fs';
-import { type FileHandle, constants, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
+import { constants, type FileHandle, mkdir, open, rename, rm, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { crashPoint, errnoOf, syncFolder } from '../../core/index.ts';
 import { temporaryFile } from './file-names.ts';

@@ -3,23 +3,23 @@ import { join } from 'node:path';
 import {
   Code,
   type Counters,
+  errnoOf,
   type KeyedLock,
   type Log,
-  Reason,
-  ShimError,
-  errnoOf,
   messageOf,
   oncePerKey,
+  Reason,
+  ShimError,
 } from '../../core/index.ts';
 import { badFile, knownFile, recordFile } from './file-names.ts';
 import { readBounded } from './files.ts';
 import {
+  decodeRecord,
   MAX_RECORD_BYTES,
   NewerRecord,
   type PodRecord,
   type VolumeRecord,
   type WrittenRecord,
-  decodeRecord,
 } from './record.ts';
 
 /**

@@ -1,7 +1,7 @@
 import type { CgroupPath } from '../../cgroups/index.ts';
 import type { Bytes, Limit } from '../../core/index.ts';
-import type { JournalledTransaction, PodRecord } from './record.ts';
 import type { Step } from '../plan/step.ts';
+import type { JournalledTransaction, PodRecord } from './record.ts';
 
 /**
  * Changes a pod's record, and writes it. Rejects with JOURNAL_UNAVAILABLE, and the record is as before. `hasHappened`:

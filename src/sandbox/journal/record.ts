@@ -2,23 +2,24 @@
  * The journal's record of one pod, and its file format. Everything that is read is validated: a file may be truncated,
  * of another version, or not written by the shim.
  */
-import * as z from 'zod/mini';
+
 import { en } from 'zod/locales';
+import * as z from 'zod/mini';
+import type { PreviousHigh } from '../../cgroups/index.ts';
 import {
   type Bytes,
-  Code,
-  MiB,
-  Reason,
-  ShimError,
   bytes,
+  Code,
   cpuShares,
   cpuWeight,
+  MiB,
   messageOf,
   microseconds,
+  Reason,
+  ShimError,
 } from '../../core/index.ts';
-import type { PreviousHigh } from '../../cgroups/index.ts';
-import type { Step } from '../plan/step.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { Step } from '../plan/step.ts';
 
 /** The journal's record of one volume: its size policy, where the policy comes from, and the last known mount. */
 

@@ -5,25 +5,25 @@ import {
   type Counters,
   KeyedLock,
   type Log,
-  ShimError,
-  Slots,
   noCounters,
   noLog,
+  ShimError,
+  Slots,
   systemClock,
 } from '../../core/index.ts';
 import {
   ANSWER_MS,
   Availability,
-  LONGEST_CHANGE_MS,
-  LateChange,
-  type Readiness,
-  type RequestedChange,
   atMost,
   inTime,
+  LateChange,
+  LONGEST_CHANGE_MS,
+  type Readiness,
+  type RequestedChange,
   unavailable,
 } from './availability.ts';
 import { recordFile } from './file-names.ts';
-import { StateFolder, removeFile, replaceFile, writeThrough } from './files.ts';
+import { removeFile, replaceFile, StateFolder, writeThrough } from './files.ts';
 import {
   type LoadedRecord,
   type ReadFile,
@@ -32,7 +32,7 @@ import {
   type WithheldCounts,
   WithheldRecords,
 } from './loader.ts';
-import { type PodRecord, encodeRecord } from './record.ts';
+import { encodeRecord, type PodRecord } from './record.ts';
 
 /** A random id, new after each boot of the machine (random(4)). */
 const BOOT_ID_FILE = '/proc/sys/kernel/random/boot_id';

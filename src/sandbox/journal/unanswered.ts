@@ -1,5 +1,5 @@
-import type { Change, ContainerStep, Step } from '../plan/step.ts';
 import { compareCpu, compareLimits } from '../plan/amounts.ts';
+import type { Change, ContainerStep, Step } from '../plan/step.ts';
 import type { ContainerLimits } from '../pods/pod-state.ts';
 
 /**

@@ -1,20 +1,20 @@
-import type { Node } from '../node.ts';
 import { type CgroupPath, type CgroupTree, kubeletPodCgroups } from '../../cgroups/index.ts';
 import type { PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { PodState } from '../pods/pod-state.ts';
-import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
-import { identityOf } from '../pods/pod-identity.ts';
 import { assertNodeHasRoom, nodeAllocatable } from '../admission/node-room.ts';
 import {
-  RESOURCES,
-  type TotalRequests,
   addRequests,
   admittedRequests,
+  RESOURCES,
   requestsAfter,
   requestsNow,
+  type TotalRequests,
 } from '../admission/pod-requests.ts';
+import type { Node } from '../node.ts';
 import type { DesiredPod } from '../plan/resize-request.ts';
+import { identityOf } from '../pods/pod-identity.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { hasPodCgroup, overheadOf, podCgroup } from '../pods/read-pod.ts';
 
 /**
  * Compares the requests that a pod has after a resize with what the node has left for it, and records them, so that the

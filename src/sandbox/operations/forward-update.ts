@@ -1,28 +1,28 @@
-import type { Node } from '../node.ts';
 import type { CgroupPath } from '../../cgroups/index.ts';
 import { cpuShares, messageOf, steadyNow } from '../../core/index.ts';
 import {
   ContainerState,
-  type LinuxContainerResources,
-  type PodDescription,
   isNeverSent,
   isNotServing,
   isUnanswered,
+  type LinuxContainerResources,
+  type PodDescription,
 } from '../../runtime/index.ts';
+import type { RequestReport } from '../history/request-recorder.ts';
+import type { Node } from '../node.ts';
+import { lateError } from '../plan/failures.ts';
 import type { ContainerStep } from '../plan/step.ts';
-import type { ContainerLimits, EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { containerChanges } from '../plan/steps.ts';
 import type { KnownContainer } from '../pods/container-lists.ts';
+import type { ContainerLimits, EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
 import { readContainer, readPod, withExactQuota } from '../pods/read-pod.ts';
 import { settingsIn } from '../pods/stored-limits.ts';
-import { type OnHigh, ROLLBACK_MS } from '../transaction/lower-memory.ts';
-import { Transaction } from '../transaction/transaction.ts';
 import { restoreLimits } from '../transaction/container-step.ts';
 import { verifyUpdate } from '../transaction/container-update.ts';
 import { withoutUnchanged } from '../transaction/container-values.ts';
+import { type OnHigh, ROLLBACK_MS } from '../transaction/lower-memory.ts';
+import { Transaction } from '../transaction/transaction.ts';
 import { derivedPodLimits } from '../values/derived-values.ts';
-import { lateError } from '../plan/failures.ts';
-import { containerChanges } from '../plan/steps.ts';
-import type { RequestReport } from '../history/request-recorder.ts';
 import { asksSwap, otherValues } from '../values/written-along.ts';
 
 /** An update of a running container that is forwarded to the runtime. */

@@ -1,20 +1,20 @@
-import type { Node } from '../node.ts';
-import { MIN_CPU_QUOTA, criOfCpuMax, criOfMemoryMax, weightMatchesShares } from '../../cgroups/index.ts';
-import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, messageOf } from '../../core/index.ts';
+import { criOfCpuMax, criOfMemoryMax, MIN_CPU_QUOTA, weightMatchesShares } from '../../cgroups/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, cpuShares, type Limit, messageOf } from '../../core/index.ts';
 import {
-  type LinuxContainerResources,
-  type Partially,
-  type PodDescription,
-  isUnimplemented,
-} from '../../runtime/index.ts';
-import {
-  type MilliCpu,
   cpuWeightToShares,
+  type MilliCpu,
   milliCpuToShares,
   overheadQuota,
   quotaToMilliCpu,
   sharesToMilliCpu,
 } from '../../kubelet/index.ts';
+import {
+  isUnimplemented,
+  type LinuxContainerResources,
+  type Partially,
+  type PodDescription,
+} from '../../runtime/index.ts';
+import type { Node } from '../node.ts';
 import type { PodState } from '../pods/pod-state.ts';
 import { overheadOf } from '../pods/read-pod.ts';
 

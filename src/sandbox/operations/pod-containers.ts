@@ -1,24 +1,24 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type Bytes, Code, type CpuShares, Reason, ShimError, cpuShares, reportedShares } from '../../core/index.ts';
+import { type Bytes, Code, type CpuShares, cpuShares, Reason, reportedShares, ShimError } from '../../core/index.ts';
 import {
   type Backend,
   type ContainerDescription,
   ContainerState,
+  isNotFound,
   type Messages,
   type PodDescription,
   SandboxState,
-  isNotFound,
 } from '../../runtime/index.ts';
+import type { VolumePolicy } from '../../tmpfs/index.ts';
 import type { DesiredPod, MemoryRequests } from '../plan/resize-request.ts';
 import { type KnownLimits, type KnownValues, knownOf } from '../plan/value-changes.ts';
-import type { DeclaredPod } from '../pods/declared-pod.ts';
-import type { Limits, PodState } from '../pods/pod-state.ts';
 import type { ListedContainers } from '../pods/container-lists.ts';
-import type { Registry } from '../pods/registry.ts';
-import { namedCgroup, withExactQuota } from '../pods/read-pod.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
 import { podName } from '../pods/names.ts';
-import type { VolumePolicy } from '../../tmpfs/index.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
+import { namedCgroup, withExactQuota } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
 
 /** The containers of a pod, running or not, in the order of their creation. */
 interface DescribedContainers {

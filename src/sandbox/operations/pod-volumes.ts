@@ -1,17 +1,17 @@
-import type { Node } from '../node.ts';
 import { type Bytes, type Log, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
-import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
-import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
-import { limitsByName } from '../pods/volumes.ts';
-import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
-import { Transaction } from '../transaction/transaction.ts';
-import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { VolumePolicies } from '../volumes/policies.ts';
+import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
 import type { PodOutcomes } from '../history/outcomes.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
+import type { Node } from '../node.ts';
+import { identityOf, lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
+import { hasPodCgroup, podCgroup, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
+import { limitsByName } from '../pods/volumes.ts';
+import { forgetDeleted, tryRecoverPod } from '../transaction/recover.ts';
+import { Transaction } from '../transaction/transaction.ts';
+import type { VolumePolicies } from '../volumes/policies.ts';
+import { journalVolumes, observeVolumes } from '../volumes/volume-tracking.ts';
 
 /**
  * KEP-6030: volumes grow after the memory limits. Schedules the growth of a pod's volumes for {@link GROW_DELAY_MS}

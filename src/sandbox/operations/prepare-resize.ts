@@ -1,15 +1,9 @@
-import type { Node } from '../node.ts';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
 import { Code, type CpuShares, PacedActions, Reason, ShimError, suggestion } from '../../core/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import { declarePod } from '../pods/declare-pod.ts';
-import type { DeclaredPod } from '../pods/declared-pod.ts';
-import { NO_CPU_LIMIT, podCgroup, podWeight, readPod, readVolumes } from '../pods/read-pod.ts';
-import type { Registry } from '../pods/registry.ts';
-import { containerSubject, podName, podSubject } from '../pods/names.ts';
-import { limitsByName } from '../pods/volumes.ts';
-import { storedLimits } from '../pods/stored-limits.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import { assertWithinCgroups } from '../admission/node-room.ts';
+import { assertQosClassStays } from '../admission/qos-class.ts';
 import { assertLimitsFit, assertRequestsFit } from '../admission/request-order.ts';
 import {
   assertNoRestart,
@@ -17,12 +11,18 @@ import {
   assertResizable,
   assertSwapStays,
 } from '../admission/resizable-containers.ts';
-import { assertQosClassStays } from '../admission/qos-class.ts';
-import { assertReclaimable } from '../admission/memory-in-use.ts';
-import { assertWithinCgroups } from '../admission/node-room.ts';
-import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts';
-import type { DesiredPod, ResizeOptions } from '../plan/resize-request.ts';
+import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
+import type { DesiredPod, ResizeOptions } from '../plan/resize-request.ts';
+import { type ContainerStep, type PodTarget, stateAfter } from '../plan/step.ts';
+import { declarePod } from '../pods/declare-pod.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import { containerSubject, podName, podSubject } from '../pods/names.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT, podCgroup, podWeight, readPod, readVolumes } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import { limitsByName } from '../pods/volumes.ts';
 import { derivedPodLimits, derivedPodShares, withInheritedLimits } from '../values/derived-values.ts';
 import { type DeriveSettings, memoryQosOf } from '../values/pod-memory-qos.ts';
 import { storedStep, withStoredValues } from '../values/written-along.ts';

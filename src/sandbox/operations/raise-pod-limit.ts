@@ -1,24 +1,24 @@
-import type { Node } from '../node.ts';
-import { type CpuMax, bytes, messageOf, microseconds } from '../../core/index.ts';
+import { bytes, type CpuMax, messageOf, microseconds } from '../../core/index.ts';
 import {
   type ContainerDescription,
   ContainerState,
   type LinuxContainerResources,
   type PodDescription,
 } from '../../runtime/index.ts';
-import { declarePod } from '../pods/declare-pod.ts';
-import { type DeclaredContainer, type DeclaredPod, withRunning } from '../pods/declared-pod.ts';
-import type { EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import type { Registry } from '../pods/registry.ts';
-import { amountsOf } from '../pods/runtime-containers.ts';
-import { hasPodCgroup, readDeclaredPod } from '../pods/read-pod.ts';
-import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
-import { storedLimits } from '../pods/stored-limits.ts';
-import { Transaction } from '../transaction/transaction.ts';
-import { tryRecoverPod } from '../transaction/recover.ts';
+import type { Node } from '../node.ts';
 import { compareCpu, compareLimits } from '../plan/amounts.ts';
 import { ifTheyArrive, podLimitsBetween, stateWith } from '../plan/pod-limits.ts';
 import type { ContainerStep } from '../plan/step.ts';
+import { declarePod } from '../pods/declare-pod.ts';
+import { type DeclaredContainer, type DeclaredPod, withRunning } from '../pods/declared-pod.ts';
+import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
+import type { EffectiveLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { hasPodCgroup, readDeclaredPod } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
+import { amountsOf } from '../pods/runtime-containers.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import { tryRecoverPod } from '../transaction/recover.ts';
+import { Transaction } from '../transaction/transaction.ts';
 
 /** Raises a pod limit. Undefined if the limit suffices. */
 type Raise = (() => Promise<void>) | undefined;

@@ -1,24 +1,37 @@
-import type { Node } from '../node.ts';
+import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
+import { type Bytes, type CpuMax, type CpuShares, cpuShares, invalidValue, type Limit } from '../../core/index.ts';
 import {
   type ContainerDescription,
   ContainerState,
+  isNotServing,
   type LinuxContainerResources,
   type Messages,
   type PodDescription,
-  isNotServing,
 } from '../../runtime/index.ts';
-import { type CgroupPath, type CgroupTree, DEFAULT_CPU_PERIOD, type SwapLimits } from '../../cgroups/index.ts';
-import { type Bytes, type CpuMax, type CpuShares, type Limit, cpuShares, invalidValue } from '../../core/index.ts';
-import { scheduleVolumeGrowth } from './pod-volumes.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import { readOrFailOpen } from '../pods/fail-open.ts';
-import type { KnownContainer } from '../pods/container-lists.ts';
-import { containerSubject, podSubject } from '../pods/names.ts';
-import { hasPodCgroup, readDeclaredPod, readVolumes, withExactQuota } from '../pods/read-pod.ts';
-import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
-import { storedLimits } from '../pods/stored-limits.ts';
-import { type Requester, criRequester } from '../history/history-entry.ts';
+import { assertReclaimable } from '../admission/memory-in-use.ts';
+import { fieldsSet, parseLimits, touchesLimits } from '../admission/parse-limits.ts';
+import { assertId, validateResources, withSubject } from '../admission/validate.ts';
+import { boundByPending, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import { criRequester, type Requester } from '../history/history-entry.ts';
 import { criFields } from '../history/newest-values.ts';
+import type { Node } from '../node.ts';
+import { lateError } from '../plan/failures.ts';
+import { type PodTarget, type Step, stateAfter } from '../plan/step.ts';
+import { containerChanges } from '../plan/steps.ts';
+import type { KnownContainer } from '../pods/container-lists.ts';
+import { readOrFailOpen } from '../pods/fail-open.ts';
+import { containerSubject, podSubject } from '../pods/names.ts';
+import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { hasPodCgroup, readDeclaredPod, readVolumes, withExactQuota } from '../pods/read-pod.ts';
+import { storedLimits } from '../pods/stored-limits.ts';
+import type { CallersUpdate } from '../transaction/actions.ts';
+import { lowerMemory, type MemoryChange, type OnHigh, reclaimBy, turnBy } from '../transaction/lower-memory.ts';
+import { tryRecoverPod } from '../transaction/recover.ts';
+import { assertInTime, Transaction } from '../transaction/transaction.ts';
+import { derivedPodLimits } from '../values/derived-values.ts';
+import { otherValues, swapAfterUpdate } from '../values/written-along.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
 import {
   type Forwarded,
   type ForwardedUpdate,
@@ -26,22 +39,9 @@ import {
   forwardUpdate,
   passThroughUpdate,
 } from './forward-update.ts';
+import { scheduleVolumeGrowth } from './pod-volumes.ts';
 import { preparations } from './prepare-resize.ts';
 import { raisePodLimit } from './raise-pod-limit.ts';
-import { assertId, validateResources, withSubject } from '../admission/validate.ts';
-import { assertReclaimable } from '../admission/memory-in-use.ts';
-import { fieldsSet, parseLimits, touchesLimits } from '../admission/parse-limits.ts';
-import { type PodTarget, type Step, stateAfter } from '../plan/step.ts';
-import { lateError } from '../plan/failures.ts';
-import { boundByPending, volumeChanges } from '../foresight/pending-kubelet-resize.ts';
-import type { CallersUpdate } from '../transaction/actions.ts';
-import { type MemoryChange, type OnHigh, lowerMemory, reclaimBy, turnBy } from '../transaction/lower-memory.ts';
-import { Transaction, assertInTime } from '../transaction/transaction.ts';
-import { tryRecoverPod } from '../transaction/recover.ts';
-import { observeVolumes } from '../volumes/volume-tracking.ts';
-import { containerChanges } from '../plan/steps.ts';
-import { derivedPodLimits } from '../values/derived-values.ts';
-import { otherValues, swapAfterUpdate } from '../values/written-along.ts';
 
 type Request = Messages['UpdateContainerResourcesRequest'];
 

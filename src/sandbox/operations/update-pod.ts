@@ -1,4 +1,3 @@
-import type { Node } from '../node.ts';
 import { cpuSharesOfCri, weightMatchesShares } from '../../cgroups/index.ts';
 import {
   type Bytes,
@@ -6,42 +5,43 @@ import {
   type CpuMax,
   type CpuShares,
   type CpuWeight,
+  cpuShares,
   type Limit,
   Reason,
   ShimError,
-  cpuShares,
 } from '../../core/index.ts';
 import {
-  type LinuxContainerResources,
-  type Messages,
-  type PodDescription,
   encode,
   isNotServing,
   isUnimplemented,
+  type LinuxContainerResources,
+  type Messages,
+  type PodDescription,
 } from '../../runtime/index.ts';
-import { readOrFailOpen } from '../pods/fail-open.ts';
-import type { PodState } from '../pods/pod-state.ts';
-import { SWAP_MAX } from '../pods/stored-limits.ts';
-import { hasPodCgroup, podCgroup, podWeight, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
-import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
-import { podSubject } from '../pods/names.ts';
-import { preparations } from './prepare-resize.ts';
-import type { CallerOf } from './update-container.ts';
-import { criFields } from '../history/newest-values.ts';
-import { criRequester } from '../history/history-entry.ts';
-import { scheduleVolumeGrowth } from './pod-volumes.ts';
-import { addOverhead, assertId, validatePodRequest, withSubject } from '../admission/validate.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
-import { swapAfter } from '../admission/swap-after.ts';
 import { parseLimits } from '../admission/parse-limits.ts';
+import { swapAfter } from '../admission/swap-after.ts';
+import { addOverhead, assertId, validatePodRequest, withSubject } from '../admission/validate.ts';
+import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
+import { criRequester } from '../history/history-entry.ts';
+import { criFields } from '../history/newest-values.ts';
+import type { Node } from '../node.ts';
 import type { PodTarget, UnifiedChange } from '../plan/step.ts';
 import { knownOf } from '../plan/value-changes.ts';
-import { volumeChanges } from '../foresight/pending-kubelet-resize.ts';
-import { Transaction, assertInTime } from '../transaction/transaction.ts';
+import { readOrFailOpen } from '../pods/fail-open.ts';
+import { podSubject } from '../pods/names.ts';
+import { identityOf, lockKeyOf } from '../pods/pod-identity.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { hasPodCgroup, podCgroup, podWeight, readDeclaredPod, readVolumes } from '../pods/read-pod.ts';
+import { SWAP_MAX } from '../pods/stored-limits.ts';
 import { reclaimBy } from '../transaction/lower-memory.ts';
 import { tryRecoverPod } from '../transaction/recover.ts';
-import { observeVolumes } from '../volumes/volume-tracking.ts';
+import { assertInTime, Transaction } from '../transaction/transaction.ts';
 import { dropRepeatedShares, podSettingChanges } from '../values/pod-settings.ts';
+import { observeVolumes } from '../volumes/volume-tracking.ts';
+import { scheduleVolumeGrowth } from './pod-volumes.ts';
+import { preparations } from './prepare-resize.ts';
+import type { CallerOf } from './update-container.ts';
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 

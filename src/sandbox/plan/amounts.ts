@@ -1,17 +1,17 @@
 /** CPU and memory quantities: read as Kubernetes writes them, converted for the kernel, and formatted. Pure. */
 import {
   DEFAULT_CPU_PERIOD,
+  isSameLimit,
   MAX_CPU_QUOTA,
   MIN_MEMORY_LIMIT,
-  isSameLimit,
 } from '../../cgroups/values/controller-files.ts';
-import { type ShimError, invalidValue } from '../../core/errors.ts';
-import type { Bytes, CpuMax, CpuShares, Limit } from '../../core/quantities/numbers.ts';
-import { exactSize } from '../../core/quantities/sizes.ts';
+import { invalidValue, type ShimError } from '../../core/errors.ts';
 import { parseMilli, parseQuantity } from '../../core/quantities/kubernetes.ts';
-import type { Amounts } from '../pods/declared-pod.ts';
-import { type MilliCpu, exactMilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/formulas.ts';
+import type { Bytes, CpuMax, CpuShares, Limit } from '../../core/quantities/numbers.ts';
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
+import { exactSize } from '../../core/quantities/sizes.ts';
+import { exactMilliCpu, type MilliCpu, milliCpuToQuota, sharesToMilliCpu } from '../../kubelet/formulas.ts';
+import type { Amounts } from '../pods/declared-pod.ts';
 
 /**
  * Reads a CPU limit: undefined keeps it, `max` removes it. Throws INVALID_VALUE, which names `field` and the text.

@@ -1,7 +1,7 @@
+import { grpcErrorText, Reason, ShimError } from '../../core/errors.ts';
 import { Code, grpcCodeName, isServiceError } from '../../core/grpc.ts';
-import { Reason, ShimError, grpcErrorText } from '../../core/errors.ts';
-import type { PodDescription } from '../../runtime/description.ts';
 import { isStarting } from '../../runtime/backend-errors.ts';
+import type { PodDescription } from '../../runtime/description.ts';
 import { podName } from '../pods/names.ts';
 
 /**

@@ -3,8 +3,8 @@
  * request and limit are derived from the new ones; all others were set on purpose and stay. Pure.
  */
 import { isSameLimit } from '../../cgroups/values/controller-files.ts';
+import { type Bytes, bytes, type Limit } from '../../core/quantities/numbers.ts';
 import { DEFAULT_THROTTLING_FACTOR, type MemoryAmounts, memoryHighOf } from '../../kubelet/memory-formulas.ts';
-import { type Bytes, type Limit, bytes } from '../../core/quantities/numbers.ts';
 import type { Settings } from '../pods/pod-state.ts';
 
 /** The values of one cgroup, of a container or of a pod. */

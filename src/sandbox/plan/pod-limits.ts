@@ -1,14 +1,14 @@
 import { MAX_CPU_QUOTA, MIN_CPU_QUOTA, wholePages } from '../../cgroups/values/controller-files.ts';
-import { Code } from '../../core/grpc.ts';
 import { Reason, ShimError } from '../../core/errors.ts';
-import { type Bytes, type CpuMax, type Limit, bytes, microseconds } from '../../core/quantities/numbers.ts';
+import { Code } from '../../core/grpc.ts';
+import { type Bytes, bytes, type CpuMax, type Limit, microseconds } from '../../core/quantities/numbers.ts';
 import { PAGE_SIZE } from '../../core/quantities/page-size.ts';
 import { exactMilliCpu, exactQuota } from '../../kubelet/formulas.ts';
-import type { ContainerStep, PodTarget, Step } from './step.ts';
-import { compareCpu, compareLimits, sameCpu, sameMemory } from './amounts.ts';
 import type { Amounts } from '../pods/declared-pod.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import { type CountedResource, type DeclaredSum, type Reading, declaredSum, readingOf } from './declared-sum.ts';
+import { compareCpu, compareLimits, sameCpu, sameMemory } from './amounts.ts';
+import { type CountedResource, type DeclaredSum, declaredSum, type Reading, readingOf } from './declared-sum.ts';
+import type { ContainerStep, PodTarget, Step } from './step.ts';
 
 /**
  * Returns the pod limits that go with updates of its containers (docs/resize.md, "The pod limit when one container is

@@ -1,8 +1,8 @@
-import type { VolumePolicy } from '../../tmpfs/sizes.ts';
 import type { Bytes } from '../../core/quantities/numbers.ts';
+import type { VolumePolicy } from '../../tmpfs/sizes.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
 import type { StepRecord } from './step.ts';
 import type { ValueChange } from './value-changes.ts';
-import type { Limits, PodState } from '../pods/pod-state.ts';
 
 /** The desired values of a pod, as ResizePod asks for them. Absent values stay as they are. */
 export interface DesiredPod {

@@ -1,10 +1,10 @@
-import { isSameSize } from '../../tmpfs/sizes.ts';
-import type { Change, ContainerStep, PodTarget, Step, UnifiedChange } from './step.ts';
-import { compareCpu, compareLimits, sameCpu, sameMemory } from './amounts.ts';
 import { CPU_BURST, MAX_CPU_QUOTA } from '../../cgroups/values/controller-files.ts';
 import { type CpuMax, type Limit, type Microseconds, microseconds } from '../../core/quantities/numbers.ts';
+import { isSameSize } from '../../tmpfs/sizes.ts';
 import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { compareCpu, compareLimits, sameCpu, sameMemory } from './amounts.ts';
 import { MEMORY_QOS_FILES, sizeIn } from './memory-qos-change.ts';
+import type { Change, ContainerStep, PodTarget, Step, UnifiedChange } from './step.ts';
 
 /**
  * Returns the steps from `state` to `target`: shrink volumes, raise the pod limit, update containers, lower the pod

@@ -1,9 +1,9 @@
+import type { ResizeDirection } from '../../core/observe/interfaces.ts';
 import type { Bytes, CpuWeight } from '../../core/quantities/numbers.ts';
-import type { Limits, PodState } from '../pods/pod-state.ts';
 import type { VolumePolicy } from '../../tmpfs/sizes.ts';
+import type { Limits, PodState } from '../pods/pod-state.ts';
 import { compareCpu, compareLimits, formatCpuLimit, formatMemory, formatShares, sameCpu } from './amounts.ts';
 import type { ContainerStep, Step } from './step.ts';
-import type { ResizeDirection } from '../../core/observe/interfaces.ts';
 
 /** Limits of a container or a pod, with its memory request, which no cgroup has. */
 export interface KnownLimits extends Limits {

@@ -7,8 +7,8 @@ import {
   driverOf,
   isCgroupVanished,
 } from '../../cgroups/index.ts';
-import { hasPodCgroup, podCgroup } from './read-pod.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
+import { hasPodCgroup, podCgroup } from './read-pod.ts';
 import type { Registry } from './registry.ts';
 
 /**

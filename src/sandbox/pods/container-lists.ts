@@ -1,4 +1,4 @@
-import { Code, type Log, isServiceError, steadyNow, wallTime, within } from '../../core/index.ts';
+import { Code, isServiceError, type Log, steadyNow, wallTime, within } from '../../core/index.ts';
 import {
   type Backend,
   type CallOptions,

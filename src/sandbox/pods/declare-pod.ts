@@ -1,24 +1,25 @@
 /** A pod as it is declared: by its spec, kubelet's state and the runtime, in this order. */
+
+import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 import type { KubeletState, PodEntry } from '../../kubelet/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { identityOf } from './pod-identity.ts';
 import type { ListedContainers } from './container-lists.ts';
-import type { Registry } from './registry.ts';
 import type { DeclaredContainer, DeclaredPod, QosClass } from './declared-pod.ts';
+import { identityOf } from './pod-identity.ts';
+import type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';
+import type { Registry } from './registry.ts';
 import {
-  type NewestContainer,
-  type NewestContainers,
-  type StoredContainer,
-  type StoredContainers,
   idAndPhase,
   isEmpty,
   isOfKubelet,
   isSurelyNoInit,
+  type NewestContainer,
+  type NewestContainers,
   newestOf,
+  type StoredContainer,
+  type StoredContainers,
   storedContainers,
 } from './runtime-containers.ts';
-import type { PodSpec, PodSpecs, SpecContainer } from './pod-spec.ts';
-import { driverOf, qosClassOf } from '../../cgroups/index.ts';
 
 /** The sources of a pod's declaration. */
 export interface DeclarationSources {

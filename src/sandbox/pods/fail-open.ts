@@ -1,5 +1,5 @@
 /** Fail open: what the shim cannot understand or read is forwarded unchanged, and counted. */
-import { type Counters, type FailOpenReason, type Log, ShimError, messageOf, oncePerKey } from '../../core/index.ts';
+import { type Counters, type FailOpenReason, type Log, messageOf, oncePerKey, ShimError } from '../../core/index.ts';
 import { isNotServing } from '../../runtime/index.ts';
 
 /** Counts a request that is forwarded unchanged, and logs it once for each id and reason. */

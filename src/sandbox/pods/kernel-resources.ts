@@ -7,8 +7,8 @@ import {
   criOfSwapMax,
   sharesToReport,
 } from '../../cgroups/index.ts';
-import type { ReportedResources } from '../../runtime/index.ts';
 import { type Bytes, type Limit, reportedShares } from '../../core/index.ts';
+import type { ReportedResources } from '../../runtime/index.ts';
 
 /**
  * Returns the fields of ContainerStatus in which the kernel differs from what the runtime reported. Undefined when they

@@ -1,5 +1,5 @@
-import type { ContainerDescription, PodDescription } from '../../runtime/description.ts';
 import type { ErrorContext } from '../../core/errors.ts';
+import type { ContainerDescription, PodDescription } from '../../runtime/description.ts';
 
 /** The pod or container that a message is about. */
 export interface Subject {

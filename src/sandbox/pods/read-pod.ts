@@ -1,8 +1,8 @@
 import {
   type CgroupPath,
   type CgroupTree,
-  DEFAULT_CPU_PERIOD,
   containerIdOf,
+  DEFAULT_CPU_PERIOD,
   driverOf,
   formulasOf,
   isCgroupVanished,
@@ -11,21 +11,21 @@ import {
   weightOfShares,
 } from '../../cgroups/index.ts';
 import {
+  bytes,
   Code,
   type CpuMax,
   type CpuShares,
   type CpuWeight,
+  microseconds,
   Reason,
   ShimError,
-  bytes,
-  microseconds,
 } from '../../core/index.ts';
-import type { PodVolumes } from '../../tmpfs/index.ts';
 import type { LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
+import type { PodVolumes } from '../../tmpfs/index.ts';
+import type { ListedContainers } from './container-lists.ts';
+import { type DeclarationSources, declarePod } from './declare-pod.ts';
 import type { DeclaredPod } from './declared-pod.ts';
 import type { LiveContainer, MountedVolume, PodState, VolumeState } from './pod-state.ts';
-import { type DeclarationSources, declarePod } from './declare-pod.ts';
-import type { ListedContainers } from './container-lists.ts';
 import { storedLimits } from './stored-limits.ts';
 
 /** No CPU limit: the value without the cpu controller, which has no cpu.max. */

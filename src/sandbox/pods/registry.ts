@@ -1,13 +1,13 @@
-import { Code, type Log, isServiceError, messageOf, noLog } from '../../core/index.ts';
+import { Code, isServiceError, type Log, messageOf, noLog } from '../../core/index.ts';
 import {
   type Backend,
   type CallOptions,
   type ContainerDescription,
-  type Messages,
-  type PodDescription,
   describeContainer,
   describePod,
   isNotFound,
+  type Messages,
+  type PodDescription,
 } from '../../runtime/index.ts';
 import { ContainerLists, type KnownContainer, type ListedContainers } from './container-lists.ts';
 import { containerSubject, podSubject } from './names.ts';

@@ -1,11 +1,12 @@
 /** A pod's containers as the runtime lists them and stores their limits. */
+
+import { type CpuShares, cpuShares } from '../../core/index.ts';
+import { exactMilliCpu } from '../../kubelet/index.ts';
 import { type ContainerDescription, ContainerState, type LinuxContainerResources } from '../../runtime/index.ts';
 import type { ListedContainers } from './container-lists.ts';
 import type { Amounts, ContainerPhase } from './declared-pod.ts';
-import { type CpuShares, cpuShares } from '../../core/index.ts';
-import type { Registry } from './registry.ts';
-import { exactMilliCpu } from '../../kubelet/index.ts';
 import type { EffectiveLimits } from './pod-state.ts';
+import type { Registry } from './registry.ts';
 import { storedLimits } from './stored-limits.ts';
 
 /** The container of a name that runs, otherwise the newest one. */

@@ -1,14 +1,14 @@
 import {
   type CgroupPath,
   type CgroupTree,
-  DEFAULT_CPU_PERIOD,
   cpuMaxOfCri,
+  DEFAULT_CPU_PERIOD,
   isMarkedHigh,
   isUnifiedKey,
   memoryMaxOfCri,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
-import { type Bytes, type CpuShares, type Limit, cpuShares, reportedShares } from '../../core/index.ts';
+import { type Bytes, type CpuShares, cpuShares, type Limit, reportedShares } from '../../core/index.ts';
 import type { LinuxContainerResources } from '../../runtime/index.ts';
 import type { EffectiveLimits, Limits, Settings } from './pod-state.ts';
 

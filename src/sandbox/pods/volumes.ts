@@ -1,6 +1,6 @@
 import { type Bytes, type Limit, ShimError } from '../../core/index.ts';
-import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
+import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodState } from './pod-state.ts';
 import type { Registry } from './registry.ts';
 

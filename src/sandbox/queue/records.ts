@@ -1,10 +1,10 @@
-import * as z from 'zod/mini';
 import { en } from 'zod/locales';
-import { type Bytes, type Clock, KeyedLock, type Log, bytes, messageOf } from '../../core/index.ts';
+import * as z from 'zod/mini';
+import { type Bytes, bytes, type Clock, KeyedLock, type Log, messageOf } from '../../core/index.ts';
 import type { MemoryRequests } from '../plan/resize-request.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
 import type { RequestedPod } from './request.ts';
 import type { Resize } from './resize-table.ts';
-import type { PodIdentity } from '../pods/pod-identity.ts';
 
 /**
  * Stores what survives a restart of the shim: deferred resizes, memory requests, and what annotations requested. The

@@ -1,7 +1,6 @@
 import { type Bytes, type Limit, ShimError } from '../../core/index.ts';
 import { type MilliCpu, milliCpuToShares } from '../../kubelet/index.ts';
-import { VOLUME_ANNOTATION, type VolumePolicy, isDnsLabel, parseVolumeAnnotation } from '../../tmpfs/index.ts';
-import { type DesiredPod, type MemoryRequests, memoryRequestIn } from '../plan/resize-request.ts';
+import { isDnsLabel, parseVolumeAnnotation, VOLUME_ANNOTATION, type VolumePolicy } from '../../tmpfs/index.ts';
 import {
   cpuMaxOf,
   formatMemory,
@@ -12,6 +11,7 @@ import {
   readMemoryLimit,
   readMemoryRequest,
 } from '../plan/amounts.ts';
+import { type DesiredPod, type MemoryRequests, memoryRequestIn } from '../plan/resize-request.ts';
 import type { Limits } from '../pods/pod-state.ts';
 
 /** The requested resize of a whole pod, as strings from the caller. Plain JSON, so that it can be stored. */

@@ -1,4 +1,4 @@
-import { type PodField, amountField, volumeField } from '../history/newest-values.ts';
+import { amountField, type PodField, volumeField } from '../history/newest-values.ts';
 import type { ValueChange } from '../plan/value-changes.ts';
 import type { RequestedPod, RequestedResources } from './request.ts';
 

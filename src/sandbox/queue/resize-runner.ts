@@ -2,38 +2,38 @@ import {
   type Clock,
   Code,
   type Counters,
+  isRollbackFailure,
   type Log,
+  loggableError,
   Reason,
   ShimError,
-  isRollbackFailure,
-  loggableError,
 } from '../../core/index.ts';
+import { historyBounds, type ResizeHistory } from '../history/history.ts';
+import type { Requester } from '../history/history-entry.ts';
+import type { NewestValues, Writer } from '../history/newest-values.ts';
+import { boundedChanges } from '../history/request-recorder.ts';
+import { type Explanation, explained, failureOf, fitsLater, passes, waitsForRecovery } from '../plan/failures.ts';
+import type { MemoryRequests, ResizeOptions, ResizeOutcome, ResizePod, ResizeState } from '../plan/resize-request.ts';
+import type { StepRecord } from '../plan/step.ts';
+import type { DeferredRecord, RecordWriter } from './records.ts';
 import { type ReadRequest, readRequested } from './request.ts';
 import { askedChanges, fieldsOf } from './requested-fields.ts';
 import {
   type ActiveResize,
   type CancelReason,
-  type Resize,
-  type ResizeCounts,
-  type ResizeTable,
   hasEnded,
   hasNewer,
   historyEntry,
+  type Resize,
+  type ResizeCounts,
+  type ResizeTable,
   removeSuperseded,
   stateEvent,
   writerOf,
 } from './resize-table.ts';
-import type { MemoryRequests, ResizeOptions, ResizeOutcome, ResizePod, ResizeState } from '../plan/resize-request.ts';
-import { type RankOf, Retries, freesRoom, isOfContainer, retryDelay, waitsForContainer } from './retries.ts';
-import type { DeferredRecord, RecordWriter } from './records.ts';
+import { freesRoom, isOfContainer, type RankOf, Retries, retryDelay, waitsForContainer } from './retries.ts';
 import type { StoredPodRecords } from './stored-pod-records.ts';
 import type { ResizeWatchers } from './watch.ts';
-import { type Explanation, explained, failureOf, fitsLater, passes, waitsForRecovery } from '../plan/failures.ts';
-import type { StepRecord } from '../plan/step.ts';
-import type { NewestValues, Writer } from '../history/newest-values.ts';
-import type { Requester } from '../history/history-entry.ts';
-import { type ResizeHistory, historyBounds } from '../history/history.ts';
-import { boundedChanges } from '../history/request-recorder.ts';
 
 export interface ResizeRunnerOptions {
   readonly resizePod: ResizePod;

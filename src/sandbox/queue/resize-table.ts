@@ -1,12 +1,12 @@
-import { type RequestedPod } from './request.ts';
-import { fieldsOf, withoutFields } from './requested-fields.ts';
-import type { MemoryRequests, ResizeState } from '../plan/resize-request.ts';
-import type { PodIdentity } from '../pods/pod-identity.ts';
-import type { PodState } from '../pods/pod-state.ts';
 import type { HistoryEntry, Requester } from '../history/history-entry.ts';
+import type { NewestValues, PodField, Writer } from '../history/newest-values.ts';
+import type { MemoryRequests, ResizeState } from '../plan/resize-request.ts';
 import type { StepRecord } from '../plan/step.ts';
 import type { ValueChange } from '../plan/value-changes.ts';
-import type { NewestValues, PodField, Writer } from '../history/newest-values.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
+import type { PodState } from '../pods/pod-state.ts';
+import { type RequestedPod } from './request.ts';
+import { fieldsOf, withoutFields } from './requested-fields.ts';
 
 /** Why a resize was canceled. */
 export type CancelReason = 'CANCELLED' | 'SUPERSEDED' | 'POD_GONE';

@@ -1,29 +1,29 @@
 import { type Clock, Code, type Counters, type Log, Reason, ShimError } from '../../core/index.ts';
+import { ResizeHistory } from '../history/history.ts';
+import { apiRequester, type HistoryEntry, type Requester, requesterText } from '../history/history-entry.ts';
+import { NewestValues } from '../history/newest-values.ts';
+import { type Explanation, explained, failureOf, fitsLater } from '../plan/failures.ts';
+import type { MemoryRequests, ResizeOutcome, ResizePod, ResizeState } from '../plan/resize-request.ts';
+import type { StepRecord } from '../plan/step.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
+import { deferredRecord, RecordWriter, type ResizeRecord, type ResizeStore } from './records.ts';
+import { type RequestedPod, readRequested } from './request.ts';
+import { ResizeRunner } from './resize-runner.ts';
 import {
   type ActiveResize,
   type CancelReason,
+  historyEntry,
   type RequestsAround,
   type Resize,
   type ResizeCounts,
   type ResizeEvent,
   ResizeTable,
   SHORTEST_BEGINNING,
-  historyEntry,
   stateEvent,
 } from './resize-table.ts';
-import type { MemoryRequests, ResizeOutcome, ResizePod, ResizeState } from '../plan/resize-request.ts';
-import { type RequestedPod, readRequested } from './request.ts';
-import { RecordWriter, type ResizeRecord, type ResizeStore, deferredRecord } from './records.ts';
-import { type RankOf, equalRanks } from './retries.ts';
-import { ResizeRunner } from './resize-runner.ts';
+import { equalRanks, type RankOf } from './retries.ts';
 import { type KubeletRequests, StoredPodRecords } from './stored-pod-records.ts';
-import { type ResizeWatch, ResizeWatchers, type WatchedPod, isWatched } from './watch.ts';
-import { type Explanation, explained, failureOf, fitsLater } from '../plan/failures.ts';
-import type { StepRecord } from '../plan/step.ts';
-import { type HistoryEntry, type Requester, apiRequester, requesterText } from '../history/history-entry.ts';
-import { NewestValues } from '../history/newest-values.ts';
-import { ResizeHistory } from '../history/history.ts';
-import type { PodIdentity } from '../pods/pod-identity.ts';
+import { isWatched, type ResizeWatch, ResizeWatchers, type WatchedPod } from './watch.ts';
 
 export interface ResizesOptions {
   readonly resizePod: ResizePod;

@@ -1,7 +1,7 @@
-import { type Clock, Reason, backOff, jittered } from '../../core/index.ts';
-import type { ActiveResize, RequestsAround, ResizeTable } from './resize-table.ts';
+import { backOff, type Clock, jittered, Reason } from '../../core/index.ts';
+import { memoryRequestIn, type ResizeOutcome } from '../plan/resize-request.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
-import { type ResizeOutcome, memoryRequestIn } from '../plan/resize-request.ts';
+import type { ActiveResize, RequestsAround, ResizeTable } from './resize-table.ts';
 
 /**
  * Resizes that are due within this time are retried together with a later one in order. A longer time would retry

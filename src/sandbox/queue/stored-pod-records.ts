@@ -1,8 +1,7 @@
-import type { PodIdentity } from '../pods/pod-identity.ts';
-import type { EntryRequests } from '../../kubelet/index.ts';
 import type { Bytes, Log } from '../../core/index.ts';
+import type { EntryRequests } from '../../kubelet/index.ts';
 import { type MemoryRequests, memoryRequestIn } from '../plan/resize-request.ts';
-import { noMemoryRequests } from './request.ts';
+import type { PodIdentity } from '../pods/pod-identity.ts';
 import {
   type AnnotationsRecord,
   type DeferredRecord,
@@ -12,6 +11,7 @@ import {
   type ResizeStore,
   readRecord,
 } from './records.ts';
+import { noMemoryRequests } from './request.ts';
 
 /** One record for each sandbox. */
 class StoredRecords<StoredRecord extends { readonly pod: PodIdentity }> {

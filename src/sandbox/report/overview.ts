@@ -1,10 +1,10 @@
-import { type PodDirectory, viewsOf } from './pod-directory.ts';
-import type { PodView } from './pod-view.ts';
-import type { Explanation } from '../plan/failures.ts';
+import type { ResizeHistory } from '../history/history.ts';
 import type { HistoryEntry } from '../history/history-entry.ts';
 import type { RecentResize, RecentResizes } from '../history/recent-resizes.ts';
-import type { ResizeHistory } from '../history/history.ts';
+import type { Explanation } from '../plan/failures.ts';
 import type { PodIdentity } from '../pods/pod-identity.ts';
+import { type PodDirectory, viewsOf } from './pod-directory.ts';
+import type { PodView } from './pod-view.ts';
 
 /** Number of resizes in the overview. */
 const SHOWN = 50;

@@ -1,13 +1,13 @@
-import { Code, Reason, ShimError, isServiceError, within } from '../../core/index.ts';
+import { Code, isServiceError, Reason, ShimError, within } from '../../core/index.ts';
 import type { CallOptions, PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import type { PodListing, PodView, ReadPodView } from './pod-view.ts';
-import type { ContainersByPod, Registry } from '../pods/registry.ts';
-import { LIST_MS, type ListedContainers } from '../pods/container-lists.ts';
-import { type PodIdentity, identityOf } from '../pods/pod-identity.ts';
-import { fullName } from '../pods/names.ts';
-import { type Explanation, backendFailure } from '../plan/failures.ts';
 import { invalid } from '../plan/amounts.ts';
+import { backendFailure, type Explanation } from '../plan/failures.ts';
+import { LIST_MS, type ListedContainers } from '../pods/container-lists.ts';
+import { fullName } from '../pods/names.ts';
+import { identityOf, type PodIdentity } from '../pods/pod-identity.ts';
+import type { ContainersByPod, Registry } from '../pods/registry.ts';
+import type { PodListing, PodView, ReadPodView } from './pod-view.ts';
 
 /** A caller's reference to a pod. */
 export type PodRef =

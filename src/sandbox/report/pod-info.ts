@@ -1,16 +1,16 @@
-import type { Node } from '../node.ts';
 import { type Bytes, type CpuMax, Reason, ShimError } from '../../core/index.ts';
 import type { VolumePolicy } from '../../tmpfs/index.ts';
-import { type ActualValues, type PodView, readPodView } from './pod-view.ts';
-import { excessWarning } from '../volumes/policies.ts';
+import type { DecreaseReport } from '../foresight/decrease.ts';
+import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
 import type { PodOutcome } from '../history/outcomes.ts';
-import type { Explanation } from '../plan/failures.ts';
+import type { Node } from '../node.ts';
 import { amountTexts } from '../plan/amounts.ts';
+import type { Explanation } from '../plan/failures.ts';
 import { type KnownValues, type PodLimits, policyText } from '../plan/value-changes.ts';
 import type { DeclaredPod } from '../pods/declared-pod.ts';
 import type { Registry } from '../pods/registry.ts';
-import type { DecreaseReport } from '../foresight/decrease.ts';
-import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
+import { excessWarning } from '../volumes/policies.ts';
+import { type ActualValues, type PodView, readPodView } from './pod-view.ts';
 
 /** Values by cgroup file, in the kernel's format; `cpu.shares` as in CRI. Absent: unknown. */
 type Files = Readonly<

@@ -1,34 +1,34 @@
-import type { Node } from '../node.ts';
-import type { PodVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import { type CgroupLoad, type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
 import {
   type Bytes,
+  bytes,
   Code,
   type CpuShares,
   type CpuWeight,
   type Limit,
   Reason,
-  ShimError,
-  bytes,
   reportedShares,
+  ShimError,
 } from '../../core/index.ts';
-import { type CgroupLoad, type CgroupPath, type CgroupTree, readLoad } from '../../cgroups/index.ts';
-import type { PodOutcome } from '../history/outcomes.ts';
-import type { Explanation } from '../plan/failures.ts';
-import type { KnownValues } from '../plan/value-changes.ts';
-import { type DeclarationSources, declarePod } from '../pods/declare-pod.ts';
-import type { DeclaredPod } from '../pods/declared-pod.ts';
-import type { EffectiveLimits } from '../pods/pod-state.ts';
-import type { ListedContainers } from '../pods/container-lists.ts';
-import { NO_CPU_LIMIT, podCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
-import type { Registry } from '../pods/registry.ts';
-import type { DecreaseReport } from '../foresight/decrease.ts';
 import {
   type CallOptions,
   type ContainerDescription,
   ContainerState,
   type PodDescription,
 } from '../../runtime/index.ts';
+import type { PodVolumes, VolumePolicy } from '../../tmpfs/index.ts';
+import type { DecreaseReport } from '../foresight/decrease.ts';
 import type { DecreaseReclaimer } from '../foresight/decrease-reclaimer.ts';
+import type { PodOutcome } from '../history/outcomes.ts';
+import type { Node } from '../node.ts';
+import type { Explanation } from '../plan/failures.ts';
+import type { KnownValues } from '../plan/value-changes.ts';
+import type { ListedContainers } from '../pods/container-lists.ts';
+import { type DeclarationSources, declarePod } from '../pods/declare-pod.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import type { EffectiveLimits } from '../pods/pod-state.ts';
+import { NO_CPU_LIMIT, podCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
 import { observeVolumes } from '../volumes/volume-tracking.ts';
 
 /**

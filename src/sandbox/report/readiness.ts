@@ -1,9 +1,9 @@
-import type { Node } from '../node.ts';
-import { type ReadinessCheck, type ReadinessReport, messageOf } from '../../core/index.ts';
-import { ANSWER_MS, type Backend } from '../../runtime/index.ts';
 import type { CgroupTree } from '../../cgroups/index.ts';
+import { messageOf, type ReadinessCheck, type ReadinessReport } from '../../core/index.ts';
+import { ANSWER_MS, type Backend } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
 import type { PodJournal } from '../journal/pod-journal.ts';
+import type { Node } from '../node.ts';
 
 /** Returns whether resizes are possible now, with each check and its reason. Never rejects. */
 export async function readinessOf(node: Node): Promise<ReadinessReport> {

@@ -1,19 +1,11 @@
-import type { Node } from '../node.ts';
-import { type CgroupPath, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
-import { type Bytes, Code, type Counters, type Limit, Reason, ShimError, bytes, steadyNow } from '../../core/index.ts';
-import { type PodDescription, isUnanswered } from '../../runtime/index.ts';
+import { type CgroupPath, isCgroupVanished, type SwapLimits } from '../../cgroups/index.ts';
+import { type Bytes, bytes, Code, type Counters, type Limit, Reason, ShimError, steadyNow } from '../../core/index.ts';
+import { isUnanswered, type PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
-import { type OnHigh, ROLLBACK_MS, lowerMemory, reclaimBy, turnBy } from './lower-memory.ts';
-import { isForeign } from './step-progress.ts';
-import { type OnUpdate, applyContainerStep, fitBurst, rollBackContainerStep, writeBurst } from './container-step.ts';
-import { StepSkipped, isVolumeInUse } from '../plan/failures.ts';
 import { blockingUse } from '../admission/memory-in-use.ts';
-import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
-import type { DeclaredPod } from '../pods/declared-pod.ts';
-import { podCgroup, readPod } from '../pods/read-pod.ts';
-import { podSubject } from '../pods/names.ts';
-import { type ContainerStep, type Step, describeStep } from '../plan/step.ts';
+import type { Node } from '../node.ts';
 import { compareCpu, compareLimits } from '../plan/amounts.ts';
+import { isVolumeInUse, StepSkipped } from '../plan/failures.ts';
 import {
   fitsPreviousLimit,
   fitsRolledBack,
@@ -21,7 +13,15 @@ import {
   ifTheyArrive,
   nextContainersExceed,
 } from '../plan/pod-limits.ts';
+import { type ContainerStep, describeStep, type Step } from '../plan/step.ts';
 import { reversed, reversedContainer } from '../plan/steps.ts';
+import type { DeclaredPod } from '../pods/declared-pod.ts';
+import { podSubject } from '../pods/names.ts';
+import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
+import { podCgroup, readPod } from '../pods/read-pod.ts';
+import { applyContainerStep, fitBurst, type OnUpdate, rollBackContainerStep, writeBurst } from './container-step.ts';
+import { lowerMemory, type OnHigh, ROLLBACK_MS, reclaimBy, turnBy } from './lower-memory.ts';
+import { isForeign } from './step-progress.ts';
 
 /** The caller's own update of a container. */
 export interface CallersUpdate {

@@ -1,36 +1,36 @@
-import type { Node } from '../node.ts';
 import { basename } from 'node:path';
-import { CPU_BURST, type CgroupPath, type CgroupTree, type SwapLimits, isCgroupVanished } from '../../cgroups/index.ts';
+import { type CgroupPath, type CgroupTree, CPU_BURST, isCgroupVanished, type SwapLimits } from '../../cgroups/index.ts';
 import {
   type Bytes,
   Code,
   type CpuMax,
+  isServiceError,
   type Limit,
   type Log,
   Reason,
   ShimError,
-  isServiceError,
 } from '../../core/index.ts';
 import {
   type CallOptions,
   ContainerState,
-  type PodDescription,
   isNeverSent,
   isNotServing,
+  type PodDescription,
 } from '../../runtime/index.ts';
-import { ContainerValues, beforeAndAfter } from './container-values.ts';
-import { type OnHigh, inTurn, lowerMemory } from './lower-memory.ts';
-import { criResources, isHugePages, isStored } from './container-update.ts';
+import { swapAfter } from '../admission/swap-after.ts';
+import type { Node } from '../node.ts';
+import { compareLimits } from '../plan/amounts.ts';
+import { lateError } from '../plan/failures.ts';
+import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
+import { type ContainerStep, describeStep, type Step } from '../plan/step.ts';
+import { loweredBurst } from '../plan/steps.ts';
+import { containerSubject } from '../pods/names.ts';
 import type { ContainerLimits, Limits } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT, namedCgroup, podCgroup } from '../pods/read-pod.ts';
 import { SWAP_MAX } from '../pods/stored-limits.ts';
-import { containerSubject } from '../pods/names.ts';
-import { type ContainerStep, type Step, describeStep } from '../plan/step.ts';
-import { compareLimits } from '../plan/amounts.ts';
-import { lateError } from '../plan/failures.ts';
-import { swapAfter } from '../admission/swap-after.ts';
-import { MEMORY_HIGH, sizeIn } from '../plan/memory-qos-change.ts';
-import { loweredBurst } from '../plan/steps.ts';
+import { criResources, isHugePages, isStored } from './container-update.ts';
+import { beforeAndAfter, ContainerValues } from './container-values.ts';
+import { inTurn, lowerMemory, type OnHigh } from './lower-memory.ts';
 
 /** Called during an update. */
 export interface OnUpdate {

@@ -8,20 +8,20 @@
 import {
   type CgroupPath,
   type CgroupTree,
-  NO_HUGE_PAGE_LIMIT,
   criOfCpuMax,
   criOfMemoryMax,
   criOfSwapMax,
   isCgroupVanished,
+  NO_HUGE_PAGE_LIMIT,
 } from '../../cgroups/index.ts';
+import { Code, Reason, ShimError } from '../../core/index.ts';
 import type { LinuxContainerResources, Partially, PodDescription } from '../../runtime/index.ts';
+import { sameCpu } from '../plan/amounts.ts';
+import type { Change, ContainerStep } from '../plan/step.ts';
 import type { EffectiveLimits, Limits, Settings } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
 import type { Registry } from '../pods/registry.ts';
-import { SWAP_MAX, readSettings, storedValues } from '../pods/stored-limits.ts';
-import type { Change, ContainerStep } from '../plan/step.ts';
-import { Code, Reason, ShimError } from '../../core/index.ts';
-import { sameCpu } from '../plan/amounts.ts';
+import { readSettings, SWAP_MAX, storedValues } from '../pods/stored-limits.ts';
 
 /** Limits that have a field of their own, with the key of `unified` for the same file. */
 const MEMORY_MAX = 'memory.max';

@@ -1,4 +1,3 @@
-import type { Node } from '../node.ts';
 import {
   type CgroupPath,
   type CgroupTree,
@@ -9,18 +8,19 @@ import {
   sharesOfWeight,
   weightMatchesShares,
 } from '../../cgroups/index.ts';
+import type { CpuShares, CpuWeight } from '../../core/index.ts';
 import {
   type CallOptions,
   type ContainerDescription,
   ContainerState,
   type PodDescription,
 } from '../../runtime/index.ts';
-import type { CpuShares, CpuWeight } from '../../core/index.ts';
+import type { Node } from '../node.ts';
+import { sameCpu, sameMemory } from '../plan/amounts.ts';
+import type { Change, ContainerStep } from '../plan/step.ts';
 import type { ContainerLimits, EffectiveLimits, Settings } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT } from '../pods/read-pod.ts';
-import { type StoredValues, readSettings, storedValues } from '../pods/stored-limits.ts';
-import type { Change, ContainerStep } from '../plan/step.ts';
-import { sameCpu, sameMemory } from '../plan/amounts.ts';
+import { readSettings, type StoredValues, storedValues } from '../pods/stored-limits.ts';
 import { CPU_MAX, goingAlong, withPinned } from './container-update.ts';
 
 /** One of the two places with a container's values: the kernel, while it runs, and the store of the runtime. */

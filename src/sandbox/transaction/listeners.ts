@@ -1,13 +1,14 @@
 /** Transaction listeners in addition to pod outcomes: counters, the log, and the page of recent resizes. */
-import { type Bytes, type Counters, type Log, ShimError, messageOf } from '../../core/index.ts';
+
 import type { CgroupTree } from '../../cgroups/index.ts';
+import { type Bytes, type Counters, type Log, messageOf, ShimError } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import { podCgroup } from '../pods/read-pod.ts';
-import type { Registry } from '../pods/registry.ts';
-import { isVolumeInUse } from '../plan/failures.ts';
-import { type StepRecord, describeStep } from '../plan/step.ts';
 import type { RecentResizes, Recording } from '../history/recent-resizes.ts';
 import type { PlannedTransaction, TransactionListener } from '../history/transaction-events.ts';
+import { isVolumeInUse } from '../plan/failures.ts';
+import { describeStep, type StepRecord } from '../plan/step.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import type { Registry } from '../pods/registry.ts';
 import { warnAboutExcess } from '../volumes/policies.ts';
 
 /** Counts steps, rollbacks, and volumes that cannot shrink. */

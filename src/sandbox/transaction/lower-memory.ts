@@ -1,11 +1,10 @@
-import type { Node } from '../node.ts';
 import {
   type CgroupPath,
   type CgroupTree,
   type HeldUsage,
-  type SwapLimits,
   isCgroupVanished,
   lowerUsage,
+  type SwapLimits,
 } from '../../cgroups/index.ts';
 import {
   type Bytes,
@@ -17,10 +16,11 @@ import {
   ShimError,
   steadyNow,
 } from '../../core/index.ts';
-import type { Subject } from '../pods/names.ts';
 import { assertReclaimable } from '../admission/memory-in-use.ts';
-import type { Change } from '../plan/step.ts';
+import type { Node } from '../node.ts';
 import { compareLimits } from '../plan/amounts.ts';
+import type { Change } from '../plan/step.ts';
+import type { Subject } from '../pods/names.ts';
 
 /** The time reserved for a rollback, in milliseconds. */
 export const ROLLBACK_MS = 2000;

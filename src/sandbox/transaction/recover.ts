@@ -1,22 +1,22 @@
-import type { Node } from '../node.ts';
-import { type CgroupTree, type PreviousHigh, isCgroupVanished, restoreMarkedHigh } from '../../cgroups/index.ts';
-import { Code, type Log, Reason, ShimError, Slots, backOff, messageOf, steadyNow } from '../../core/index.ts';
+import { type CgroupTree, isCgroupVanished, type PreviousHigh, restoreMarkedHigh } from '../../cgroups/index.ts';
+import { backOff, Code, type Log, messageOf, Reason, ShimError, Slots, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
-import type { StepActions } from './transaction.ts';
-import { logForeign, settleUpdate } from './container-step.ts';
-import { PodActions } from './actions.ts';
-import { progressOf } from './step-progress.ts';
-import type { OnHigh } from './lower-memory.ts';
-import { declarePod } from '../pods/declare-pod.ts';
-import { hasPodCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
-import { lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
-import { podName } from '../pods/names.ts';
-import { journalAllVolumes, journalVolumes, observeVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
-import { type Step, describeStep } from '../plan/step.ts';
-import { MEMORY_HIGH } from '../plan/memory-qos-change.ts';
+import type { OpenTransaction } from '../journal/open-transaction.ts';
 import type { Identity, PodJournal } from '../journal/pod-journal.ts';
 import type { JournalledTransaction, PodRecord } from '../journal/record.ts';
-import type { OpenTransaction } from '../journal/open-transaction.ts';
+import type { Node } from '../node.ts';
+import { MEMORY_HIGH } from '../plan/memory-qos-change.ts';
+import { describeStep, type Step } from '../plan/step.ts';
+import { declarePod } from '../pods/declare-pod.ts';
+import { podName } from '../pods/names.ts';
+import { lockKeyOf, newestSandbox } from '../pods/pod-identity.ts';
+import { hasPodCgroup, readPod, readVolumes } from '../pods/read-pod.ts';
+import { journalAllVolumes, journalVolumes, observeVolumes, recordRemounts } from '../volumes/volume-tracking.ts';
+import { PodActions } from './actions.ts';
+import { logForeign, settleUpdate } from './container-step.ts';
+import type { OnHigh } from './lower-memory.ts';
+import { progressOf } from './step-progress.ts';
+import type { StepActions } from './transaction.ts';
 
 /**
  * How long a recovery waits for the runtime's answer about one container. The next one waits twice as long, so that a

@@ -1,13 +1,13 @@
-import type { Node } from '../node.ts';
 import { type CgroupTree, isCgroupVanished, isSameUnified } from '../../cgroups/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import { ContainerValues, beforeAndAfter, withoutUnchanged } from './container-values.ts';
+import type { Node } from '../node.ts';
+import type { ContainerStep, Step } from '../plan/step.ts';
+import { reversed } from '../plan/steps.ts';
 import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { NO_CPU_LIMIT, podCgroup } from '../pods/read-pod.ts';
 import { burstCgroup } from './container-step.ts';
-import type { ContainerStep, Step } from '../plan/step.ts';
-import { reversed } from '../plan/steps.ts';
+import { beforeAndAfter, ContainerValues, withoutUnchanged } from './container-values.ts';
 
 /** A step that changes one value of the pod itself, or of a volume. */
 export type PodStep = Exclude<Step, ContainerStep | { readonly kind: 'runtime' }>;

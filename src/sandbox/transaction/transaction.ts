@@ -1,18 +1,18 @@
-import { type Bytes, Code, Reason, ShimError, messageOf, steadyNow } from '../../core/index.ts';
+import { type Bytes, Code, messageOf, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import type { MemoryVolumes } from '../../tmpfs/index.ts';
+import type { PlannedTransaction } from '../history/transaction-events.ts';
+import type { RequestedVolume } from '../journal/record.ts';
 import type { Node } from '../node.ts';
-import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { compareLimits } from '../plan/amounts.ts';
-import { StepSkipped, lateError } from '../plan/failures.ts';
-import { type ContainerStep, type PodTarget, type Step, type StepRecord, describeStep } from '../plan/step.ts';
+import { lateError, StepSkipped } from '../plan/failures.ts';
+import { type ContainerStep, describeStep, type PodTarget, type Step, type StepRecord } from '../plan/step.ts';
 import { plan } from '../plan/steps.ts';
 import type { KnownValues } from '../plan/value-changes.ts';
-import type { RequestedVolume } from '../journal/record.ts';
-import type { PlannedTransaction } from '../history/transaction-events.ts';
+import type { ContainerLimits, PodState } from '../pods/pod-state.ts';
 import { type CallersUpdate, PodActions } from './actions.ts';
 import { type OnHigh, reclaimBy } from './lower-memory.ts';
-import { TransactionJournal, isLeft } from './transaction-journal.ts';
+import { isLeft, TransactionJournal } from './transaction-journal.ts';
 
 export interface TransactionOptions {
   /** The values that the caller's own call sets, for the journal. */

@@ -1,32 +1,32 @@
-import type { Node } from '../node.ts';
-import type { PodDescription } from '../../runtime/index.ts';
 import {
+  isBestEffort,
   MIN_CPU_QUOTA,
   MIN_MEMORY_LIMIT,
   type SwapLimits,
-  isBestEffort,
   weightMatchesShares,
 } from '../../cgroups/index.ts';
 import {
   type Bytes,
+  bytes,
   type CpuMax,
   type CpuShares,
   type CpuWeight,
-  type Limit,
-  bytes,
   cpuShares,
+  type Limit,
   microseconds,
 } from '../../core/index.ts';
+import { exactMilliCpu, type MilliCpu, milliCpuToShares, overheadQuota, quotaToMilliCpu } from '../../kubelet/index.ts';
+import type { PodDescription } from '../../runtime/index.ts';
 import { blockingUse } from '../admission/memory-in-use.ts';
 import { withSubject } from '../admission/validate.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
-import type { DeclaredContainer } from '../pods/declared-pod.ts';
-import { podCgroup } from '../pods/read-pod.ts';
-import { podSubject } from '../pods/names.ts';
-import { ifTheyArrive, podLimitsFor } from '../plan/pod-limits.ts';
-import { type MilliCpu, exactMilliCpu, milliCpuToShares, overheadQuota, quotaToMilliCpu } from '../../kubelet/index.ts';
-import type { DesiredPod } from '../plan/resize-request.ts';
+import type { Node } from '../node.ts';
 import { sameMemory } from '../plan/amounts.ts';
+import { ifTheyArrive, podLimitsFor } from '../plan/pod-limits.ts';
+import type { DesiredPod } from '../plan/resize-request.ts';
+import type { DeclaredContainer } from '../pods/declared-pod.ts';
+import { podSubject } from '../pods/names.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState } from '../pods/pod-state.ts';
+import { podCgroup } from '../pods/read-pod.ts';
 
 /**
  * Returns the pod limits that go with updates of its containers, with room for earlier updates that the runtime has not

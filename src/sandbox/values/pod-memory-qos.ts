@@ -1,22 +1,22 @@
-import type { Node } from '../node.ts';
 import type { CgroupPath, CgroupTree } from '../../cgroups/index.ts';
-import { type Bytes, type Limit, bytes } from '../../core/index.ts';
+import { type Bytes, bytes, type Limit } from '../../core/index.ts';
 import { throttlingFactorOf } from '../../kubelet/index.ts';
 import { type ContainerDescription, ContainerState, type PodDescription } from '../../runtime/index.ts';
-import type { Limits, PodState, Settings } from '../pods/pod-state.ts';
-import { podCgroup } from '../pods/read-pod.ts';
-import { settingsIn, storedLimits } from '../pods/stored-limits.ts';
 import { memorySizes } from '../admission/node-room.ts';
 import { amountsNow, requestsAfter, requestsNow } from '../admission/pod-requests.ts';
-import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
-import type { UnifiedChange } from '../plan/step.ts';
+import type { Node } from '../node.ts';
 import {
   MEMORY_QOS_FILES,
   type MemoryQosNode,
-  type PossibleRequests,
   memoryQosAfter,
+  type PossibleRequests,
   sizeIn,
 } from '../plan/memory-qos-change.ts';
+import { type DesiredPod, memoryRequestIn } from '../plan/resize-request.ts';
+import type { UnifiedChange } from '../plan/step.ts';
+import type { Limits, PodState, Settings } from '../pods/pod-state.ts';
+import { podCgroup } from '../pods/read-pod.ts';
+import { settingsIn, storedLimits } from '../pods/stored-limits.ts';
 
 /** Files that kubelet's memory QoS has derived from values which a resize changes. */
 export interface DerivedSettings {

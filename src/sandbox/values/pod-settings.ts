@@ -1,19 +1,19 @@
 import {
   type CgroupPath,
   type CgroupTree,
-  NO_HUGE_PAGE_LIMIT,
   cpuSharesOfCri,
   isFileMissing,
+  NO_HUGE_PAGE_LIMIT,
   restoringSetting,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
-import { type Bytes, type CpuWeight, type Limit, invalidValue } from '../../core/index.ts';
+import { type Bytes, type CpuWeight, invalidValue, type Limit } from '../../core/index.ts';
+import { cpuWeightToShares } from '../../kubelet/index.ts';
 import type { LinuxContainerResources, Messages, PodDescription } from '../../runtime/index.ts';
-import { SWAP_MAX } from '../pods/stored-limits.ts';
-import { podSubject } from '../pods/names.ts';
 import { withSubject } from '../admission/validate.ts';
 import type { UnifiedChange } from '../plan/step.ts';
-import { cpuWeightToShares } from '../../kubelet/index.ts';
+import { podSubject } from '../pods/names.ts';
+import { SWAP_MAX } from '../pods/stored-limits.ts';
 
 /** Files that have steps of their own: a `unified` key for them is read with the fields. */
 const OWN_STEPS = new Set(['memory.max', 'cpu.max']);

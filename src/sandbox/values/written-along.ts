@@ -1,22 +1,22 @@
-import type { Node } from '../node.ts';
 import {
-  CPU_BURST,
   type CgroupPath,
   type CgroupTree,
-  type SwapLimits,
+  CPU_BURST,
   memoryMaxOfCri,
   restoringSetting,
+  type SwapLimits,
   swapMaxOfCri,
 } from '../../cgroups/index.ts';
+import { type Bytes, bytes, type Limit, microseconds } from '../../core/index.ts';
 import type { ContainerDescription, LinuxContainerResources, PodDescription } from '../../runtime/index.ts';
-import { type Bytes, type Limit, bytes, microseconds } from '../../core/index.ts';
 import { swapAfter } from '../admission/swap-after.ts';
-import type { ContainerLimits, Limits, LiveContainer, PodState, Settings } from '../pods/pod-state.ts';
-import { SWAP_MAX, readSettings, settingsIn, storedValues, swapIn } from '../pods/stored-limits.ts';
+import type { Node } from '../node.ts';
 import type { ContainerStep } from '../plan/step.ts';
 import { containerChanges, loweredBurst } from '../plan/steps.ts';
+import type { ContainerLimits, Limits, LiveContainer, PodState, Settings } from '../pods/pod-state.ts';
+import { readSettings, SWAP_MAX, settingsIn, storedValues, swapIn } from '../pods/stored-limits.ts';
 import { goingAlong, withPinned } from '../transaction/container-update.ts';
-import type { DeriveSettings, DerivedSettings } from './pod-memory-qos.ts';
+import type { DerivedSettings, DeriveSettings } from './pod-memory-qos.ts';
 
 type Others = Pick<Limits, 'swap' | 'settings'>;
 

@@ -1,18 +1,18 @@
-import { type Bytes, Code, type Limit, type Log, Reason, ShimError, bytes, suggestion } from '../../core/index.ts';
+import { type Bytes, bytes, Code, type Limit, type Log, Reason, ShimError, suggestion } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import {
-  type VolumePolicy,
   isSameSize,
   policyAtFirstSight,
   readVolumeAnnotations,
   targetSize,
+  type VolumePolicy,
 } from '../../tmpfs/index.ts';
-import type { DeclaredPod, DeclaredVolume } from '../pods/declared-pod.ts';
-import type { MountedVolume, PodState, VolumeState } from '../pods/pod-state.ts';
-import { podName } from '../pods/names.ts';
 import type { RequestedVolume, VolumeMount, VolumeRecord } from '../journal/record.ts';
-import type { PodTarget } from '../plan/step.ts';
 import { formatMemory, sameMemory } from '../plan/amounts.ts';
+import type { PodTarget } from '../plan/step.ts';
+import type { DeclaredPod, DeclaredVolume } from '../pods/declared-pod.ts';
+import { podName } from '../pods/names.ts';
+import type { MountedVolume, PodState, VolumeState } from '../pods/pod-state.ts';
 
 /** A volume that another program has remounted. */
 export interface ForeignRemount {

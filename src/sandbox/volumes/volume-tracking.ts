@@ -1,15 +1,15 @@
-import type { Node } from '../node.ts';
 import { type Bytes, type Limit, messageOf } from '../../core/index.ts';
 import type { PodDescription } from '../../runtime/index.ts';
 import { isSameSize } from '../../tmpfs/index.ts';
-import type { VolumePolicies } from './policies.ts';
-import type { MountedVolume } from '../pods/pod-state.ts';
-import { isReplaced, lockKeyOf } from '../pods/pod-identity.ts';
-import { readVolumes } from '../pods/read-pod.ts';
+import type { PodJournal } from '../journal/pod-journal.ts';
+import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
+import type { Node } from '../node.ts';
 import type { Step } from '../plan/step.ts';
 import { policyText } from '../plan/value-changes.ts';
-import type { RequestedVolume, VolumeRecord } from '../journal/record.ts';
-import type { PodJournal } from '../journal/pod-journal.ts';
+import { isReplaced, lockKeyOf } from '../pods/pod-identity.ts';
+import type { MountedVolume } from '../pods/pod-state.ts';
+import { readVolumes } from '../pods/read-pod.ts';
+import type { VolumePolicies } from './policies.ts';
 
 /**
  * Compares a pod's mounted volumes with their last known sizes, and takes over sizes that another program has set, such

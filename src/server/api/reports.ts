@@ -1,9 +1,14 @@
 import type { Bytes } from '../../core/index.ts';
-import type { Messages, Span, State } from './messages.ts';
 import {
   type ActualValues,
+  amountTexts,
   type DeclaredPod,
   type DryRun,
+  describeStep,
+  excessWarning,
+  formatCpuLimit,
+  formatMemory,
+  formatShares,
   type HistoryEntry,
   type KnownValues,
   type MemoryRequests,
@@ -13,19 +18,14 @@ import {
   type PodLimits,
   type PodState,
   type PodView,
+  policyText,
   type Requester,
   type Resize,
   type ResizeEvent,
   type ResizeState,
   type StepRecord,
-  amountTexts,
-  describeStep,
-  excessWarning,
-  formatCpuLimit,
-  formatMemory,
-  formatShares,
-  policyText,
 } from '../../sandbox/index.ts';
+import type { Messages, Span, State } from './messages.ts';
 
 /** Conversions from the shim's types to the wire format. */
 

@@ -1,6 +1,6 @@
 import { Code, Reason, ShimError } from '../../core/index.ts';
-import { type Requests, decodeRequest } from './messages.ts';
-import { type PodRef, type RequestedPod, type RequestedResources, invalid } from '../../sandbox/index.ts';
+import { invalid, type PodRef, type RequestedPod, type RequestedResources } from '../../sandbox/index.ts';
+import { decodeRequest, type Requests } from './messages.ts';
 
 /** Conversions from the wire format to the shim's types. All throw INVALID_VALUE with the field's path and value. */
 

@@ -2,15 +2,15 @@ import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { Metadata, type ServerUnaryCall, type ServerWritableStream, type sendUnaryData } from '@grpc/grpc-js';
 import { type Counters, type Log, within } from '../../core/index.ts';
-import { type ServiceOptions, encodeEvent, methodPath, unaryHandlers, watchResizes } from './service.ts';
-import { API_LIMITS } from '../unary/server-budget.ts';
-import { type CallTrace, callFields } from '../unary/call.ts';
-import { type EndedCall, hasLeft } from '../unary/serve.ts';
-import { tooManyConnections } from '../unary/connection-room.ts';
-import { type RawServer, createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
-import { ServedCall, codeFor, jsFailureOf, serveUnary, withinBudget } from '../unary/grpc-js/serve.ts';
-import { ownerOf, sessionLimit } from '../unary/grpc-js/sessions.ts';
 import type { ResizeWatch } from '../../sandbox/index.ts';
+import { type CallTrace, callFields } from '../unary/call.ts';
+import { tooManyConnections } from '../unary/connection-room.ts';
+import { createRawServer, type RawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
+import { codeFor, jsFailureOf, ServedCall, serveUnary, withinBudget } from '../unary/grpc-js/serve.ts';
+import { ownerOf, sessionLimit } from '../unary/grpc-js/sessions.ts';
+import { type EndedCall, hasLeft } from '../unary/serve.ts';
+import { API_LIMITS } from '../unary/server-budget.ts';
+import { encodeEvent, methodPath, type ServiceOptions, unaryHandlers, watchResizes } from './service.ts';
 
 /** The gRPC server of the resize API. */
 export interface ResizeServer {

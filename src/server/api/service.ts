@@ -1,29 +1,29 @@
 import {
   type Clock,
   Code,
+  contentsOf,
+  createWriter,
   type ReadinessReport,
   Reason,
   ShimError,
-  contentsOf,
-  createWriter,
   textOf,
   untilAborted,
   varintKey,
 } from '../../core/index.ts';
-import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
-import { readPodRef, readRequest, readRequestedPod, readTerms } from './requests.ts';
-import type { CallTrace, HandlerCall, RawUnaryHandler } from '../unary/call.ts';
-import { type Messages, PACKAGE, type Requests, encode } from './messages.ts';
 import {
+  apiRequester,
   type PodDirectory,
   type PodIdentity,
   type Resize,
   type ResizeEvent,
-  type ResizeWatch,
   type Resizes,
-  apiRequester,
+  type ResizeWatch,
   viewsOf,
 } from '../../sandbox/index.ts';
+import type { CallTrace, HandlerCall, RawUnaryHandler } from '../unary/call.ts';
+import { encode, type Messages, PACKAGE, type Requests } from './messages.ts';
+import { dryRunReport, eventReport, podReport, resizeReport } from './reports.ts';
+import { readPodRef, readRequest, readRequestedPod, readTerms } from './requests.ts';
 
 export interface ServiceOptions {
   readonly resizes: Resizes;

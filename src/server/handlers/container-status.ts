@@ -1,3 +1,4 @@
+import { type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
 import {
   ContainerState,
   type PlacedStatus,
@@ -8,11 +9,10 @@ import {
   withResources,
   withResourcesOfStatuses,
 } from '../../runtime/index.ts';
-import type { Amendment, MessageAmendment } from './interceptors.ts';
-import { orUndefined } from './forward.ts';
-import { type CgroupPath, isCgroupVanished } from '../../cgroups/index.ts';
+import { kernelResources, type Node } from '../../sandbox/index.ts';
 import type { MaybePromise } from '../proxy/interception.ts';
-import { type Node, kernelResources } from '../../sandbox/index.ts';
+import { orUndefined } from './forward.ts';
+import type { Amendment, MessageAmendment } from './interceptors.ts';
 
 /**
  * KEP-1287: ContainerStatus reports the actual values. Amends it for a running container. Where the runtime's store and

@@ -1,7 +1,7 @@
-import { type Messages, describeRequestedPod } from '../../runtime/index.ts';
-import type { Amendment, Delay } from './interceptors.ts';
+import { describeRequestedPod, type Messages } from '../../runtime/index.ts';
+import { applyContainerShares, applyVolumeSizes, type Node, raisePodForRestart } from '../../sandbox/index.ts';
 import { decodeOrUndefined } from './forward.ts';
-import { type Node, applyContainerShares, applyVolumeSizes, raisePodForRestart } from '../../sandbox/index.ts';
+import type { Amendment, Delay } from './interceptors.ts';
 
 /**
  * Calls that are only observed: the registry learns pods and containers when they are created, notifies others when

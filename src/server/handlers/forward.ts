@@ -1,7 +1,7 @@
-import { type Backend, type Messages, decode } from '../../runtime/index.ts';
-import type { Amendment } from './interceptors.ts';
-import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend, onBehalfOf } from '../unary/call.ts';
+import { type Backend, decode, type Messages } from '../../runtime/index.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
+import { type CallTrace, type HandlerCall, inBackend, onBehalfOf, type RawUnaryHandler } from '../unary/call.ts';
+import type { Amendment } from './interceptors.ts';
 
 /**
  * Makes an intercepted call at the backend with the same bytes, metadata and deadline. Cancels it if the caller

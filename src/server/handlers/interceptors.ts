@@ -1,7 +1,7 @@
 import { Code, type Counters, type Log } from '../../core/index.ts';
-import { type CallTrace, type RawUnaryHandler, callFields } from '../unary/call.ts';
-import type { EndedCall } from '../unary/serve.ts';
 import type { DelayedCall, Exchange, Interception, MaybePromise } from '../proxy/interception.ts';
+import { type CallTrace, callFields, type RawUnaryHandler } from '../unary/call.ts';
+import type { EndedCall } from '../unary/serve.ts';
 
 /**
  * Returns the amended response, or undefined to leave it unchanged. May add ids to the trace. See

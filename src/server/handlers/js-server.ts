@@ -1,7 +1,7 @@
 import type { ServerUnaryCall, sendUnaryData } from '@grpc/grpc-js';
-import { CRI_LIMITS, type ServerBudget } from '../unary/server-budget.ts';
-import { type RawServer, createRawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
+import { createRawServer, type RawServer, rawMessage } from '../unary/grpc-js/raw-server.ts';
 import { serveUnary } from '../unary/grpc-js/serve.ts';
+import { CRI_LIMITS, type ServerBudget } from '../unary/server-budget.ts';
 import { type LocalHandlers, type LocalServerOptions, unaryEnded } from './interceptors.ts';
 
 /** The grpc-js server of the local server. */

@@ -1,12 +1,12 @@
 import type { Duplex } from 'node:stream';
 import { type ClientProcess, Code, FailureLog, Lazy, type Log, type Metadata } from '../../core/index.ts';
-import { CRI_LIMITS, ServerBudget } from '../unary/server-budget.ts';
-import { type ReceivedCall, serveReceived } from '../unary/serve.ts';
-import { metadataOf, processOf } from '../unary/call.ts';
 import type { HandledAnswer, HandledCall } from '../proxy/interception.ts';
 import { localPair } from '../proxy/pair-transport.ts';
-import type { JsServer } from './js-server.ts';
+import { metadataOf, processOf } from '../unary/call.ts';
+import { type ReceivedCall, serveReceived } from '../unary/serve.ts';
+import { CRI_LIMITS, ServerBudget } from '../unary/server-budget.ts';
 import { type LocalHandlers, type LocalServerOptions, unaryEnded } from './interceptors.ts';
+import type { JsServer } from './js-server.ts';
 
 /** Serves the intercepted calls of all connections in this process. */
 export interface LocalServer {

@@ -1,9 +1,9 @@
 import { withInfo } from '../../runtime/index.ts';
-import type { MaybePromise } from '../proxy/interception.ts';
-import type { Amendment } from './interceptors.ts';
-import { decodeOrUndefined } from './forward.ts';
-import { withKernelValues } from './container-status.ts';
 import { type DecreaseReclaimer, type Node, podInfo } from '../../sandbox/index.ts';
+import type { MaybePromise } from '../proxy/interception.ts';
+import { withKernelValues } from './container-status.ts';
+import { decodeOrUndefined } from './forward.ts';
+import type { Amendment } from './interceptors.ts';
 
 /** The key of the shim's part in the `info` of verbose responses. */
 export const INFO_KEY = 'cri-resize-shim';

@@ -3,17 +3,17 @@ import type { ReadinessReport } from '../../core/index.ts';
 import {
   type Backend,
   CgroupDriverName,
-  SHIM_STATUS_PATH,
   describeCgroupDriver,
   encode,
   isUnimplemented,
+  SHIM_STATUS_PATH,
   withInfo,
 } from '../../runtime/index.ts';
-import { type Amendment, type Interceptors, type LocalHandlers, noInterceptors } from './interceptors.ts';
-import { decodeOrUndefined, forward } from './forward.ts';
-import { INFO_KEY } from './pod-sandbox-status.ts';
 import type { FailOpen } from '../../sandbox/index.ts';
-import { type RawUnaryHandler, inBackend } from '../unary/call.ts';
+import { inBackend, type RawUnaryHandler } from '../unary/call.ts';
+import { decodeOrUndefined, forward } from './forward.ts';
+import { type Amendment, type Interceptors, type LocalHandlers, noInterceptors } from './interceptors.ts';
+import { INFO_KEY } from './pod-sandbox-status.ts';
 
 export interface Program {
   readonly version: string;

@@ -1,9 +1,9 @@
 import { steadyNow, within } from '../../core/index.ts';
-import { type DecreaseReclaimer, type Node, awaitComparable, measuredByRuntime } from '../../sandbox/index.ts';
 import type { Messages } from '../../runtime/index.ts';
+import { awaitComparable, type DecreaseReclaimer, measuredByRuntime, type Node } from '../../sandbox/index.ts';
 import type { DelayedCall } from '../proxy/interception.ts';
-import type { Amendment, Delay } from './interceptors.ts';
 import { decodeOrUndefined } from './forward.ts';
+import type { Amendment, Delay } from './interceptors.ts';
 
 /** cAdvisor measures a cgroup in use every 10 to 20 s, an idle one every 15 to 30 s. Usage is reclaimed before. */
 const LONGEST_WAIT_MS = 40_000;

@@ -1,8 +1,8 @@
 /** The table of the CRI calls that the shim handles or amends. All other calls are forwarded. */
+
+import { type Backend, runtimePath, SHIM_STATUS_PATH } from '../../runtime/index.ts';
 import type { DecreaseReclaimer, Node } from '../../sandbox/index.ts';
-import { type Backend, SHIM_STATUS_PATH, runtimePath } from '../../runtime/index.ts';
-import type { AmendedCall, Interceptors, LocalHandlers } from './interceptors.ts';
-import { amendedHandler } from './forward.ts';
+import type { RawUnaryHandler } from '../unary/call.ts';
 import { containerEvents, containerStatus } from './container-status.ts';
 import {
   forgetContainer,
@@ -13,11 +13,12 @@ import {
   startContainer,
   startingContainer,
 } from './create-and-remove.ts';
+import { amendedHandler } from './forward.ts';
+import type { AmendedCall, Interceptors, LocalHandlers } from './interceptors.ts';
 import { podSandboxStatus } from './pod-sandbox-status.ts';
-import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { type Program, runtimeConfig, runtimeStatus, shimStatus } from './runtime.ts';
+import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from './stats.ts';
 import { updateContainerResources, updatePodSandboxResources } from './update-resources.ts';
-import type { RawUnaryHandler } from '../unary/call.ts';
 
 /** Returns the table of interceptors, by path. */
 export function createInterceptors(node: Node, decreaseReclaimer: DecreaseReclaimer, program: Program): Interceptors {

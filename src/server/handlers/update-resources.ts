@@ -1,15 +1,15 @@
 import { Code, Reason, ShimError, steadyNow } from '../../core/index.ts';
 import type { Backend, Messages } from '../../runtime/index.ts';
-import { decodeOrUndefined } from './forward.ts';
-import { type CallTrace, type HandlerCall, type RawUnaryHandler, inBackend } from '../unary/call.ts';
 import {
   type CallerOf,
+  criRequester,
   type FailOpen,
   type Node,
-  criRequester,
   updateContainer,
   updatePod,
 } from '../../sandbox/index.ts';
+import { type CallTrace, type HandlerCall, inBackend, type RawUnaryHandler } from '../unary/call.ts';
+import { decodeOrUndefined } from './forward.ts';
 
 /** Handles UpdateContainerResources. The runtime gets the unchanged request as one step of the pod's resize. */
 export function updateContainerResources(node: Node): RawUnaryHandler {

@@ -1,15 +1,15 @@
 import { linkSync, lstatSync, unlinkSync } from 'node:fs';
-import { type Server, type Socket, createServer } from 'node:net';
+import { createServer, type Server, type Socket } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
-import { type Log, errnoOf, messageOf } from '../../core/index.ts';
+import { errnoOf, type Log, messageOf } from '../../core/index.ts';
 import {
-  type Folder,
-  type Rights,
   backendRights,
+  type Folder,
   mirrored,
   ownedByShim,
   prepareFolder,
+  type Rights,
   reachOf,
   rightsOf,
   setRights,

@@ -3,15 +3,15 @@ import {
   constants,
   lstatSync,
   openSync,
-  readFileSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   unlinkSync,
 } from 'node:fs';
 import { createConnection } from 'node:net';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SO_ACCEPTCON, errnoOf, unixSockets } from '../../core/index.ts';
+import { errnoOf, SO_ACCEPTCON, unixSockets } from '../../core/index.ts';
 
 /** The kinds of files at a path where a socket is to be created. */
 export type Occupant = 'nothing' | 'stale socket' | 'live socket' | 'no socket';

@@ -1,7 +1,7 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import { type Frame, windowUpdate } from '../../http2/index.ts';
-import type { AmendStream } from './stream.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import type { SkipReason } from './interception.ts';
+import type { AmendStream } from './stream.ts';
 
 /** Copies requests, holds responses until they are complete, has them amended and sends them to the client. */
 export class Amender {

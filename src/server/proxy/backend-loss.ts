@@ -1,6 +1,6 @@
-import type { ConnectionParts } from './connection-parts.ts';
-import { settingsFrame } from '../../http2/index.ts';
 import { errnoOf } from '../../core/index.ts';
+import { settingsFrame } from '../../http2/index.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 
 /** Ends a connection whose backend is gone: its calls end UNAVAILABLE, and the client is asked to reconnect. */
 export class BackendLoss {

@@ -1,4 +1,3 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import {
   ConnectionError,
   DEFAULT_MAX_FRAME_SIZE,
@@ -9,20 +8,21 @@ import {
   FloodMeter,
   type Frame,
   type FrameReader,
+  goaway,
   type HeaderBlock,
   LARGEST_STREAM,
   LARGEST_WINDOW,
   type PendingSettings,
-  goaway,
   pendingSettings,
   readSettings,
   settingsForClient,
   windowUpdate,
 } from '../../http2/index.ts';
-import { TURN_COST, frameReader, refuseTooMany } from './dispatch.ts';
 import { BackendFlow } from './backend-flow.ts';
-import type { Lane } from './lane.ts';
+import type { ConnectionParts } from './connection-parts.ts';
+import { frameReader, refuseTooMany, TURN_COST } from './dispatch.ts';
 import { messageSize, statusOf } from './grpc.ts';
+import type { Lane } from './lane.ts';
 import { type AmendStream, type MessageAmendStream, type PassStream, serverEnded } from './stream.ts';
 
 /** Connection window increments up to this many bytes can be deferred: the initial window is eight times as large. */

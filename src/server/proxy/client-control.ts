@@ -1,4 +1,3 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import {
   ConnectionError,
   DEFAULT_WINDOW,
@@ -14,8 +13,9 @@ import {
   settingsForServer,
   windowUpdate,
 } from '../../http2/index.ts';
-import { refuseTooMany } from './dispatch.ts';
 import { backendInitial, largestInitial } from './backend-flow.ts';
+import type { ConnectionParts } from './connection-parts.ts';
+import { refuseTooMany } from './dispatch.ts';
 import type { PassStream } from './stream.ts';
 
 /** Handles the client's frames that carry no part of a call: SETTINGS, PING and WINDOW_UPDATE. */

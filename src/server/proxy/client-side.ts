@@ -1,13 +1,12 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import {
   ConnectionError,
   DEFAULT_TABLE_SIZE,
   DEFAULT_WINDOW,
   ErrorCode,
   FLOOD_LIMIT,
-  FRAME_HEADER_SIZE,
   Flag,
   FloodMeter,
+  FRAME_HEADER_SIZE,
   type Frame,
   type FrameReader,
   HEADERS_COST,
@@ -15,12 +14,13 @@ import {
   type HeaderField,
   HpackDecoder,
   HpackEncoder,
-  PREFACE,
   headersInPlace,
+  PREFACE,
   rstStream,
   windowUpdate,
 } from '../../http2/index.ts';
-import { TURN_COST, frameReader } from './dispatch.ts';
+import type { ConnectionParts } from './connection-parts.ts';
+import { frameReader, TURN_COST } from './dispatch.ts';
 import type { LocalPeer, LocalStream, Stream } from './stream.ts';
 
 /**

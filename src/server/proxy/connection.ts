@@ -1,25 +1,25 @@
 import { messageOf } from '../../core/index.ts';
-import { ConnectionError, ErrorCode, PREFACE, goaway, settingsFrame } from '../../http2/index.ts';
+import { ConnectionError, ErrorCode, goaway, PREFACE, settingsFrame } from '../../http2/index.ts';
 import { Amender } from './amender.ts';
-import { MessageAmender } from './message-amender.ts';
-import { Results } from './results.ts';
 import { BackendLoss } from './backend-loss.ts';
-import type { ConnectionParts, ReadingSide } from './connection-parts.ts';
-import { Lifecycle, type State } from './lifecycle.ts';
 import { BackendSide } from './backend-side.ts';
 import { ClientControl } from './client-control.ts';
 import { ClientSide } from './client-side.ts';
+import type { ConnectionParts, ReadingSide } from './connection-parts.ts';
 import { Delayer } from './delayer.ts';
 import { FlowControl } from './flow-control.ts';
 import { GracefulShutdown } from './graceful-shutdown.ts';
 import { Handling } from './handling.ts';
-import { type ClosedConnection, HeldBytes } from './shared-budget.ts';
-import { LocalConnections, LocalSide } from './local-side.ts';
 import type { Side } from './interception.ts';
+import { Lifecycle, type State } from './lifecycle.ts';
+import { LocalConnections, LocalSide } from './local-side.ts';
+import { MessageAmender } from './message-amender.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { Streams } from './streams.ts';
 import { Outbox } from './outbox.ts';
-import { type Transport, type TransportEvents, balance } from './transport.ts';
+import { Results } from './results.ts';
+import { type ClosedConnection, HeldBytes } from './shared-budget.ts';
+import { Streams } from './streams.ts';
+import { balance, type Transport, type TransportEvents } from './transport.ts';
 
 /**
  * One client connection and its backend connection. Makes the parts, each of which gets all of them. Every event from

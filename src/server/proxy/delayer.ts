@@ -1,7 +1,7 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import type { Frame } from '../../http2/index.ts';
-import type { Stream } from './stream.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import type { RequestDelay } from './held-messages.ts';
+import type { Stream } from './stream.ts';
 
 /**
  * Holds back the DATA of requests until the interceptor lets them through. The backend has the call's headers

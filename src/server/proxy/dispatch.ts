@@ -1,5 +1,6 @@
 import {
   ConnectionError,
+  checkFrame,
   ErrorCode,
   Flag,
   type Frame,
@@ -9,7 +10,6 @@ import {
   type HeaderBlock,
   type PendingSettings,
   type TurnCosts,
-  checkFrame,
 } from '../../http2/index.ts';
 
 /** The handlers of one side of a proxy connection, for each kind of frame that its peer sends. */

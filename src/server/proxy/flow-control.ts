@@ -4,12 +4,12 @@ import {
   Flag,
   type Frame,
   FrameType,
-  LARGEST_WINDOW,
   frameHeader,
+  LARGEST_WINDOW,
 } from '../../http2/index.ts';
 import { BufferPool } from './buffer-pool.ts';
-import type { Outbox } from './outbox.ts';
 import { type DataItem, type Lane, type LaneItem, NO_ITEMS, NO_SPARE } from './lane.ts';
+import type { Outbox } from './outbox.ts';
 
 /** A shorter queued payload takes this much memory, which later ones share: each alone would need an item. */
 const SMALL_PAYLOAD = 512;

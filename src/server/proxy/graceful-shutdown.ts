@@ -1,5 +1,5 @@
+import { ErrorCode, goaway, LARGEST_STREAM, ping } from '../../http2/index.ts';
 import type { ConnectionParts } from './connection-parts.ts';
-import { ErrorCode, LARGEST_STREAM, goaway, ping } from '../../http2/index.ts';
 
 /** Opaque data of the PING that follows the first GOAWAY: eight bytes that no other PING is likely to carry. */
 const PING_DATA = Buffer.from('shutdown');

@@ -1,12 +1,12 @@
-import type { ConnectionParts } from './connection-parts.ts';
-import { Code, LONGEST_TIMER_MS, MESSAGE_PREFIX_SIZE, bufferUsed, messagePrefix } from '../../core/index.ts';
+import { bufferUsed, Code, LONGEST_TIMER_MS, MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
 import { type Frame, type HeaderField, headersFrames } from '../../http2/index.ts';
 import type { WaitingCalls } from './call-starts.ts';
-import type { Lane } from './lane.ts';
+import type { ConnectionParts } from './connection-parts.ts';
+import { failureBlock, millisecondsOf, OK_TRAILERS, RESPONSE_HEADERS } from './grpc.ts';
 import type { HandledAnswer } from './interception.ts';
-import { type LocalPeer, type LocalStream, RunningCall, serverEnded } from './stream.ts';
-import { OK_TRAILERS, RESPONSE_HEADERS, failureBlock, millisecondsOf } from './grpc.ts';
+import type { Lane } from './lane.ts';
 import { RequestCollector } from './request-collector.ts';
+import { type LocalPeer, type LocalStream, RunningCall, serverEnded } from './stream.ts';
 
 /**
  * Serves the plain unary calls that the shim handles: reads the request, calls the handler and writes its answer. All

@@ -1,5 +1,5 @@
-import { headersFrames } from '../../http2/index.ts';
 import { Code } from '../../core/index.ts';
+import { headersFrames } from '../../http2/index.ts';
 import { statusBlock } from './grpc.ts';
 
 /** The event that closes a draining connection: the backend, which sent GOAWAY, or the end of the last stream. */

@@ -1,32 +1,32 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import { MiB } from '../../core/index.ts';
 import {
   type ConnectionError,
   DEFAULT_WINDOW,
-  FRAME_HEADER_SIZE,
   Flag,
+  FRAME_HEADER_SIZE,
   type Frame,
   type FrameReader,
   type HeaderBlock,
   type HeaderField,
   HpackEncoder,
+  headersInPlace,
   LARGEST_WINDOW,
   NO_TABLE_NO_PUSH,
   PREFACE,
-  headersInPlace,
   readSettings,
   rstStream,
   settingsAck,
   settingsFrame,
   windowUpdate,
 } from '../../http2/index.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import { frameReader } from './dispatch.ts';
 import { FlowControl } from './flow-control.ts';
-import { Lane, type LaneSource } from './lane.ts';
 import { statusOf } from './grpc.ts';
+import { Lane, type LaneSource } from './lane.ts';
+import { Outbox } from './outbox.ts';
 import { RequestCollector } from './request-collector.ts';
 import { type LocalPeer, type LocalStream, serverEnded } from './stream.ts';
-import { Outbox } from './outbox.ts';
 import type { Transport } from './transport.ts';
 
 /** Bytes of the local server that may wait here for the client's windows. */

@@ -1,8 +1,8 @@
-import type { ConnectionParts } from './connection-parts.ts';
-import { type Frame, windowUpdate } from '../../http2/index.ts';
 import { MESSAGE_PREFIX_SIZE, messagePrefix } from '../../core/index.ts';
-import type { MessageAmendStream } from './stream.ts';
+import { type Frame, windowUpdate } from '../../http2/index.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import type { SkipReason } from './interception.ts';
+import type { MessageAmendStream } from './stream.ts';
 
 /**
  * Holds each message of a stream until it is complete, has it amended and sends it to the client, one after the other.

@@ -1,5 +1,5 @@
-import type { ConnectionParts } from './connection-parts.ts';
 import { ErrorCode, type Frame, windowUpdate } from '../../http2/index.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import type { CollectedRequest } from './shared-budget.ts';
 import type { LocalStream } from './stream.ts';
 

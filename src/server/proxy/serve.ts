@@ -7,8 +7,8 @@ import { ErrorCode, goaway, settingsFrame } from '../../http2/index.ts';
 import { ProxyConnection } from './connection.ts';
 import { type Handle, type Interception, NO_OBSERVER, type ProxyObserver } from './interception.ts';
 import type { ProxyConnectionOptions } from './options.ts';
-import { SharedBudget, type SharedLimits } from './shared-budget.ts';
 import { PairTransport } from './pair-transport.ts';
+import { SharedBudget, type SharedLimits } from './shared-budget.ts';
 import { ReusedReads, SocketTransport } from './transport.ts';
 
 export interface ServeOptions {

@@ -1,7 +1,7 @@
 import type { Frame, HeaderField } from '../../http2/index.ts';
 import type { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
-import type { Lane, LaneSource } from './lane.ts';
 import type { HandledCall, Outcome } from './interception.ts';
+import type { Lane, LaneSource } from './lane.ts';
 import type { CollectedRequest } from './shared-budget.ts';
 
 /** The server of handled streams: the proxy or a connection to the local server. Source of their down lanes. */

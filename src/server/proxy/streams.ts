@@ -1,11 +1,11 @@
-import type { ConnectionParts } from './connection-parts.ts';
-import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
-import { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
-import type { OwnCalls } from './shared-budget.ts';
-import { backendInitial } from './backend-flow.ts';
-import { Lane } from './lane.ts';
 import { Code } from '../../core/index.ts';
+import { ErrorCode, type Frame, headersFrames, rstStream, windowUpdate } from '../../http2/index.ts';
+import { backendInitial } from './backend-flow.ts';
+import type { ConnectionParts } from './connection-parts.ts';
 import { millisecondsOf, statusBlock } from './grpc.ts';
+import { Amendment, MessageAmendment, RequestDelay } from './held-messages.ts';
+import { Lane } from './lane.ts';
+import type { OwnCalls } from './shared-budget.ts';
 import { AmendStream, type LocalPeer, LocalStream, MessageAmendStream, PassStream, type Stream } from './stream.ts';
 
 /** The streams of a connection: how they begin and the ways in which they end. */

@@ -1,5 +1,5 @@
 import type { OnReadOpts, Socket } from 'node:net';
-import { MiB, bufferUsed } from '../../core/index.ts';
+import { bufferUsed, MiB } from '../../core/index.ts';
 import { ReusedMemory } from '../../http2/index.ts';
 
 /** One side of a proxied connection as a byte stream: a socket, an in-process pair, or a test's fake. */

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { type ClientProcess, Metadata, grpcCodeName } from '../../core/index.ts';
+import { type ClientProcess, grpcCodeName, Metadata } from '../../core/index.ts';
 import type { CallOptions } from '../../runtime/index.ts';
 
 /**

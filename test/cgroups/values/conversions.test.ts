@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
-  type WeightFormula,
   cpuMaxOfCri,
   cpuSharesOfCri,
   criOfCpuMax,
@@ -12,6 +11,7 @@ import {
   sharesOfWeight,
   sharesToReport,
   swapMaxOfCri,
+  type WeightFormula,
   weightMatchesShares,
   weightOfShares,
 } from '../../../src/cgroups/values/conversions.ts';

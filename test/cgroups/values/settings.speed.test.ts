@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { type Machine, holdsSetting } from '../../../src/cgroups/values/settings.ts';
+import { holdsSetting, type Machine } from '../../../src/cgroups/values/settings.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 
 test.each(['0-8191,', '0-8191:1/2,'])(

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { type Machine, holdsSetting, restoringSetting } from '../../../src/cgroups/values/settings.ts';
+import { holdsSetting, type Machine, restoringSetting } from '../../../src/cgroups/values/settings.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
 
 /** A machine with up to four CPUs, and one memory node. */

@@ -1,6 +1,5 @@
-import { diskFaults } from './disk.ts';
-import type { Fault } from './fault.ts';
-import { processFaults } from './process.ts';
+import type { Fault } from './faults.ts';
+import { diskFaults, processFaults } from './faults.ts';
 import { runtimeFaults } from './runtime.ts';
 
 export const faults: readonly Fault[] = [...diskFaults, ...processFaults, ...runtimeFaults];

@@ -1,10 +1,10 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import { resources, SLEEP } from '../../crash/scenario.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import { resources, SLEEP } from '../../crash/scenario.ts';
-import type { Stage } from '../stage.ts';
 import type { Random } from '../random.ts';
-import type { Fault } from './fault.ts';
+import type { Stage } from '../stage.ts';
+import type { Fault } from './faults.ts';
 
 /** Points in the middle of a transaction. Each resize passes them. */
 const HALF_WAY = [

@@ -4,7 +4,7 @@
  */
 import fs, { type PathLike } from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
-import { type Faults, FaultCounter, NO_FAULTS, errorOf } from './rules.ts';
+import { errorOf, FaultCounter, type Faults, NO_FAULTS } from './rules.ts';
 
 type Call = (...args: unknown[]) => unknown;
 type Calls = Record<string, Call>;

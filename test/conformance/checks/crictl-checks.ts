@@ -3,9 +3,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { CheckList, Client, Follower } from './checks.ts';
 import { Found } from './checks.ts';
-import type { CheckList } from './checks.ts';
-import type { Client, Follower } from './client.ts';
 
 const podUid = 'c0f0a6ce-0000-4000-8000-000000000001';
 const podCgroup = `/kubepods/burstable/pod${podUid}`;

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { execa } from 'execa';
 import { busyboxLayer, dockerArchive } from '../../support/node/index.ts';
-import type { CheckList } from './checks.ts';
-import type { Client } from './client.ts';
+import type { CheckList, Client } from './checks.ts';
 
 export interface CtrChecks {
   readonly list: CheckList;

@@ -1,7 +1,7 @@
-import { busyboxLayer } from '../../support/node/index.ts';
 import type { TarEntry } from '../../support/node/index.ts';
-import { setuidProbe } from './setuid-probe.ts';
+import { busyboxLayer } from '../../support/node/index.ts';
 import type { OciImage } from './oci.ts';
+import { setuidProbe } from './setuid-probe.ts';
 
 /**
  * A separate pause image. The pause program of the node is "sleep", and a spec asserts that no "sleep" is left in the

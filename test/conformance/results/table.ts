@@ -1,5 +1,5 @@
 import type { CampaignResult } from '../campaign.ts';
-import { cannotPass } from './known.ts';
+import { cannotPass } from './results.ts';
 
 /** Formats rows below a row of titles, in columns as wide as needed. */
 export function table(titles: readonly string[], rows: readonly (readonly (string | number)[])[]): string {

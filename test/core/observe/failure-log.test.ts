@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest';
-import { FailureLog } from '../../../src/core/observe/failure-log.ts';
-import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
+import { describe, expect, test } from 'vitest';
+import { FailureLog, oncePerKey } from '../../../src/core/observe/failure-log.ts';
+import type { LogFields } from '../../../src/core/observe/interfaces.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
 
 test('a failure is logged once for each cause, and the next line reports the number of failures', () => {
   const lines: [string, LogFields][] = [];
@@ -20,4 +21,16 @@ test('a failure is logged once for each cause, and the next line reports the num
     ['not loaded', { errno: 'ENOENT' }],
   ]);
   expect(lines[3]![1]).not.toHaveProperty('failures');
+});
+
+describe('oncePerKey', () => {
+  test('oncePerKey returns true only for the first use of a key', () => {
+    const first = oncePerKey();
+    expect(['a', 'b', 'a', 'b', 'c'].map((key) => first(key))).toEqual([true, true, false, false, true]);
+  });
+
+  test('oncePerKey forgets the oldest key when it is full', () => {
+    const first = oncePerKey(2);
+    expect(['a', 'b', 'a', 'c', 'a', 'b'].map((key) => first(key))).toEqual([true, true, false, true, false, true]);
+  });
 });

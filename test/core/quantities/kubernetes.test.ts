@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { parseMilli, parseQuantity } from '../../../src/core/quantities/kubernetes.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 describe('a Kubernetes quantity', () => {
   test.each([

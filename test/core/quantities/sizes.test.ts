@@ -1,10 +1,10 @@
 import { expect, test } from 'vitest';
 import {
   exactSize,
+  MiB,
   roundedDuration,
   roundedSize,
   roundedSizeWithUnit,
-  MiB,
 } from '../../../src/core/quantities/sizes.ts';
 
 test('a size is exact in the largest unit that leaves a whole number', () => {

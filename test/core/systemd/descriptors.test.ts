@@ -1,10 +1,10 @@
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
-import { type Server, createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { FakeSystemd } from '../../support/daemon/fake-systemd.ts';
-import { TestDaemon } from '../../support/daemon/test-daemon.ts';
 import { type NamedDescriptor, SocketType } from '../../support/daemon/held-socket.ts';
+import { TestDaemon } from '../../support/daemon/test-daemon.ts';
 
 const daemon = new TestDaemon();
 const systemd = new FakeSystemd(daemon);

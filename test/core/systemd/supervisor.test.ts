@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createCounters } from '../../../src/core/observe/counters.ts';
 import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 import { type Supervisor, superviseBy, takeSupervisorVariables } from '../../../src/core/systemd/supervisor.ts';
-import { NotifySocket } from '../../support/daemon/notify-socket.ts';
+import { NotifySocket } from '../../support/daemon/fake-systemd.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 

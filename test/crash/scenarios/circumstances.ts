@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine } from '../../support/cri/shim.ts';
-import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+import { cgroupOf, Tenant } from '../../support/e2e/tenant.ts';
 import type { Record } from '../crashing-shim.ts';
 import { type Stage } from '../scenario.ts';
 

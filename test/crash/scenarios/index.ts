@@ -1,9 +1,8 @@
 import type { Scenario } from '../scenario.ts';
 import { wholePod } from './resize-pod.ts';
-import { restarted } from './restart.ts';
+import { restarted, usageHolds } from './restart.ts';
 import { oneContainer } from './update-container.ts';
 import { podItself } from './update-pod.ts';
-import { usageHolds } from './usage-hold.ts';
 
 const all: readonly Scenario[] = [...wholePod, ...oneContainer, ...podItself, ...restarted, ...usageHolds];
 

@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
-import { SLEEP, type Scenario, resizePod, resources, twoContainers, withoutVolume } from '../scenario.ts';
+import { miText } from '../../support/quantities/mebibytes.ts';
+import { resizePod, resources, type Scenario, SLEEP, twoContainers, withoutVolume } from '../scenario.ts';
 import {
   cachedFile,
   endTenant,
@@ -14,7 +15,6 @@ import {
   noneDeferred,
   showToRunc,
 } from './circumstances.ts';
-import { miText } from '../../support/quantities/mebibytes.ts';
 
 const limits = (memory: string, cpu: string, request?: string) => ({
   limits: { memory, cpu },

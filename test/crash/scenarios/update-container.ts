@@ -1,7 +1,7 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { type Scenario, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
-import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 import { miText } from '../../support/quantities/mebibytes.ts';
+import { resources, type Scenario, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
+import { cachedFile, endTenant, holdPageCache } from './circumstances.ts';
 
 const raised = { 'a memory.max': miText(128), 'a cpu.max': '20000 100000', 'a cpu.weight': '6' };
 const lowered = { 'a memory.max': miText(48), 'a cpu.max': '5000 100000', 'a cpu.weight': '2' };

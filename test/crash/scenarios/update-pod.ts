@@ -1,7 +1,7 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { writeSetting } from '../../support/cri/pod-cgroup.ts';
-import { type Scenario, type Stage, resources, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 import { miText } from '../../support/quantities/mebibytes.ts';
+import { resources, type Scenario, type Stage, twoContainers, updateContainer, withoutVolume } from '../scenario.ts';
 
 const updatePod = ({ shim, pod }: Stage, linux: object): Promise<object> => shim.cri.updatePod(pod.sandboxId, linux);
 

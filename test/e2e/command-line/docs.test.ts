@@ -6,10 +6,10 @@ import { join, resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { commandsOf, isAsPrinted, pages } from '../../docs/commands.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { commandsOf, isAsPrinted, pages } from '../../docs/commands.ts';
 import { type Chapter, chapters } from '../../support/e2e/docs-chapters.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
 

@@ -4,8 +4,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { type PodReport, PodWatcher } from '../../watch/watcher.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
+import { type PodReport, PodWatcher } from '../../watch/watcher.ts';
 
 /** kubelet's calls one by one. The shim knows their final values, so volumes and the pod limit go there directly. */
 

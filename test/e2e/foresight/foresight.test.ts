@@ -3,17 +3,17 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { KUBELET_ROOT } from '../../support/cri/pod.ts';
-import type { Answer } from '../../support/resize-api/client.ts';
 import {
   ALONE_MS,
+  both,
   CASES,
   ForesightStage,
   HELPED_MS,
-  both,
   highsOf,
   limitsOf,
   useOf,
-} from '../../support/e2e/foresight-stage.ts';
+} from '../../support/e2e/stages.ts';
+import type { Answer } from '../../support/resize-api/client.ts';
 
 /** Memory limits that kubelet has admitted and refuses to lower because more is in use, with the shim's help. */
 

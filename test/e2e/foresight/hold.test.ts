@@ -7,7 +7,7 @@ import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, type PodMemory, removeFiles } from '../../support/e2e/kubelet.ts';
 import { Served } from '../../support/e2e/served.ts';
-import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+import { cgroupOf, Tenant } from '../../support/e2e/tenant.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import type { Answer } from '../../support/resize-api/client.ts';
 

@@ -1,28 +1,28 @@
-import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { queryRuntime } from '../../../src/install/host/query-runtime.ts';
 import { CriClient } from '../../support/cri/client.ts';
-import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
-import { ResizeClient } from '../../support/resize-api/client.ts';
-import { madeExecutable } from '../../tools/packaging/made.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import {
   CONFIG,
   CONTAINERD,
-  OURS,
-  UNITS,
   calledThrough,
   failedCalls,
+  OURS,
   property,
   removePackage,
   startKubelet,
   states,
   stopKubelet,
+  UNITS,
 } from '../../support/e2e/kubelet-unit.ts';
-import { podWithVolume, resizesThrough } from '../../support/e2e/resizing.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { podWithVolume, resizesThrough } from '../../support/e2e/served.ts';
+import { ResizeClient } from '../../support/resize-api/client.ts';
+import { madeExecutable } from '../../tools/packaging/made.ts';
 
 /** The single executable on a node: only this file is copied there, and it installs everything else. */
 

@@ -3,9 +3,8 @@ import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
-import { builtImage } from '../../support/e2e/installer-image.ts';
-import { image as imageName } from '../../support/e2e/installer-pod.ts';
-import { resizesThrough } from '../../support/e2e/resizing.ts';
+import { builtImage, image as imageName } from '../../support/e2e/installer-pod.ts';
+import { resizesThrough } from '../../support/e2e/served.ts';
 
 /**
  * Runs the shim in a container in the way that the Dockerfile describes: its entry point and environment, the node's

@@ -5,8 +5,8 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
-  readFileSync,
   readdirSync,
+  readFileSync,
   readlinkSync,
   rmSync,
   symlinkSync,
@@ -15,27 +15,27 @@ import {
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { version } from '../../../src/core/config/version.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
   CONTAINERD,
-  FLAGS,
-  OURS,
-  REFUSES,
-  SETTINGS,
-  UNIT,
-  UNITS,
   calledThrough,
+  FLAGS,
   failedCalls,
   kubeletConfig,
+  OURS,
   property,
+  REFUSES,
+  SETTINGS,
   startKubelet,
   states,
   stopKubelet,
+  UNIT,
+  UNITS,
 } from '../../support/e2e/kubelet-unit.ts';
-import { version } from '../../../src/core/config/version.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 
 // On a node where systemd is the first process: npm run node -- --init systemd

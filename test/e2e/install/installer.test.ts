@@ -1,33 +1,33 @@
-import { existsSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { FAILED } from '../../../src/install/rollout/lease.ts';
 import { CriClient } from '../../support/cri/client.ts';
-import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
-import { makeCertificate } from '../../support/kubernetes/certificate.ts';
-import { importImage } from '../../support/e2e/installer-image.ts';
-import { InstallerPod, type PodSettings, STAGING, image } from '../../support/e2e/installer-pod.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import type { PodSettings } from '../../support/e2e/installer-pod.ts';
+import { InstallerPod, image, importImage, STAGING } from '../../support/e2e/installer-pod.ts';
 import {
   CONFIG,
   CONTAINERD,
-  FLAGS,
-  OURS,
-  REFUSES,
-  SETTINGS,
-  UNIT,
   calledThrough,
+  FLAGS,
   failedCalls,
   kubeletConfig,
+  OURS,
   property,
+  REFUSES,
   removePackage,
+  SETTINGS,
   startKubelet,
   states,
+  UNIT,
 } from '../../support/e2e/kubelet-unit.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { makeCertificate } from '../../support/kubernetes/fake-api-server.ts';
+import { FakeClusterApi } from '../../support/kubernetes/fake-cluster-api.ts';
 
 /**
  * The DaemonSet's pod on a node where systemd is the first process: a privileged container of containerd, as in the

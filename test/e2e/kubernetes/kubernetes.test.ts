@@ -6,9 +6,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { makeCertificate } from '../../support/kubernetes/certificate.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
+import { FakeApiServer, makeCertificate } from '../../support/kubernetes/fake-api-server.ts';
 
 /** Annotations of pods in Kubernetes. A server of the test replaces the API server. */
 

@@ -4,8 +4,8 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
-import type { ResizeClient } from '../../support/resize-api/client.ts';
 import { Served } from '../../support/e2e/served.ts';
+import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /**
  * Swap and unified keys of a container, with the runtime and the kernel of the node. Its containerd, which runs in the

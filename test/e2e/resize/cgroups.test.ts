@@ -1,19 +1,19 @@
-import { execFileSync, spawn } from 'node:child_process';
 import type { ChildProcessByStdio } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { CgroupWrite } from '../../../src/cgroups/values/write.ts';
 import { CGROUP_ROOT, isCgroupVanished, isFileMissing } from '../../../src/cgroups/file.ts';
-import { CgroupTree } from '../../../src/cgroups/tree.ts';
 import { cgroupOfPid, cgroupVersion } from '../../../src/cgroups/proc.ts';
+import { CgroupTree } from '../../../src/cgroups/tree.ts';
 import { weightOfShares } from '../../../src/cgroups/values/conversions.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { CgroupWrite } from '../../../src/cgroups/values/write.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 // cgroup v2 of the test node's kernel, as root.
 const parent = `/shim-e2e-${process.pid}`;

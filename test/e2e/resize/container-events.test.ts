@@ -6,7 +6,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { readContainerStatuses, withResourcesOfStatuses } from '../../../src/runtime/container-status.ts';
 import { CriClient, type ReportedContainer } from '../../support/cri/client.ts';
-import { type RunningPod, createContainer, runPod } from '../../support/cri/pod.ts';
+import { createContainer, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 
 const SLEEP = ['sleep', '1000000'];

@@ -7,8 +7,8 @@ import { checkpointText } from '../../support/checkpoint-text.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Kubelet, removeFiles } from '../../support/e2e/kubelet.ts';
-import { Tenant } from '../../support/e2e/tenant.ts';
 import { Served } from '../../support/e2e/served.ts';
+import { Tenant } from '../../support/e2e/tenant.ts';
 import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /**

@@ -5,7 +5,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { type LogLine, ShimProcess } from '../../support/cri/shim.ts';
-import { Tenant, cgroupOf } from '../../support/e2e/tenant.ts';
+import { cgroupOf, Tenant } from '../../support/e2e/tenant.ts';
 
 // A folder of the machine outside, so its pages are page cache. All other folders of the node are in a tmpfs, whose
 // pages are not.

@@ -2,7 +2,8 @@ import type { ServiceError } from '@grpc/grpc-js';
 import { status } from '@grpc/grpc-js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CriClient } from '../../support/cri/client.ts';
-import { type BadInputNode, limits, makeContainer, removePods, startNode } from './bad-input/node.ts';
+import type { BadInputNode } from './bad-input/case.ts';
+import { limits, makeContainer, removePods, startNode } from './bad-input/case.ts';
 
 /**
  * Does not run on containerd 2.3 and later, which may crash: internal/cri/nri/nri_api_linux.go, GetRlimits, reads the

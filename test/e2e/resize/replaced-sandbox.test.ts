@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
-import { type ContainerSpec, type PodSpec, type RunningPod, createContainer, runPod } from '../../support/cri/pod.ts';
+import { type ContainerSpec, createContainer, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { Served } from '../../support/e2e/served.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 

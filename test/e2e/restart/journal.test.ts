@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { numbered, podUid } from '../../support/journal/numbered.ts';
 import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { numbered, podUid } from '../../support/journal/numbered.ts';
 
 // Full and read-only disks: a tmpfs of a few pages, as root.
 const other = podUid.replace(/^./, 'f');

@@ -7,8 +7,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
-import type { ResizeClient } from '../../support/resize-api/client.ts';
 import { Served } from '../../support/e2e/served.ts';
+import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /** State that survives a restart of the shim, and of the machine. */
 

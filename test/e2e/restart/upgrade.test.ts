@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -8,8 +8,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { ResizeClient } from '../../support/resize-api/client.ts';
 import { HeldSocket, passOn } from '../../support/daemon/held-socket.ts';
+import { ResizeClient } from '../../support/resize-api/client.ts';
 
 /**
  * Upgrades under load. This process acts as systemd: it holds the sockets and starts one shim after the other with

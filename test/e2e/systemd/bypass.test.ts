@@ -4,25 +4,25 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { markedHigh } from '../../../src/cgroups/memory-high.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
   CONTAINERD,
-  OURS,
-  SETTINGS,
   calledThrough,
   failedCalls,
+  OURS,
   property,
+  SETTINGS,
   startKubelet,
   stopKubelet,
 } from '../../support/e2e/kubelet-unit.ts';
+import { faults, invalidFlag, PROGRAM, unreadableState } from '../../support/e2e/shim-faults.ts';
+import { callingThroughout, callOnNewConnection, isShim, rejected } from '../../support/e2e/socket-calls.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
-import { callOnNewConnection, callingThroughout, isShim, rejected } from '../../support/e2e/socket-calls.ts';
-import { PROGRAM, faults, invalidFlag, unreadableState } from '../../support/e2e/shim-faults.ts';
 
 /**
  * The shim fails in every way that its units know of, and clients reach containerd through the same socket, without the

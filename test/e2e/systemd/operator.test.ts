@@ -10,18 +10,18 @@ import type { RunningPod } from '../../support/cri/pod.ts';
 import {
   CONFIG,
   CONTAINERD,
-  FLAGS,
-  OURS,
-  REFUSES,
-  SETTINGS,
-  UNIT,
   calledThrough,
+  FLAGS,
   failedCalls,
   kubeletConfig,
+  OURS,
   property,
+  REFUSES,
+  SETTINGS,
   startKubelet,
   states,
   stopKubelet,
+  UNIT,
 } from '../../support/e2e/kubelet-unit.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 

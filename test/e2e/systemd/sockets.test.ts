@@ -1,9 +1,9 @@
-import { readFileSync, readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
-import { CONFIG, OURS, calledThrough, property, startKubelet, stopKubelet } from '../../support/e2e/kubelet-unit.ts';
+import { CONFIG, calledThrough, OURS, property, startKubelet, stopKubelet } from '../../support/e2e/kubelet-unit.ts';
 import { startSystemdNode } from '../../support/e2e/systemd-node.ts';
 import { ResizeClient } from '../../support/resize-api/client.ts';
 

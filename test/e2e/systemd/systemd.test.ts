@@ -2,10 +2,10 @@ import {
   closeSync,
   mkdirSync,
   openSync,
-  readFileSync,
   readdirSync,
-  rmSync,
+  readFileSync,
   rmdirSync,
+  rmSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -15,14 +15,14 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { Busctl } from '../../../src/cgroups/busctl.ts';
 import { CGROUP_ROOT } from '../../../src/cgroups/file.ts';
 import { DriverCgroupTree } from '../../../src/cgroups/systemd-tree.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient, type Resources } from '../../support/cri/client.ts';
-import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
 import { type PodSpec, type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { isSystemdNode, setProperties, unitOf } from '../../support/cri/pod-cgroup.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
-import { refusal } from '../../support/resize-api/client.ts';
 import { Tenant } from '../../support/e2e/tenant.ts';
+import { refusal } from '../../support/resize-api/client.ts';
 
 // On a node where systemd is the first process and the runtime creates cgroups through it:
 // npm run node -- --init systemd

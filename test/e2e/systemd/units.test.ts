@@ -1,23 +1,23 @@
-import { existsSync, mkdirSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { execa } from 'execa';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
-import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
 import { type RunningPod, runPod } from '../../support/cri/pod.ts';
+import { isSystemdNode } from '../../support/cri/pod-cgroup.ts';
+import { DebPackage } from '../../support/e2e/deb-package.ts';
 import {
   CONFIG,
   CONTAINERD,
-  OURS,
-  UNIT,
   calledThrough,
+  OURS,
   startKubelet,
   states,
   stopKubelet,
+  UNIT,
 } from '../../support/e2e/kubelet-unit.ts';
-import { DebPackage } from '../../support/e2e/deb-package.ts';
-import { resizesThrough } from '../../support/e2e/resizing.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { resizesThrough } from '../../support/e2e/served.ts';
 
 /**
  * Installs and runs what `npm run package` makes: the folder by itself, and the .deb under systemd with all of the

@@ -7,8 +7,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CriClient } from '../../support/cri/client.ts';
 import { type PodSpec, RunningPod, runPod } from '../../support/cri/pod.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
-import type { ResizeClient } from '../../support/resize-api/client.ts';
 import { Served } from '../../support/e2e/served.ts';
+import type { ResizeClient } from '../../support/resize-api/client.ts';
 
 /** Volumes that another program remounts (here mount(8), as kubelet 1.37 does), and shims that restart meanwhile. */
 

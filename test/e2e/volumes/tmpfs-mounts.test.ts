@@ -2,10 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { KubeletFolder, bind, mountTmpfs, podUid, sizeAt } from '../../support/kubelet-folder.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
+import { bind, KubeletFolder, mountTmpfs, podUid, sizeAt } from '../../support/kubelet-folder.ts';
 import { shell } from '../../support/mount-namespace.ts';
 
 // Which mounts of the test node's kernel are volumes, as root.

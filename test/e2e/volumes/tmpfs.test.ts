@@ -4,11 +4,11 @@ import { closeSync, openSync, readFileSync, rmSync, writeFileSync, writeSync } f
 import { join } from 'node:path';
 import koffi from 'koffi';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type RemountMethod, chooseRemountMethod } from '../../../src/tmpfs/remount.ts';
-import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { KubeletFolder, isKnownOption, optionsAt, podUid, sizeAt } from '../../support/kubelet-folder.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
+import { chooseRemountMethod, type RemountMethod } from '../../../src/tmpfs/remount.ts';
+import { isKnownOption, KubeletFolder, optionsAt, podUid, sizeAt } from '../../support/kubelet-folder.ts';
 import { shell } from '../../support/mount-namespace.ts';
 
 // tmpfs on the test node's kernel, as root.

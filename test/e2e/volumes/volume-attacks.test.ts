@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
+import { CACHE, limit, SLEEP, sizeOf, VolumeStage } from '../../support/e2e/stages.ts';
 import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
-import { CACHE, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Names, links and mounts that would direct a remount to something other than a volume of the pod. */
 

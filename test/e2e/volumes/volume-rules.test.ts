@@ -5,11 +5,11 @@ import { execa } from 'execa';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
-import { KUBELET_ROOT, type RunningPod, createContainer } from '../../support/cri/pod.ts';
+import { createContainer, KUBELET_ROOT, type RunningPod } from '../../support/cri/pod.ts';
 import type { LogLine, ShimProcess } from '../../support/cri/shim.ts';
-import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
+import { CACHE, limit, SLEEP, sizeOf, VolumeStage } from '../../support/e2e/stages.ts';
 import { isKnownOption } from '../../support/kubelet-folder.ts';
-import { CACHE, SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
+import { type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 
 /** The rules of volumes (design of KEP-6030, docs/volumes.md) one by one, on a real kernel, through the shim. */
 

@@ -4,9 +4,9 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { CriClient } from '../../support/cri/client.ts';
 import type { RunningPod } from '../../support/cri/pod.ts';
+import { limit, SLEEP, sizeOf, VolumeStage } from '../../support/e2e/stages.ts';
 import { type Answer, type ResizeClient, refusal } from '../../support/resize-api/client.ts';
 import { PodWatcher } from '../../watch/watcher.ts';
-import { SLEEP, VolumeStage, limit, sizeOf } from '../../support/e2e/volume-stage.ts';
 
 /** Memory-backed volumes in a resize of their pod: KEP-6030 on a real kernel, through the shim. */
 

@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import type { Outcome } from '../outcome.ts';
+import type { Outcome } from '../target.ts';
 import { inProcess } from './targets.ts';
 import type { Job, Report } from './worker.ts';
 

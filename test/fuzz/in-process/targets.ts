@@ -1,7 +1,5 @@
-import { criTarget } from '../parsers/cri.ts';
-import { journalTarget } from '../parsers/journal.ts';
-import { cgroupTarget, procTarget } from '../parsers/kernel.ts';
-import { kubeletTarget } from '../parsers/kubelet.ts';
+import { criTarget, journalTarget } from '../parsers/cri.ts';
+import { cgroupTarget, kubeletTarget, procTarget } from '../parsers/kernel.ts';
 import { proxyTarget } from '../proxy/target.ts';
 import type { Target } from '../target.ts';
 

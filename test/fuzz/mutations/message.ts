@@ -1,7 +1,6 @@
 import { createWriter, delimitedKey, varintKey } from '../../../src/core/protobuf.ts';
 import type { Random } from '../random.ts';
-import { mutateBytes } from './bytes.ts';
-import { INTEGERS, hostileText } from './values.ts';
+import { hostileText, INTEGERS, mutateBytes } from './values.ts';
 
 /** Returns an encoded protobuf message with one to three changes of its fields, or of its bytes. */
 export function mutateMessage(message: Buffer, random: Random): Buffer {

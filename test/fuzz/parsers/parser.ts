@@ -1,7 +1,7 @@
-import { ShimError, messageOf } from '../../../src/core/errors.ts';
-import { Finding } from '../finding.ts';
+import { messageOf, ShimError } from '../../../src/core/errors.ts';
 import { Random } from '../random.ts';
 import type { Target } from '../target.ts';
+import { Finding } from '../target.ts';
 
 /** A parser of content that others write. */
 export interface Parser {

@@ -1,5 +1,4 @@
-import { mutateBytes } from '../mutations/bytes.ts';
-import { hostileText } from '../mutations/values.ts';
+import { hostileText, mutateBytes } from '../mutations/values.ts';
 import type { Random } from '../random.ts';
 
 const PATHS = [

@@ -1,7 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { mutateJson } from '../mutations/json.ts';
-import { mutateText } from '../mutations/text.ts';
+import { mutateJson, mutateText } from '../mutations/values.ts';
 import type { Random } from '../random.ts';
 import { cgroupFiles } from '../seeds/kernel.ts';
 import { checkpointEntries, cpuState, memoryState } from '../seeds/kubelet.ts';

@@ -1,7 +1,7 @@
 import { get } from 'node:http';
 import { Client, credentials } from '@grpc/grpc-js';
-import { Finding } from '../finding.ts';
-import type { Addresses } from './play.ts';
+import { Finding } from '../target.ts';
+import type { Addresses } from './session.ts';
 
 const raw = (bytes: Buffer): Buffer => bytes;
 const PROBE_MS = 30_000;

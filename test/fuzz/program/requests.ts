@@ -1,6 +1,6 @@
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { encode as encodeApi } from '../../../src/server/api/messages.ts';
 import { encode } from '../../../src/runtime/codec.ts';
+import { encode as encodeApi } from '../../../src/server/api/messages.ts';
 import { mutateMessage } from '../mutations/message.ts';
 import { hostileText } from '../mutations/values.ts';
 import type { Random } from '../random.ts';

@@ -1,11 +1,10 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../../src/core/errors.ts';
-import { Finding } from '../finding.ts';
-import type { Outcome } from '../outcome.ts';
+import type { Outcome } from '../target.ts';
+import { Finding } from '../target.ts';
 import { tearFile } from './node.ts';
-import { play } from './play.ts';
 import { Probes } from './probes.ts';
-import { sessionOf } from './session.ts';
+import { play, sessionOf } from './session.ts';
 import { FuzzedShim } from './shim.ts';
 
 /** Connections at the same time. */

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { descriptorsOf } from '../../support/cri/descriptors.ts';
+import { descriptorsOf } from '../../support/cri/client.ts';
 import { memoryFolder } from '../memory-folder.ts';
 import { HostileBackend } from './backend.ts';
 import { type Folders, makeNode } from './node.ts';
-import type { Addresses } from './play.ts';
+import type { Addresses } from './session.ts';
 
 const LAST_LINES = 60;
 /** Logged for an error that the shim did not expect, in code that contains it. */

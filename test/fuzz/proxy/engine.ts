@@ -1,20 +1,20 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ErrorCode } from '../../../src/http2/errors.ts';
+import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import {
   type HandledAnswer,
   type HandledCall,
-  type ProxyObserver,
   NO_OBSERVER,
+  type ProxyObserver,
 } from '../../../src/server/proxy/interception.ts';
 import { LIMITS, SHARED_LIMITS } from '../../../src/server/proxy/serve.ts';
 import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
-import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
-import { FakeTransport, parseFrames, PREFACE, routeOf } from '../../support/http2/wire.ts';
-import { Finding } from '../finding.ts';
-import { CORPUS } from './corpus.ts';
-import type { Step } from './corpus.ts';
-import { mutate } from './mutate.ts';
+import { FakeTransport, PREFACE, parseFrames, routeOf } from '../../support/http2/wire.ts';
 import { Random } from '../random.ts';
+import { Finding } from '../target.ts';
+import type { Step } from './corpus.ts';
+import { CORPUS } from './corpus.ts';
+import { mutate } from './mutate.ts';
 
 /** Counts how inputs ended, to check that they reach relevant states. */
 export interface Tally {

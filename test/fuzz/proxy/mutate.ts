@@ -1,7 +1,7 @@
 import { ReferenceEncoder } from '../../support/http2/reference-hpack.ts';
 import { frame, headers, request } from '../../support/http2/wire.ts';
-import type { Conversation, FuzzSide, Step } from './corpus.ts';
 import type { Random } from '../random.ts';
+import type { Conversation, FuzzSide, Step } from './corpus.ts';
 
 /** Values at which HTTP/2 implementations have failed: limits of windows and sizes, and their neighbours. */
 const NUMBERS = [0, 1, 9, 16_383, 16_384, 16_385, 65_535, 65_536, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 1];

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ErrorCode } from '../../../src/http2/errors.ts';
 import { integerSize, readInteger, readOctet, writeInteger } from '../../../src/http2/hpack/field.ts';
-import { hex, decoderOf, errorCodeOf } from '../../support/http2/hpack.ts';
+import { decoderOf, errorCodeOf, hex } from '../../support/http2/reference-hpack.ts';
 
 describe('examples of RFC 7541 Appendix C', () => {
   test.each([

@@ -2,8 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ErrorCode } from '../../../src/http2/errors.ts';
 import { decodeHuffman, huffmanCodes } from '../../../src/http2/hpack/huffman.ts';
-import { huffman } from '../../support/http2/reference-hpack.ts';
-import { errorCodeOf } from '../../support/http2/hpack.ts';
+import { errorCodeOf, huffman } from '../../support/http2/reference-hpack.ts';
 
 describe('Huffman code', () => {
   test("the Huffman code is a complete prefix code (Kraft's equality)", () => {

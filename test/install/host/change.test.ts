@@ -1,8 +1,8 @@
 import { expect, test, vi } from 'vitest';
 import {
+  applyChanges,
   type Change,
   ChangedMeanwhile,
-  applyChanges,
   combineChanges,
   probeChanges,
 } from '../../../src/install/host/change.ts';

@@ -1,8 +1,8 @@
 import { chmodSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
 import { hasSharedLibraries, nodeProgramOf } from '../../../src/install/host/programs.ts';
+import { copyProgram, isInPlace } from '../../../src/install/node/program.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;

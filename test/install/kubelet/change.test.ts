@@ -9,13 +9,13 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
 import type { Change } from '../../../src/install/host/change.ts';
 import { keepAtShim, pointAtContainerd, pointAtShim, runningKubelet } from '../../../src/install/kubelet/change.ts';
 import type { Kubelet } from '../../../src/install/kubelet/kubelet.ts';
+import { readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
-// Tests the files. test/e2e/install/endpoint.test.ts restarts kubelet too.
+// Tests the files. test/real-kubelet/operator.test.ts restarts kubelet too.
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));
 afterEach(() => fake.remove());

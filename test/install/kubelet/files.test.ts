@@ -1,9 +1,9 @@
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
 import { type Setting, settingsInUse, settingsToChange } from '../../../src/install/kubelet/files.ts';
 import type { Kubelet } from '../../../src/install/kubelet/kubelet.ts';
+import { readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';

@@ -2,8 +2,7 @@ import { existsSync, lstatSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { turnBypassOn } from '../../../src/install/node/bypass.ts';
-import { answeringRuntime } from '../../support/kubernetes/answering-runtime.ts';
-import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
+import { answeringRuntime, FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;
 beforeEach(() => (fake = new FakeInstallNode()));

@@ -1,9 +1,9 @@
 import { readFileSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Finding } from '../../../src/install/node/finding.ts';
 import type { Node } from '../../../src/install/host/site.ts';
-import { diagnose } from '../../../src/install/node/checks.ts';
 import { checkKubelet, kubeletAfterInstall } from '../../../src/install/node/check-kubelet.ts';
+import { diagnose } from '../../../src/install/node/checks.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // The properties are those that systemd 257 prints. test/e2e/systemd/kubelet-unit.test.ts asks systemd itself.

@@ -1,15 +1,15 @@
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type Site, SOCKETS, UNITS } from '../../../src/install/host/site.ts';
 import {
-  type UnitsState,
   restartOnRollback,
   retryOnRollback,
   starting,
   stopping,
+  type UnitsState,
   unitsState,
 } from '../../../src/install/node/service.ts';
-import { SOCKETS, type Site, UNITS } from '../../../src/install/host/site.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 let fake: FakeInstallNode;

@@ -1,10 +1,10 @@
 import { lstatSync, mkdirSync, readFileSync, readlinkSync, symlinkSync } from 'node:fs';
 import { execa } from 'execa';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Finding } from '../../../src/install/node/finding.ts';
-import { linesBack, checkKubeletRuntime } from '../../../src/install/node/way-back.ts';
 import { checkKubelet } from '../../../src/install/node/check-kubelet.ts';
-import { FakeBackend } from '../../support/daemon/fake-backend.ts';
+import type { Finding } from '../../../src/install/node/finding.ts';
+import { checkKubeletRuntime, linesBack } from '../../../src/install/node/way-back.ts';
+import { FakeBackend } from '../../support/daemon/test-daemon.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 // Runs the lines on files of a folder, with a systemctl that notes its arguments.

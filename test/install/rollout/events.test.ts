@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type PostEvent, nodeEvent } from '../../../src/install/rollout/events.ts';
+import { nodeEvent, type PostEvent } from '../../../src/install/rollout/events.ts';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';

@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import {
-  type Lease,
   FAILED,
   HALTED,
-  VOUCHED,
-  haltOf,
   halted,
+  haltOf,
   isRemoval,
+  type Lease,
   releasedBy,
   revisionOf,
   takenBy,
   turnsOf,
+  VOUCHED,
   vouchedFor,
   vouchedOf,
 } from '../../../src/install/rollout/lease.ts';

@@ -1,13 +1,13 @@
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { type RequestListener, type Server, createServer } from 'node:http';
-import { type AddressInfo, type Socket, connect } from 'node:net';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { eventually } from '../../support/fake-clock.ts';
-import { relayMetrics } from '../../../src/install/rollout/metrics-relay.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { relayMetrics } from '../../../src/install/rollout/metrics-relay.ts';
+import { eventually } from '../../support/fake-clock.ts';
 
 let folder: string;
 let socket: string;

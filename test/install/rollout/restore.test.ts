@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { type RestoreContext, restore } from '../../../src/install/rollout/restore.ts';
 import type { CommandResult } from '../../../src/install/rollout/host.ts';
+import { type RestoreContext, restore } from '../../../src/install/rollout/restore.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
 /** Tests the command that the chart runs before it is deleted, on a cluster in virtual time. */

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/core/config/version.ts';
-import { FAILED, HALTED, PAUSED, VOUCHED } from '../../../src/install/rollout/lease.ts';
 import type { CommandResult, ShimRun } from '../../../src/install/rollout/host.ts';
-import { type FakeNode, done } from '../../support/kubernetes/fake-nodes.ts';
+import { FAILED, HALTED, PAUSED, VOUCHED } from '../../../src/install/rollout/lease.ts';
+import { done, type FakeNode } from '../../support/kubernetes/fake-nodes.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
 
 /** Tests waves in virtual time: how many nodes at once, canaries, pause, halt, rollback. */

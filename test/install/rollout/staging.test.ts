@@ -1,88 +1,164 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { kubeconfigIn, programIn, stage, stagingOf, unstage } from '../../../src/install/rollout/staging.ts';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import {
+  kubeconfigIn,
+  programIn,
+  provideKubeconfig,
+  stage,
+  stagingOf,
+  unstage,
+  withNodeName,
+} from '../../../src/install/rollout/staging.ts';
+import { openConnection } from '../../../src/kubernetes/client/connection.ts';
+import { makeCertificate } from '../../support/kubernetes/fake-api-server.ts';
 
 let folder: string;
-let staging: string;
-/** The kubeconfig that the installed shim uses. */
-let live: string;
-beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), 'staging-'));
-  staging = join(folder, 'staging');
-  live = join(staging, 'kubeconfig');
-  const chunks = join(folder, 'image/dist/chunks');
-  const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
-  for (const path of ['package.json', 'LICENSE', 'dist/cri-resize-shim.js', 'dist/resizectl.js', 'dist/resizectl.1'])
-    put(`image/${path}`, '');
-  for (const path of koffi) put(`image/node_modules/koffi/${path}`, '');
-  put(`image/node_modules/@koromix/koffi-linux-${process.arch}/index.js`, '');
-  put('image/proto/a.proto', '');
-  put('image/systemd/cri-resize-shim.service', '');
-  mkdirSync(chunks);
-  put('config.yaml', 'logLevel: debug\n');
-  put('credentials/token', 'fresh');
-  put('credentials/ca.crt', 'ca');
-  put('staging/kubeconfig', 'in use');
-  vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
-});
-afterEach(() => {
-  vi.unstubAllEnvs();
-  rmSync(folder, { recursive: true });
-});
 
-function put(path: string, text: string): void {
-  mkdirSync(join(folder, path, '..'), { recursive: true });
-  writeFileSync(join(folder, path), text);
-}
+describe('staged files', () => {
+  let staging: string;
+  /** The kubeconfig that the installed shim uses. */
+  let live: string;
 
-/** Stages as a pod whose process has an id. Returns its folder. */
-async function staged(credentials: string, pid = process.pid): Promise<string> {
-  const own = stagingOf(staging, pid);
-  await stage({
-    ...{ from: join(folder, 'image'), staging, own, config: join(folder, 'config.yaml'), nodeName: 'a' },
-    credentials: credentials && join(folder, credentials),
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'staging-'));
+    staging = join(folder, 'staging');
+    live = join(staging, 'kubeconfig');
+    const chunks = join(folder, 'image/dist/chunks');
+    const koffi = ['package.json', 'LICENSE.txt', 'index.js', 'src/koffi/index.js', 'src/koffi/src/static.js'];
+    for (const path of ['package.json', 'LICENSE', 'dist/cri-resize-shim.js', 'dist/resizectl.js', 'dist/resizectl.1'])
+      put(`image/${path}`, '');
+    for (const path of koffi) put(`image/node_modules/koffi/${path}`, '');
+    put(`image/node_modules/@koromix/koffi-linux-${process.arch}/index.js`, '');
+    put('image/proto/a.proto', '');
+    put('image/systemd/cri-resize-shim.service', '');
+    mkdirSync(chunks);
+    put('config.yaml', 'logLevel: debug\n');
+    put('credentials/token', 'fresh');
+    put('credentials/ca.crt', 'ca');
+    put('staging/kubeconfig', 'in use');
+    vi.stubEnv('KUBERNETES_SERVICE_HOST', '10.96.0.1');
   });
-  return own;
-}
-/** The id of a process that has ended. */
-const ended = (): number => spawnSync('true').pid;
 
-test.each(['', 'credentials'])(
-  'staging with credentials %j does not change the kubeconfig of the installed shim',
-  async (given) => {
-    const own = await staged(given);
-    expect(readFileSync(live, 'utf8')).toBe('in use');
-    expect(existsSync(kubeconfigIn(own))).toBe(given !== '');
-    expect(readFileSync(join(programIn(own), 'package.json'), 'utf8')).toBe('');
-    await unstage(own);
-    expect(readdirSync(staging)).toEqual(['kubeconfig']);
-  },
-);
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    rmSync(folder, { recursive: true });
+  });
 
-test('the staged files of an interrupted pod are replaced, also those of an older version', async () => {
-  const earlier = await staged('credentials', ended());
-  for (const name of ['program', 'program.new'])
-    cpSync(join(folder, 'image'), join(staging, name), { recursive: true });
-  for (const name of ['config.yaml', 'kubeconfig.new']) put(`staging/${name}`, '');
-  const own = await staged('');
-  expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own)].toSorted());
-  expect(earlier).not.toBe(own);
-  await staged('');
-  expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
+  function put(path: string, text: string): void {
+    mkdirSync(join(folder, path, '..'), { recursive: true });
+    writeFileSync(join(folder, path), text);
+  }
+
+  /** Stages as a pod whose process has an id. Returns its folder. */
+  async function staged(credentials: string, pid = process.pid): Promise<string> {
+    const own = stagingOf(staging, pid);
+    await stage({
+      ...{ from: join(folder, 'image'), staging, own, config: join(folder, 'config.yaml'), nodeName: 'a' },
+      credentials: credentials && join(folder, credentials),
+    });
+    return own;
+  }
+  /** The id of a process that has ended. */
+  const ended = (): number => spawnSync('true').pid;
+
+  test.each(['', 'credentials'])(
+    'staging with credentials %j does not change the kubeconfig of the installed shim',
+    async (given) => {
+      const own = await staged(given);
+      expect(readFileSync(live, 'utf8')).toBe('in use');
+      expect(existsSync(kubeconfigIn(own))).toBe(given !== '');
+      expect(readFileSync(join(programIn(own), 'package.json'), 'utf8')).toBe('');
+      await unstage(own);
+      expect(readdirSync(staging)).toEqual(['kubeconfig']);
+    },
+  );
+
+  test('the staged files of an interrupted pod are replaced, also those of an older version', async () => {
+    const earlier = await staged('credentials', ended());
+    for (const name of ['program', 'program.new'])
+      cpSync(join(folder, 'image'), join(staging, name), { recursive: true });
+    for (const name of ['config.yaml', 'kubeconfig.new']) put(`staging/${name}`, '');
+    const own = await staged('');
+    expect(readdirSync(staging).toSorted()).toEqual(['kubeconfig', basename(own)].toSorted());
+    expect(earlier).not.toBe(own);
+    await staged('');
+    expect(readdirSync(own).toSorted()).toEqual(['config.yaml', 'program']);
+  });
+
+  test('a pod that was deleted by force, and ends late, does not remove the staged files of its successor', async () => {
+    const running = spawn('sleep', ['1000']);
+    try {
+      const earlier = await staged('', running.pid);
+      const own = await staged('');
+      expect(existsSync(programIn(earlier))).toBe(true);
+      await unstage(earlier);
+      expect(existsSync(programIn(own))).toBe(true);
+    } finally {
+      running.kill();
+    }
+  });
 });
 
-test('a pod that was deleted by force, and ends late, does not remove the staged files of its successor', async () => {
-  const running = spawn('sleep', ['1000']);
-  try {
-    const earlier = await staged('', running.pid);
-    const own = await staged('');
-    expect(existsSync(programIn(earlier))).toBe(true);
-    await unstage(earlier);
-    expect(existsSync(programIn(own))).toBe(true);
-  } finally {
-    running.kill();
-  }
+describe('staged kubeconfig and configuration', () => {
+  let to: string;
+  const { certificate } = makeCertificate('cluster', '127.0.0.1');
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'credentials-'));
+    to = join(folder, 'kubeconfig');
+    writeFileSync(join(folder, 'token'), 'secret-token\n');
+    writeFileSync(join(folder, 'ca.crt'), certificate);
+  });
+
+  afterEach(() => rmSync(folder, { recursive: true }));
+  const at = (host: string): NodeJS.ProcessEnv => ({ KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: '6443' });
+
+  describe('the kubeconfig of the shim', () => {
+    test.each([
+      ['10.96.0.1', 'https://10.96.0.1:6443/'],
+      ['fd00::1', 'https://[fd00::1]:6443/'],
+    ])('the shim can use the kubeconfig with the API server at %s', async (host, server) => {
+      await provideKubeconfig(folder, to, at(host));
+      const { server: found, options } = await openConnection(to);
+      expect(found.href).toBe(server);
+      expect(options.headers).toEqual({ Authorization: 'Bearer secret-token' });
+      expect(String(options.ca)).toBe(certificate);
+    });
+
+    test('only the owner can read the kubeconfig of the shim, also if it replaces another file', async () => {
+      writeFileSync(to, 'old', { mode: 0o644 });
+      await provideKubeconfig(folder, to, at('10.96.0.1'));
+      expect(statSync(to).mode & 0o777).toBe(0o600);
+    });
+
+    test('the kubeconfig of the shim is not written without the address of the API server or without the token', async () => {
+      await expect(provideKubeconfig(folder, to, {})).rejects.toThrow('KUBERNETES_SERVICE_HOST is not set');
+      rmSync(join(folder, 'token'));
+      await expect(provideKubeconfig(folder, to, at('10.96.0.1'))).rejects.toThrow('ENOENT');
+      expect(existsSync(to)).toBe(false);
+    });
+  });
+
+  test.each([
+    ['kubeconfig: /k\n', 'kubeconfig: /k\nnodeName: node-1\n'],
+    ['# a comment\nkubeconfig: /k\n', '# a comment\nkubeconfig: /k\nnodeName: node-1\n'],
+    ['nodeName: other\n', 'nodeName: other\n'],
+    ['- a list\n', '- a list\n'],
+    ['a: b: c\n', 'a: b: c\n'],
+  ])('the configuration %j gets the name of the node: %j', (text, expected) => {
+    expect(withNodeName(text, 'node-1')).toBe(expected);
+  });
 });

@@ -1,10 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { NodeError, messageOf } from '../../../tools/download/errors.ts';
-import type { Spec } from '../../conformance/results/report.ts';
+import { messageOf, NodeError } from '../../../tools/download/errors.ts';
+import type { Spec } from '../../conformance/results/results.ts';
 import { runToEnd } from '../process.ts';
+import { readJUnit, sectionOf } from '../results.ts';
 import type { Witness, WitnessRun } from '../witness.ts';
-import { readJUnit, sectionOf } from './report.ts';
 
 const DEADLINE_MS = 10 * 60_000;
 

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type EndpointChain, layerName, readEndpointChain } from '../../../src/kubelet/endpoint/chain.ts';
-import { LONGEST_FILE, MOST_ENTRIES, compareDropIns } from '../../../src/kubelet/endpoint/files.ts';
+import { compareDropIns, LONGEST_FILE, MOST_ENTRIES } from '../../../src/kubelet/endpoint/files.ts';
 
 const DEFAULT = 'unix:///run/containerd/containerd.sock';
 const CONFIG = '/var/lib/kubelet/config.yaml';

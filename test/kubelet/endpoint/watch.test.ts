@@ -1,9 +1,9 @@
 import { existsSync, rmSync, symlinkSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { LogFields } from '../../../src/core/observe/interfaces.ts';
 import { USED_FILE } from '../../../src/kubelet/endpoint/paths.ts';
 import { EndpointWatch } from '../../../src/kubelet/endpoint/watch.ts';
-import type { LogFields } from '../../../src/core/observe/interfaces.ts';
-import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
+import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { followResizes } from '../../../src/kubernetes/annotations/annotations.ts';
 import { type Log, noLog } from '../../../src/core/observe/interfaces.ts';
+import { followResizes } from '../../../src/kubernetes/annotations/annotations.ts';
 import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import { eventually } from '../../support/fake-clock.ts';
 import { ResizeQueue } from '../../support/resize/resize-queue.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { type Baseline, firstChange } from '../../../src/kubernetes/annotations/change.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { type Baseline, firstChange } from '../../../src/kubernetes/annotations/change.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
 
 const baseline = (parts: Partial<Omit<Baseline, 'policy'>> & { policy?: VolumePolicy } = {}): Baseline => ({

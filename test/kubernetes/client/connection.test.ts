@@ -5,8 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { apiOf, readText } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { wordsOf } from '../../../src/kubernetes/client/errors.ts';
-import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { makeCertificate } from '../../support/kubernetes/certificate.ts';
+import { FakeApiServer, makeCertificate } from '../../support/kubernetes/fake-api-server.ts';
 
 let folder: string;
 let config: string;

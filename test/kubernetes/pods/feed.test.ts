@@ -2,15 +2,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import type { PodAudience } from '../../../src/kubernetes/pods/audience.ts';
 import { feedPods, Reach } from '../../../src/kubernetes/pods/feed.ts';
 import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
-import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
+import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
 import { FakeApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
-import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
 let folder: string;

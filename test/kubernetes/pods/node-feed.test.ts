@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
-import { type LogFields, noLog } from '../../../src/core/observe/interfaces.ts';
+import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { FakeQuickClock, eventually } from '../../support/fake-clock.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 let folder: string;
 let server: FakeApiServer;

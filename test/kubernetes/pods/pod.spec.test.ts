@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { SpecStore } from '../../../src/kubernetes/pods/spec-store.ts';
 import { type ApiPod, specOf } from '../../../src/kubernetes/pods/pod.ts';
+import { SpecStore } from '../../../src/kubernetes/pods/spec-store.ts';
 
 const notRequired = { cpu: 'NotRequired', memory: 'NotRequired' };
 

@@ -1,7 +1,7 @@
-import { crictl } from './crictl.ts';
 import { kubelet133, kubelet136 } from './kubelet.ts';
 import { resizePod } from './resize-pod.ts';
 import type { Way } from './way.ts';
+import { crictl } from './way.ts';
 
 export type { Way } from './way.ts';
 

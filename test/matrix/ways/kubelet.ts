@@ -1,6 +1,7 @@
 import type { Resources } from '../../support/cri/client.ts';
-import { type PodAmounts, type ResourceName, amountsOf, resourceNames } from '../amounts.ts';
-import { PERIOD, containerResources, podWeight, sharesOfPodWeight } from '../kubelet-values.ts';
+import type { PodAmounts, ResourceName } from '../cases.ts';
+import { amountsOf, resourceNames } from '../cases.ts';
+import { containerResources, PERIOD, podWeight, sharesOfPodWeight } from '../kubelet-values.ts';
 import type { MatrixPod } from '../matrix-pod.ts';
 import type { Way } from './way.ts';
 

@@ -1,10 +1,11 @@
 import { expect } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
-import { type Amounts, type PodAmounts, amountsOf } from '../amounts.ts';
+import type { Amounts, PodAmounts } from '../cases.ts';
+import { amountsOf } from '../cases.ts';
 import { PERIOD, type PodValues, podWeight, qosClass, quotaOf, reservationFile, sharesOf } from '../kubelet-values.ts';
 import type { MatrixPod, Reserved } from '../matrix-pod.ts';
-import { type ReportedStep, type Values, brokenRules, readChanges } from '../step-rules.ts';
+import { brokenRules, type ReportedStep, readChanges, type Values } from '../step-rules.ts';
 import type { Way } from './way.ts';
 
 /**

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
-import { stepText } from '../../../src/monitoring/page/resizes.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { stepText } from '../../../src/monitoring/page/resizes.ts';
 import type { Step } from '../../../src/sandbox/plan/step.ts';
+
 const cpu = { quota: 'max' as const, period: microseconds(100_000) };
 
 const half = { quota: microseconds(50_000), period: microseconds(100_000) };

@@ -1,3 +1,5 @@
+import type { KubernetesRelease } from '../programs.ts';
+import { usualKubernetes } from '../programs.ts';
 import type { Observation, Row, Side } from './row.ts';
 
 const sides: readonly (readonly [Side, string])[] = [
@@ -61,3 +63,41 @@ const allowed = (value: string | readonly string[] | undefined): readonly (strin
 const labelOf = (field: string): string => field.slice(0, field.indexOf(':'));
 const reached = (label: string): string => `${label}: reached`;
 const shown = (value: string | undefined): string => value ?? '(absent)';
+
+export interface RowResult {
+  readonly row: Row;
+  /** Whether the row states what this release of kubelet does. */
+  readonly isKnown: boolean;
+  readonly direct: Observation;
+  readonly shim: Observation;
+  readonly faults: readonly string[];
+}
+
+/** Returns the table of a configuration as text: a line for each row, followed by its differences. */
+export function tableText(configuration: string, results: readonly RowResult[]): string {
+  const lines = results.flatMap(({ row, isKnown, direct, shim, faults }) => [
+    `${outcomeOf(faults, isKnown)}  ${row.title}: ${count(direct, shim)}`,
+    ...(row.wanted ?? [])
+      .filter(({ field }) => direct[field] !== undefined || shim[field] !== undefined)
+      .map(({ field, reason }) => `          wanted: ${field}: ${direct[field]} -> ${shim[field]} (${reason})`),
+    ...faults.map((fault) => `          ${fault}`),
+  ]);
+  return `\nkubelet ${configuration}, direct against through the shim\n${lines.join('\n')}\n\n`;
+}
+
+const outcomeOf = (faults: readonly string[], isKnown: boolean): string => {
+  if (faults.length > 0) return 'FAILED';
+  return isKnown ? 'ok    ' : 'same  ';
+};
+
+function count(direct: Observation, shim: Observation): string {
+  const fields = Object.keys(direct);
+  const equal = fields.filter((field) => direct[field] === shim[field]).length;
+  return `${equal} of ${fields.length} fields equal`;
+}
+
+/** Whether a release is this one or newer. Default: the release for which the rows are written. */
+export const isSince = (kubernetes: KubernetesRelease, since: KubernetesRelease = usualKubernetes): boolean =>
+  minor(kubernetes) >= minor(since);
+
+const minor = (kubernetes: KubernetesRelease): number => Number(kubernetes.split('.')[1]);

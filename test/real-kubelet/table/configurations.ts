@@ -1,16 +1,12 @@
 import type { KernelName } from '../../support/node/index.ts';
 import type { KubernetesRelease } from '../programs.ts';
+import { isSince } from './compare.ts';
 import type { Configuration } from './row.ts';
-import { cpuRows } from './rows/cpus.ts';
-import { eventRows } from './rows/events.ts';
-import { kindRows } from './rows/kinds.ts';
-import { memoryQosRows } from './rows/memory-qos.ts';
-import { oomRows } from './rows/oom.ts';
+import { eventRows, kindRows } from './rows/kinds.ts';
+import { memoryQosRows, oomRows, swapRows } from './rows/memory.ts';
 import { overheadRows } from './rows/overhead.ts';
-import { resourceRows } from './rows/resources.ts';
-import { swapRows } from './rows/swap.ts';
+import { cpuRows, resourceRows } from './rows/resources.ts';
 import { volumeRows } from './rows/volumes.ts';
-import { isSince } from './since.ts';
 
 /** The time between two starts in a crash loop: short, but long enough for a resize in between. */
 const quick = { crashLoopBackOff: { maxContainerRestartPeriod: '10s' } };

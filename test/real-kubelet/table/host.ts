@@ -6,11 +6,9 @@ import type { Failure } from '../../runner/results-reporter.ts';
 import type { Outcome } from '../../runner/vitest-run.ts';
 import { type ContainerdRelease, type KernelName, runInNode } from '../../support/node/index.ts';
 import { type KubernetesRelease, kubeletVersion } from '../programs.ts';
-import { faultsOf } from './compare.ts';
+import { faultsOf, isSince, tableText } from './compare.ts';
 import { configurationsOf } from './configurations.ts';
-import { isSince } from './since.ts';
 import type { Observation, Side } from './row.ts';
-import { tableText } from './table-text.ts';
 
 /** The table of pods: two test nodes run the same rows at the same time, one without and one with the shim. */
 

@@ -6,11 +6,11 @@ import { ShimProcess } from '../../support/cri/shim.ts';
 import { Cluster, slowness } from '../cluster.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import { configurationsOf } from './configurations.ts';
+import { ApiWatch } from './observe.ts';
 import { OVERHEAD, OVERHEAD_CLASS, type Pod } from './pod.ts';
 import { Registry } from './registry.ts';
 import type { Configuration, Observation, Row, Side } from './row.ts';
-import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, type Stage, runRow } from './run-row.ts';
-import { ApiWatch } from './watch.ts';
+import { EVENTS, type KubernetesEvent, PODS, RESIZE_SOCKET, runRow, type Stage } from './run-row.ts';
 
 /**
  * Runs in the test node as `kubelet-inside SIDE KUBERNETES [TITLE]`. Runs the rows of one side, one configuration after

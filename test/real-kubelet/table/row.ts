@@ -1,7 +1,7 @@
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { KernelName } from '../../support/node/index.ts';
 import type { KubernetesRelease } from '../programs.ts';
 import type { Amounts, Container, Pod, PodSpec, Reported, Resources } from './pod.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** The rows of the table: a pod, what happens to it, and what kubelet and the kernel have to report of it. */
 

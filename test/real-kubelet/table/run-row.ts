@@ -7,11 +7,11 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { ShimProcess } from '../../support/cri/shim.ts';
 import { type Api, ApiError } from '../api.ts';
 import { NODE, slowness, until } from '../cluster.ts';
+import type { ApiWatch } from './observe.ts';
 import { observePod, volumeSize } from './observe.ts';
-import { type Pod, manifestOf } from './pod.ts';
+import { manifestOf, type Pod } from './pod.ts';
 import type { Registry } from './registry.ts';
 import type { Observation, Row, Side, Step } from './row.ts';
-import type { ApiWatch } from './watch.ts';
 
 export const PODS = '/api/v1/namespaces/default/pods';
 export const EVENTS = '/api/v1/namespaces/default/events';

@@ -5,9 +5,9 @@ import { LineFollower } from '../../runner/line-follower.ts';
 import type { Outcome } from '../../runner/vitest-run.ts';
 import { type ContainerdRelease, runInNode } from '../../support/node/index.ts';
 import type { Side } from '../table/row.ts';
-import { type ScenarioResult, faultsOf } from './result.ts';
+import type { Results, ScenarioResult } from './result.ts';
+import { faultsOf } from './result.ts';
 import { type Scenario, scenarios } from './scenarios.ts';
-import type { Results } from './table-text.ts';
 
 /** Two test nodes run the same scenarios at the same time, one without and one with the shim. */
 

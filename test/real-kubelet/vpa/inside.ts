@@ -3,14 +3,14 @@ import { join } from 'node:path';
 import { manifestsOf } from '../../deploy/manifests.ts';
 import { ShimProcess } from '../../support/cri/shim.ts';
 import { Cluster } from '../cluster.ts';
+import { ApiWatch } from '../table/observe.ts';
 import type { Pod } from '../table/pod.ts';
 import type { Side } from '../table/row.ts';
 import { EVENTS, type KubernetesEvent, PODS } from '../table/run-row.ts';
-import { ApiWatch } from '../table/watch.ts';
+import { defineAutoscalers, Updater } from './objects.ts';
 import type { PodResult, ScenarioResult } from './result.ts';
-import { type Stage, runScenario } from './run-scenario.ts';
-import { type Scenario, batches } from './scenarios.ts';
-import { Updater, defineAutoscalers } from './updater.ts';
+import { runScenario, type Stage } from './run-scenario.ts';
+import { batches, type Scenario } from './scenarios.ts';
 
 /**
  * Runs in the test node as `vpa-inside SIDE RUNS INTERVALS NAMES`, with lists separated by commas. Runs the scenarios

@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { packageRoot } from '../../../tools/download/places.ts';
-import { type ContainerdRelease, NodeError, containerdReleases } from '../../support/node/index.ts';
+import { withTable } from '../../runner/results-reporter.ts';
 import { endingSignal, progressOf, report } from '../../runner/vitest-run.ts';
+import { type ContainerdRelease, containerdReleases, NodeError } from '../../support/node/index.ts';
 import { kubeletVersion, obtainKubernetes, obtainVpa, usualKubernetes, vpaVersion } from '../programs.ts';
 import { outcomesOf, runSides } from './host.ts';
+import { tableText } from './result.ts';
 import { scenarios } from './scenarios.ts';
-import { withTable } from '../../runner/page-table.ts';
-import { tableText } from './table-text.ts';
 
 /**
  * The suite `vpa`: the updater of the Vertical Pod Autoscaler resizes pods of a real kubelet, in test nodes. Prints a

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { outcomesOf } from './host.ts';
-import { type PodResult, type ScenarioResult, faultsOf, median, summaryOf } from './result.ts';
+import type { PodResult, ScenarioResult } from './result.ts';
+import { faultsOf, median, summaryOf, tableText } from './result.ts';
 import { scenarios } from './scenarios.ts';
-import { tableText } from './table-text.ts';
 
 const inPlace = (seconds: number, kills = 0): PodResult => ({ end: 'in place', ms: seconds * 1000, kills });
 const evicted = (seconds: number): PodResult => ({ end: 'evicted', ms: seconds * 1000, kills: 0 });

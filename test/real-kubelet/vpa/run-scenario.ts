@@ -2,15 +2,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { type Cluster, until } from '../cluster.ts';
+import type { ApiWatch } from '../table/observe.ts';
 import type { Pod } from '../table/pod.ts';
 import { isResized } from '../table/row.ts';
 import { type KubernetesEvent, PODS } from '../table/run-row.ts';
-import type { ApiWatch } from '../table/watch.ts';
-import { MemoryUsers, cgroupOf } from './memory-users.ts';
-import { podOf, recommendation, replicaSet, verticalPodAutoscaler } from './objects.ts';
+import { cgroupOf, MemoryUsers } from './memory-users.ts';
+import { AUTOSCALERS, podOf, recommendation, replicaSet, verticalPodAutoscaler } from './objects.ts';
 import type { PodResult } from './result.ts';
 import type { Scenario } from './scenarios.ts';
-import { AUTOSCALERS } from './updater.ts';
 
 const REPLICA_SETS = '/apis/apps/v1/namespaces/default/replicasets';
 const EVENT_LIMIT_MS = 10_000;

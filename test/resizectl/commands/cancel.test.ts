@@ -1,8 +1,8 @@
 import { Metadata } from '@grpc/grpc-js';
 import { expect, test } from 'vitest';
-import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 import { cancel } from '../../../src/resizectl/commands/cancel.ts';
 import type { Context } from '../../../src/resizectl/commands/context.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 
 const DB = '11111111-0000-4000-8000-000000000000';
 const OTHER = 'dbfe0123-0000-4000-8000-000000000000';

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { UsageError } from '../../../src/resizectl/output/failure.ts';
 import { parseChanges } from '../../../src/resizectl/commands/changes.ts';
+import { UsageError } from '../../../src/resizectl/output/failure.ts';
 
 function usage(read: () => unknown): string {
   try {

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { checkConfig, showConfig } from '../../../src/resizectl/commands/config.ts';
 import type { Output } from '../../../src/resizectl/command-texts.ts';
+import { checkConfig, showConfig } from '../../../src/resizectl/commands/config.ts';
 
 let folder: string;
 let printed: string;

@@ -1,9 +1,9 @@
 import { Metadata } from '@grpc/grpc-js';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
-import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
-import { watchPods } from '../../../src/resizectl/commands/events.ts';
 import type { Context } from '../../../src/resizectl/commands/context.ts';
+import { watchPods } from '../../../src/resizectl/commands/events.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 
 const identityOf = (name: string) => ({ sandbox_id: name.repeat(32), uid: `uid-${name}`, namespace: 'default', name });
 const [web, db] = [identityOf('we'), identityOf('db')];

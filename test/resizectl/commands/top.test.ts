@@ -1,11 +1,11 @@
 import { status } from '@grpc/grpc-js';
-import { Metadata } from '../../../src/core/grpc.ts';
 import { describe, expect, test } from 'vitest';
 import { Reason } from '../../../src/core/errors.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
-import type { Messages } from '../../../src/server/api/messages.ts';
 import { figuresOf, top, topTable } from '../../../src/resizectl/commands/top.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
+import { encodeStatusDetails } from '../../../src/server/unary/status.ts';
 
 const values = (
   limit: number | 'max',

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../../src/resizectl/output/failure.ts';
 import { chooseFrom, findPod } from '../../../src/resizectl/output/pods.ts';
+
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
 
 test.each(['', 'default/', 'a/b/c'])(

@@ -1,8 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { exitOf } from '../../../src/resizectl/commands/resize.ts';
-import { changesTable, endText, podText, podsTable, stepText } from '../../../src/resizectl/output/views.ts';
-import type { Messages } from '../../../src/server/api/messages.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { eventLine } from '../../../src/resizectl/commands/events.ts';
+import { exitOf } from '../../../src/resizectl/commands/resize.ts';
+import { objectText } from '../../../src/resizectl/output/text.ts';
+import {
+  changesTable,
+  endText,
+  historyTable,
+  podDescription,
+  podsTable,
+  podText,
+  requesterText,
+  stepText,
+} from '../../../src/resizectl/output/views.ts';
+import type { Messages } from '../../../src/server/api/messages.ts';
 
 const span = { seconds: 0, nanos: 1_200_000 };
 const ids = ['aaaa1111bbbb2222', 'aaaa3333cccc4444', 'dddd5555eeee6666'];
@@ -125,5 +136,225 @@ describe('views of resizectl', () => {
     // A resize that does not fit yet was rejected if the request does not allow a retry.
     expect(exitOf({ state: 'CANCELED', reason: 'VOLUME_IN_USE' })).toBe(3);
     expect(exitOf({ state: 'CANCELED', reason: 'SUPERSEDED' })).toBe(5);
+  });
+});
+
+const pod: Messages['Pod'] = {
+  identity: { sandbox_id: 'a', uid: 'u', namespace: 'default', name: 'web' },
+  unreadable: { reason: 'CGROUP_UNAVAILABLE', message: 'no file' },
+};
+
+test('describe shows all declared containers with kind, state and limits, and their source', () => {
+  const declared = {
+    source: 'kubelet-state',
+    containers: [
+      { name: 'web', kind: 'app', state: 'running', limits: { cpu: '500m', memory: '128Mi' } },
+      { name: 'debugger', kind: 'ephemeral', state: 'running', limits: { cpu: '', memory: '' } },
+      { name: 'log', kind: 'unknown', state: 'declared', limits: { cpu: '', memory: '' } },
+    ],
+  };
+  expect(podDescription({ ...pod, declared })).toContain(
+    [
+      'Declared (from kubelet-state):',
+      '                       KIND        STATE      CPU    MEMORY',
+      '  container web        app         running    500m   128Mi',
+      '  container debugger   ephemeral   running',
+      '  container log        unknown     declared',
+      '',
+    ].join('\n'),
+  );
+  expect(JSON.parse(objectText({ ...pod, declared }, 'json'))).toMatchObject({ declared });
+});
+
+test('describe shows no declared containers for a pod that no source knows', () => {
+  expect(podDescription(pod)).not.toContain('Declared');
+  expect(podDescription({ ...pod, declared: { source: 'inference', containers: [] } })).not.toContain('Declared');
+});
+
+describe('the history in views', () => {
+  const identity = { sandbox_id: 'aaaa1111bbbb2222', uid: 'u', namespace: 'default', name: 'web' };
+  const kubelet: Messages['Requester'] = { kind: 'KUBELET', process: 'kubelet', pid: 812 };
+  const time = { seconds: 1_800_000_000, nanos: 123_000_000 };
+  const deferred: Messages['ResizeSummary'] = {
+    ...{ id: '1f3c9a2b-0000-4000-8000-000000000000', state: 'DEFERRED', reason: 'MEMORY_NOT_RECLAIMABLE', count: 3 },
+    ...{ message: '90Mi are in use', requester: kubelet, rolled_back: false, created: time, changed: time },
+    changes: [{ value: 'container app memory', from: '256Mi', to: '64Mi' }],
+  };
+  const pod: Messages['Pod'] = { identity, last_resize: deferred, history: [deferred] };
+
+  test.each<[Messages['Requester'] | undefined, string]>([
+    [kubelet, 'kubelet (812)'],
+    [{ kind: 'KUBELET', process: 'k3s-server', pid: 9 }, 'kubelet (k3s-server, 9)'],
+    [{ kind: 'CRI_CLIENT', process: 'crictl', pid: 7 }, 'crictl (7)'],
+    [{ kind: 'CRI_CLIENT', process: '', pid: 0 }, 'CRI client'],
+    [{ kind: 'CRI_CLIENT', process: '\u001b[31m', pid: 7 }, '?[31m (7)'],
+    [{ kind: 'API', process: 'resizectl', pid: 5 }, 'API (resizectl, 5)'],
+    [{ kind: 'ANNOTATION', process: '', pid: 0 }, 'annotation'],
+    [{ kind: 'SHIM', process: '', pid: 0 }, 'shim'],
+    [undefined, ''],
+  ])('the requester %j is shown as "%s"', (requester, text) => {
+    expect(requesterText(requester)).toBe(text);
+  });
+
+  test('a row of the history has time, id, requester, changes and outcome', () => {
+    const rolledBack: Messages['ResizeSummary'] = { ...deferred, state: 'INFEASIBLE', rolled_back: true, count: 1 };
+    const [, ...rows] = historyTable([deferred, rolledBack]).trimEnd().split('\n');
+    const cells = ['2027-01-15 08:00:00Z', '1f3c9a2b', 'kubelet (812)', 'container app memory 256Mi -> 64Mi'];
+    const why = 'MEMORY_NOT_RECLAIMABLE: 90Mi are in use';
+    expect(rows.map((row) => row.split(/ {3,}/))).toEqual([
+      [...cells, `Deferred (3 times): ${why}`],
+      [...cells, `Infeasible (rolled back): ${why}`],
+    ]);
+    expect(historyTable([])).toBe('');
+  });
+
+  test('describe shows the last resizes, and get pods -o wide shows the requester of the last one', () => {
+    expect(podDescription(pod)).toContain('Last resizes:\n  TIME');
+    expect(podsTable([pod], true)).toMatch(/ kubelet \(812\) {3,}2027-01-15 08:00:00Z {3,}container app memory .*\n$/);
+    expect(podsTable([pod])).not.toContain('kubelet');
+  });
+
+  test('describe shows the last resize of a pod of a shim without history', () => {
+    const { id, state, reason, message } = deferred;
+    const older = { identity, last_resize: { id, state, reason, message } };
+    expect(podDescription(older)).toContain(`${id} Deferred: MEMORY_NOT_RECLAIMABLE: 90Mi are in use`);
+    expect(podDescription(older)).not.toContain('Last resizes');
+  });
+
+  test('the line of an event shows no changes until the previous values are known', () => {
+    const changes = [{ value: 'pod cpu', from: '', to: '1' }];
+    const line = (state: 'PROPOSED' | 'INFEASIBLE'): string =>
+      eventLine({ resize_id: 'f', pod: identity, time, state: { state, reason: '', message: '', changes } }, 0);
+    expect(line('PROPOSED')).toMatch(/ Proposed\n$/);
+    expect(line('INFEASIBLE')).toMatch(/ Infeasible {2}pod cpu \? -> 1\n$/);
+  });
+
+  test('the line of an event has the time in UTC, and the date unless it is today', () => {
+    const event = { resize_id: deferred.id, pod: identity, time, requester: kubelet, state: deferred };
+    const rest =
+      '1f3c9a2b  default/web  Deferred (3 times)  by kubelet (812)  container app memory 256Mi -> 64Mi: MEMORY_NOT_RECLAIMABLE: 90Mi are in use\n';
+    expect(eventLine(event, time.seconds * 1000)).toBe(`08:00:00.123Z  ${rest}`);
+    expect(eventLine(event, time.seconds * 1000 + 86_400_000)).toBe(`2027-01-15 08:00:00.123Z  ${rest}`);
+  });
+});
+
+describe('pending resizes of kubelet', () => {
+  const values = (memory: number): Messages['Values'] => ({
+    limits: { cpu: '', memory: String(memory * MiB) },
+    requests: { cpu: '', memory: '' },
+    cpu_max: '',
+    memory_max: String(memory * MiB),
+    cpu_shares: 0,
+    cpu_weight: 0,
+    memory_used_bytes: 0,
+  });
+
+  const pod: Messages['Pod'] = {
+    identity: { sandbox_id: 'a'.repeat(64), uid: 'uid-web', namespace: 'shop', name: 'web' },
+    values: { pod: values(192), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(192) }], volumes: [] },
+  };
+
+  test('describe shows the pending resize of kubelet, and why the decrease is deferred', () => {
+    const text = podDescription({
+      ...pod,
+      kubelet: {
+        values: { pod: values(64), containers: [{ id: 'c'.repeat(64), name: 'a', values: values(64) }], volumes: [] },
+        state: 'DEFERRED',
+        reason: 'MEMORY_NOT_RECLAIMABLE',
+        message: 'container a of pod shop/web: 104857600 bytes are in use',
+        reclaimed_bytes: 0,
+      },
+    });
+    expect(text).toMatch(
+      /^Decrease: +Deferred: MEMORY_NOT_RECLAIMABLE: container a of pod shop\/web: 100Mi are in use/m,
+    );
+    expect(text).toMatch(/Pending kubelet resize:\n {2}pod memory +64Mi\n {2}container a memory +64Mi/);
+    expect(text.indexOf('Current values in the kernel')).toBeLessThan(text.indexOf('Pending kubelet resize'));
+  });
+
+  test('describe shows no pending resize if kubelet has none', () => {
+    expect(podDescription(pod)).not.toMatch(/kubelet|Decrease/);
+  });
+
+  test('the table of pods shows a deferred decrease until kubelet has applied it', () => {
+    const last = { id: 'r1', state: 'COMPLETED', reason: '', message: '' } as const;
+    const decrease = (state: 'DEFERRED' | 'STATE_UNSPECIFIED'): Messages['Pod'] => ({
+      ...pod,
+      last_resize: last,
+      kubelet: { values: pod.values!, state, reason: '', message: '', reclaimed_bytes: 0 },
+    });
+    expect(podsTable([decrease('DEFERRED')])).toMatch(/ Deferred\n$/);
+    expect(podsTable([decrease('STATE_UNSPECIFIED')])).toMatch(/ Completed\n$/);
+  });
+});
+
+describe('volumes', () => {
+  const nothing = { cpu: '', memory: '' };
+  const values: Messages['Values'] = {
+    limits: { cpu: '1', memory: '128Mi' },
+    requests: nothing,
+    cpu_max: '',
+    memory_max: '',
+    cpu_shares: 0,
+    cpu_weight: 0,
+    memory_used_bytes: 0,
+  };
+  const withVolume = (more: Partial<Messages['PodValues']['volumes'][number]>): string =>
+    podText({
+      identity: { sandbox_id: 's', uid: 'u', namespace: 'default', name: 'web' },
+      values: {
+        pod: values,
+        containers: [],
+        volumes: [{ name: 'cache', size_bytes: 160 * MiB, used_bytes: 0, policy: '160Mi', ...more }],
+      },
+    });
+
+  interface Parts {
+    readonly size: number;
+    readonly request: string;
+  }
+
+  const podWith = ({ size = 160 * MiB, request = '' }: Partial<Parts>): Messages['PodValues'] => ({
+    pod: { ...values, requests: { cpu: '', memory: request } },
+    containers: [],
+    volumes: [{ name: 'cache', size_bytes: size, used_bytes: 0, policy: '' }],
+  });
+
+  describe('a volume in the text of a pod', () => {
+    test('the text of a pod has one row for a volume without warning and error', () => {
+      expect(withVolume({ warning: '' })).toMatch(/volume cache +160Mi +0 +160Mi\n$/);
+    });
+
+    test('the text of a pod shows a warning and the last error below a volume, without control characters', () => {
+      const last_error = { reason: 'VOLUME_IN_USE', message: 'stores \u001b[31m24' };
+      const text = withVolume({ warning: 'has 160Mi, more than 128Mi', last_error });
+      const [error, warning] = text.trimEnd().split('\n').reverse();
+      expect(warning).toBe('volume cache has 160Mi, more than 128Mi');
+      expect(error).toMatch(/^volume cache: VOLUME_IN_USE: stores .*\[31m24$/);
+      expect(error).not.toContain('\u001b');
+    });
+  });
+
+  describe('the changes of a resize', () => {
+    const changes = (before: Partial<Parts>, after: Partial<Parts>): string =>
+      changesTable({ before: podWith(before), after: podWith(after) });
+
+    test.each([
+      ['1500Mi', '1530Mi', 1500, 1530],
+      ['10241Mi', '10280Mi', 10_241, 10_280],
+    ])(
+      'the changes of a resize show a volume that grows by less than a tenth of its unit: %s -> %s',
+      (before, after, from, to) => {
+        expect(changes({ size: from * MiB }, { size: to * MiB })).toBe(
+          `               BEFORE${' '.repeat(Math.max(0, before.length - 6))}   AFTER\nvolume cache   ${before}   ${after}\n`,
+        );
+      },
+    );
+
+    test('the changes of a resize show a memory request that is not a whole number of kibibytes', () => {
+      expect(changes({ request: '129000000' }, { request: '129010000' })).toMatch(
+        /^pod memory request +129000000 +129010000$/m,
+      );
+    });
   });
 });

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Channel } from '../../../src/runtime/channel/channel.ts';
 import { isServiceError } from '../../../src/core/grpc.ts';
+import { Channel } from '../../../src/runtime/channel/channel.ts';
 import { RawServer } from '../../support/http2/raw-server.ts';
-import { OK, RESPONSE, data, frame, headers, message, settings, u32 } from '../../support/http2/wire.ts';
+import { data, frame, headers, message, OK, RESPONSE, settings, u32 } from '../../support/http2/wire.ts';
 
 const server = new RawServer();
 let script: readonly Uint8Array[] = [];

@@ -1,9 +1,10 @@
-import { Metadata } from '../../../src/core/grpc.ts';
 import { expect, test } from 'vitest';
-import { metadataBlock, pathBlock, timeoutBlock } from '../../../src/runtime/channel/request-headers.ts';
-import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
-import { type Pairs, pairs } from '../../support/http2/hpack.ts';
+import { Metadata } from '../../../src/core/grpc.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import { metadataBlock, pathBlock, timeoutBlock } from '../../../src/runtime/channel/request-headers.ts';
+import type { Pairs } from '../../support/http2/reference-hpack.ts';
+import { pairs } from '../../support/http2/reference-hpack.ts';
 
 /** Decodes without a dynamic table. Throws if the block uses one. */
 function decoded(block: Buffer): Pairs {

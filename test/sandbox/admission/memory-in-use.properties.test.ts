@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { MemoryUse } from '../../../src/cgroups/memory-use.ts';
-import { isBelowUnreclaimable } from '../../../src/sandbox/admission/memory-in-use.ts';
-import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/numbers.ts';
+import { type Bytes, bytes, type Limit } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { isBelowUnreclaimable } from '../../../src/sandbox/admission/memory-in-use.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import type { PodTarget } from '../../../src/sandbox/plan/step.ts';
+import type { ContainerLimits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { cases } from '../../support/property-cases.ts';
 import { Case, derived, expectWithin, undone } from '../../support/resize/plan-cases.ts';
 import { inPages } from '../../support/resize/pods.ts';
-import type { PodState, ContainerLimits } from '../../../src/sandbox/pods/pod-state.ts';
-import type { PodTarget } from '../../../src/sandbox/plan/step.ts';
-import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 
 // The rules of docs/resize.md about memory in use, on thousands of random pods.
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import type { LinuxContainerResources, Messages, Partially } from '../../../src/runtime/messages.ts';
-import { decode, encode } from '../../../src/runtime/codec.ts';
 import type { ShimError } from '../../../src/core/errors.ts';
-import { fieldsSet, touchesLimits, parseLimits } from '../../../src/sandbox/admission/parse-limits.ts';
 import { microseconds } from '../../../src/core/quantities/numbers.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import type { LinuxContainerResources, Messages, Partially } from '../../../src/runtime/messages.ts';
+import { fieldsSet, parseLimits, touchesLimits } from '../../../src/sandbox/admission/parse-limits.ts';
 import { criMi } from '../../support/quantities/mebibytes.ts';
 
 const CURRENT = { quota: microseconds(20_000), period: microseconds(100_000) };

@@ -1,9 +1,23 @@
 import { describe, expect, test } from 'vitest';
-import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
-import { addRequests, admittedRequests, podRequests } from '../../../src/sandbox/admission/pod-requests.ts';
-import type { Amounts, ContainerKind } from '../../../src/sandbox/pods/declared-pod.ts';
+import { bytes, cpuShares, microseconds } from '../../../src/core/quantities/numbers.ts';
+import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import {
+  addRequests,
+  admittedRequests,
+  amountsAfter,
+  amountsNow,
+  areRequestsFreed,
+  podRequests,
+  requestOfShares,
+  requestsAfter,
+  requestsNow,
+} from '../../../src/sandbox/admission/pod-requests.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import type { Amounts, ContainerKind, DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
 import type { SpecContainer } from '../../../src/sandbox/pods/pod-spec.ts';
+import type { Limits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { PERIOD } from '../../support/resize/pods.ts';
 
 const amounts = (memory: number, milliCpu: number): Amounts => ({ memory: bytes(memory), milliCpu });
 const container = (kind: ContainerKind, memory: number, milliCpu: number) => ({
@@ -103,4 +117,210 @@ test('addRequests adds up memory and CPU', () => {
       { memory: bytes(3), milliCpu: 4 },
     ]),
   ).toEqual({ memory: 4, milliCpu: 6 });
+});
+
+/** The limits and requests of one container, which the runtime has with these shares (undefined: it does not run). */
+function state(
+  shares: number | undefined,
+  requests: Amounts | undefined,
+  more: Partial<DeclaredContainer> = {},
+): PodState {
+  const period = microseconds(100_000);
+  return {
+    memory: 'max',
+    cpu: { quota: 'max', period },
+    weight: undefined,
+    overhead: { memory: bytes(0), cpu: { quota: microseconds(0), period } },
+    containers:
+      shares === undefined
+        ? []
+        : [{ id: 'id', memory: bytes(8192), cpu: { quota: microseconds(20_000), period }, shares: cpuShares(shares) }],
+    volumes: [],
+    declared: {
+      source: 'spec',
+      containers: [
+        {
+          name: 'app',
+          kind: 'app',
+          state: 'running',
+          id: 'id',
+          limits: { memory: bytes(4096) },
+          ...(requests && { requests }),
+          ...more,
+        },
+      ],
+      volumes: new Map(),
+    },
+  };
+}
+const asking = (limits: Limits, more: Partial<DesiredPod> = {}): DesiredPod => ({
+  pod: {},
+  containers: new Map([['app', limits]]),
+  volumes: new Map(),
+  ...more,
+});
+const nothing = asking({});
+
+describe('the CPU request', () => {
+  test.each<[string, number | undefined, Amounts | undefined, number | undefined]>([
+    ['is what the runtime has as shares', 512, { milliCpu: 100 }, 500],
+    ['is the declared one of a container that does not run', undefined, { milliCpu: 100 }, 100],
+    ['is the declared one if the runtime has no shares', 0, { milliCpu: 100 }, 100],
+    ['is none if the runtime has the minimum and nothing is declared', 2, {}, undefined],
+    ['is not known if the runtime has the minimum and nothing else is known', 2, undefined, undefined],
+    ['is the declared one if that leads to the minimum', 2, { milliCpu: 1 }, 1],
+    ['is the largest that leads to the minimum if more is declared', 2, { milliCpu: 500 }, 2],
+    ['is above the minimum with three shares', 3, { milliCpu: 500 }, 3],
+  ])('the CPU request %s', (_, shares, requests, milliCpu) => {
+    expect(amountsNow(state(shares, requests), nothing)[0]?.requests.milliCpu).toBe(milliCpu);
+  });
+
+  test.each([
+    [2, 2],
+    [512, 500],
+  ])('the CPU request after a resize to %i shares is %i milliCPU', (shares, milliCpu) => {
+    const desired = asking({ shares: cpuShares(shares) });
+    expect(amountsAfter(state(1024, { milliCpu: 1000 }), desired)[0]?.requests.milliCpu).toBe(milliCpu);
+    expect(amountsNow(state(1024, { milliCpu: 1000 }), desired)[0]?.requests.milliCpu).toBe(1000);
+  });
+});
+
+test('the minimum of shares means no CPU request if none is declared, as kubelet writes it', () => {
+  const desired = asking({ shares: cpuShares(2) });
+  expect(amountsAfter(state(512, {}), desired)[0]?.requests.milliCpu).toBeUndefined();
+  expect(requestOfShares(cpuShares(2), undefined)).toBeUndefined();
+});
+
+describe('the memory request', () => {
+  test('the memory request is that of the resize, of an earlier resize, or the declared one', () => {
+    const requests = { memory: bytes(100) };
+    const [earlier, now] = [200, 300].map((size) => ({ containers: { app: bytes(size) } }));
+    const of = (desired: DesiredPod): unknown => amountsAfter(state(2, requests), desired)[0]?.requests.memory;
+    expect(of(nothing)).toBe(100);
+    expect(of(asking({}, { earlierMemoryRequests: earlier! }))).toBe(200);
+    expect(of(asking({}, { earlierMemoryRequests: earlier!, memoryRequests: now! }))).toBe(300);
+    expect(amountsNow(state(2, requests), asking({}, { memoryRequests: now! }))[0]?.requests.memory).toBe(100);
+  });
+});
+
+test.each<
+  [number | undefined, Amounts | undefined, DesiredPod, { readonly memory: boolean; readonly milliCpu: boolean }]
+>([
+  [undefined, undefined, nothing, { memory: false, milliCpu: false }],
+  [undefined, {}, nothing, { memory: true, milliCpu: true }],
+  [2, undefined, nothing, { memory: false, milliCpu: true }],
+  [undefined, undefined, asking({ shares: cpuShares(2) }), { memory: false, milliCpu: true }],
+  [
+    undefined,
+    undefined,
+    asking({}, { memoryRequests: { containers: { app: bytes(1) } } }),
+    { memory: true, milliCpu: false },
+  ],
+])(
+  'with shares %j and declared requests %j, the amounts report which requests are known',
+  (shares, requests, desired, knows) => {
+    expect(amountsAfter(state(shares, requests), desired)[0]?.knows).toEqual(knows);
+  },
+);
+
+describe('the limits', () => {
+  const quota = (value: number | 'max') => ({
+    quota: value === 'max' ? value : microseconds(value),
+    period: microseconds(100_000),
+  });
+  test('the limits of a container are those of the kernel, changed by the resize', () => {
+    const now = state(2, {});
+    const of = (desired: DesiredPod): unknown => amountsAfter(now, desired)[0]?.limits;
+    expect(of(nothing)).toEqual({ memory: 8192, milliCpu: 200 });
+    expect(of(asking({ memory: bytes(4096) }))).toEqual({ memory: 4096, milliCpu: 200 });
+    expect(of(asking({ cpu: quota(30_000) }))).toEqual({ memory: 8192, milliCpu: 300 });
+    expect(of(asking({ memory: 'max', cpu: quota('max') }))).toEqual({});
+  });
+
+  test('the limits of a container that is not running or was never created are the declared ones', () => {
+    expect(amountsNow(state(undefined, {}), nothing)[0]?.limits).toEqual({ memory: 4096 });
+    const { declared, ...others } = state(2, {});
+    const [{ id, ...absent }] = declared!.containers as [DeclaredContainer];
+    expect(id).toBe('id');
+    const now = { ...others, declared: { ...declared!, containers: [absent] } };
+    expect(amountsNow(now, nothing)[0]?.limits).toEqual({ memory: 4096 });
+    const { limits, ...unknown } = absent;
+    expect(limits).toEqual({ memory: 4096 });
+    expect(amountsNow({ ...now, declared: { ...declared!, containers: [unknown] } }, nothing)[0]?.limits).toEqual({});
+  });
+});
+
+test('a container that does not count toward the pod limit is left out, and an undeclared pod has no amounts', () => {
+  expect(amountsNow(state(2, {}, { isUncounted: true }), nothing)).toEqual([]);
+  expect(amountsNow(state(2, {}, { isUncounted: false }), nothing)).toHaveLength(1);
+  const { declared, ...others } = state(2, {});
+  expect(declared).toBeDefined();
+  expect(amountsNow(others, nothing)).toEqual([]);
+});
+
+const entry = (memory: number, milliCpu: number): PodEntry => {
+  const requests: EntryLimits = { memory: bytes(memory), milliCpu };
+  return {
+    containers: new Map(),
+    pod: undefined,
+    requests: { containers: new Map([['app', requests]]), pod: undefined },
+    isComplete: true,
+  };
+};
+
+test('a lower request of one of several pods frees requests', () => {
+  const of = (b: PodEntry): Map<string, PodEntry> => new Map(Object.entries({ a: entry(1, 1), b, c: entry(1, 1) }));
+  expect(areRequestsFreed(of(entry(100, 200)), of(entry(99, 200)))).toBe(true);
+  expect(areRequestsFreed(of(entry(100, 200)), of(entry(100, 200)))).toBe(false);
+});
+
+test.each<[string, Readonly<Record<string, PodEntry>>, boolean]>([
+  ['the same', { a: entry(100, 200) }, false],
+  ['one pod more', { a: entry(100, 200), b: entry(1, 1) }, false],
+  ['more requested', { a: entry(101, 200) }, false],
+  ['a pod gone', {}, true],
+  ['less memory requested', { a: entry(99, 300) }, true],
+  ['less CPU requested', { a: entry(100, 199) }, true],
+])('a change of admitted requests (%s) frees requests: %s', (_, after, freed) => {
+  expect(areRequestsFreed(new Map([['a', entry(100, 200)]]), new Map(Object.entries(after)))).toBe(freed);
+});
+
+const NO_CPU = { quota: 'max', period: PERIOD } as const;
+
+/** A pod with these pod-level requests, 100 bytes and 50m of overhead, and a container of 1000 bytes and 200m. */
+const pod = (requests = {}): PodState => ({
+  memory: 'max',
+  cpu: NO_CPU,
+  weight: undefined,
+  overhead: { memory: bytes(100), cpu: { quota: microseconds(5000), period: PERIOD } },
+  containers: [],
+  volumes: [],
+  declared: {
+    source: 'spec',
+    containers: [{ name: 'a', kind: 'app', state: 'ended', requests: { memory: bytes(1000), milliCpu: 200 } }],
+    requests,
+    volumes: new Map(),
+  },
+});
+const asked = (memory?: number, milliCpu?: number, earlier?: number): DesiredPod => ({
+  pod: milliCpu === undefined ? {} : { shares: milliCpuToShares(milliCpu) },
+  containers: new Map(),
+  volumes: new Map(),
+  memoryRequests: { ...(memory !== undefined && { pod: bytes(memory) }), containers: {} },
+  ...(earlier !== undefined && { earlierMemoryRequests: { pod: bytes(earlier), containers: {} } }),
+});
+const level = { memory: bytes(2000), milliCpu: 400 };
+
+test.each<[string, PodState, DesiredPod, { memory: number; milliCpu: number }]>([
+  ['the sum of the containers and the overhead', pod(), asked(), { memory: 1100, milliCpu: 250 }],
+  ['declared for the pod, and the overhead', pod(level), asked(), { memory: 2100, milliCpu: 450 }],
+  ['those of a resize of the pod, overhead included', pod(level), asked(3000, 600), { memory: 3000, milliCpu: 600 }],
+  ['those of an earlier resize of the pod', pod(), asked(undefined, undefined, 3000), { memory: 3000, milliCpu: 250 }],
+  ['at least the overhead', pod(), asked(50, 20), { memory: 100, milliCpu: 50 }],
+])('the requests of a pod after a resize are %s', (_, state, desired, requests) => {
+  expect(requestsAfter(state, desired)).toEqual(requests);
+});
+
+test('a resize of a pod to its present requests, overhead included, changes nothing', () => {
+  expect(requestsAfter(pod(level), asked(2100, 450))).toEqual(requestsNow(pod(level), asked(2100, 450)));
 });

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { type Bytes, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
 import { assertQosClassStays, computeQosClass } from '../../../src/sandbox/admission/qos-class.ts';
 import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
-import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { Amounts, DeclaredContainer, DeclaredPod, QosClass } from '../../../src/sandbox/pods/declared-pod.ts';
 import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { type WeightFormula, weightOfShares } from '../../../src/cgroups/values/conversions.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import type { ContainerDescription } from '../../../src/runtime/description.ts';
 import { assertLimitsFit, assertRequestsFit } from '../../../src/sandbox/admission/request-order.ts';
 import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
-import type { ContainerDescription } from '../../../src/runtime/description.ts';
 import type { DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
 import type { Limits, LiveContainer, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 

@@ -3,16 +3,16 @@ import { expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors.ts';
 import { cpuShares, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
+import { decode, encode } from '../../../src/runtime/codec.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { assertQosClassStays } from '../../../src/sandbox/admission/qos-class.ts';
 import {
   assertNoRestart,
   assertNotAssigned,
   assertResizable,
   assertSwapStays,
 } from '../../../src/sandbox/admission/resizable-containers.ts';
-import { assertQosClassStays } from '../../../src/sandbox/admission/qos-class.ts';
 import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
-import type { PodDescription } from '../../../src/runtime/description.ts';
-import { decode, encode } from '../../../src/runtime/codec.ts';
 import type {
   Amounts,
   ContainerKind,
@@ -21,8 +21,8 @@ import type {
   RestartPolicy,
 } from '../../../src/sandbox/pods/declared-pod.ts';
 import type { LiveContainer, PodState } from '../../../src/sandbox/pods/pod-state.ts';
-import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 /**
  * Resizes that kubelet and the API server do not admit, on thousands of random pods and requests: kinds, states, QoS

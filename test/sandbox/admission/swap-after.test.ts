@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { swapAfter } from '../../../src/sandbox/admission/swap-after.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { swapAfter } from '../../../src/sandbox/admission/swap-after.ts';
 
 test.each<[string, string, number | undefined]>([
   ['max', '0', 0],

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import type { LinuxContainerResources, Partially } from '../../../src/runtime/messages.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
-import { validateResources, validatePodRequest } from '../../../src/sandbox/admission/validate.ts';
+import type { LinuxContainerResources, Partially } from '../../../src/runtime/messages.ts';
+import { validatePodRequest, validateResources } from '../../../src/sandbox/admission/validate.ts';
 
 /** Resources as the shim decodes them from a request. */
 function received(linux: Partially<LinuxContainerResources>): LinuxContainerResources {

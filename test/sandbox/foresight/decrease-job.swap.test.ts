@@ -2,15 +2,15 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import type { DecreaseReport } from '../../../src/sandbox/foresight/decrease.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
-import { outOfTime } from '../../support/out-of-time.ts';
-import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
+import { containerId, containerUpdate, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
+import { outOfTime } from '../../support/out-of-time.ts';
 
 /** Memory decreases that kubelet admitted on a node with LimitedSwap, and the update which applies them. */
 

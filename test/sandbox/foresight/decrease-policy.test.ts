@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { isBelowUnreclaimable } from '../../../src/sandbox/admission/memory-in-use.ts';
 import { assessDecrease, backoffMs, stuckFrom } from '../../../src/sandbox/foresight/decrease-policy.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { bytes } from '../../../src/core/quantities/numbers.ts';
 import { cases } from '../../support/property-cases.ts';
 
 test('a decrease is stuck with less than the larger of 1/64 and 2 MiB between the limit and unreclaimable memory', () => {

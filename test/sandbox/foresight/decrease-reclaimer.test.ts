@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { CLOSE_MS } from '../../../src/sandbox/foresight/decrease-reclaimer.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
 

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import {
   type Blocked,
   climbedMessage,

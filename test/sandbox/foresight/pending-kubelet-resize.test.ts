@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
-import { podInfo } from '../../../src/sandbox/report/pod-info.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
 import { updatePod } from '../../../src/sandbox/operations/update-pod.ts';
-import { encode } from '../../../src/runtime/codec.ts';
-import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
+import { podInfo } from '../../../src/sandbox/report/pod-info.ts';
+import { containerId, containerUpdate, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

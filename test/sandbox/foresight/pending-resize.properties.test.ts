@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
-import { podAmounts, boundIncrease, derivePendingResize } from '../../../src/sandbox/foresight/pending-resize.ts';
+import { boundIncrease, derivePendingResize, podAmounts } from '../../../src/sandbox/foresight/pending-resize.ts';
 import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 import { cases } from '../../support/property-cases.ts';
 import {
+  entryOf,
   type KnownContainer,
   type KnownPod,
-  entryOf,
   knownPods,
   limitOf,
   size,

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { CgroupVanished } from '../../../src/cgroups/file.ts';
-import { Code } from '../../../src/core/grpc.ts';
 import { Reason } from '../../../src/core/errors.ts';
-import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/numbers.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { type Bytes, bytes, type Limit } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { pendingSwapOf } from '../../../src/sandbox/foresight/pending-swap.ts';

@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from 'vitest';
-import type { LogFields } from '../../../src/core/observe/interfaces.ts';
-import { type HistoryEntry, criRequester } from '../../../src/sandbox/history/history-entry.ts';
-import { ResizeHistory, historyBounds } from '../../../src/sandbox/history/history.ts';
-import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import type { LogFields } from '../../../src/core/observe/interfaces.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { historyBounds, ResizeHistory } from '../../../src/sandbox/history/history.ts';
+import { criRequester, type HistoryEntry } from '../../../src/sandbox/history/history-entry.ts';
 import { db, web } from '../../support/resize/fake-resizes.ts';
 
 const kubelet = criRequester({ pid: 812, name: 'kubelet' });

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { FakeRuntime, SANDBOX, containerId, containerUpdate } from '../../support/fake-runtime.ts';
 import { RecentResizes } from '../../../src/sandbox/history/recent-resizes.ts';
-import { recordTransactions } from '../../../src/sandbox/transaction/listeners.ts';
 import { updateContainer } from '../../../src/sandbox/operations/update-container.ts';
+import { recordTransactions } from '../../../src/sandbox/transaction/listeners.ts';
+import { containerId, containerUpdate, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 let recent: RecentResizes;

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { LONGEST_CHANGE_MS, LONGEST_WAIT_MS, LateChange, inTime } from '../../../src/sandbox/journal/availability.ts';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { inTime, LateChange, LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../../src/sandbox/journal/availability.ts';
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
 import type { PodRecord } from '../../../src/sandbox/journal/record.ts';
 import type { Journal } from '../../../src/sandbox/journal/store.ts';
-import { Code } from '../../../src/core/grpc.ts';
-import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
-import { SANDBOX, FakeRuntime } from '../../support/fake-runtime.ts';
 
 describe('M5: the wait for a change', () => {
   const never = new Promise<void>(() => undefined);

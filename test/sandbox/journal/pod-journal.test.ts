@@ -1,14 +1,14 @@
-import { fstatSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { fstatSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
+import { Journal } from '../../../src/sandbox/journal/store.ts';
 import { timerlessClock } from '../../support/fake-clock.ts';
+import { containerId, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { messageOf } from '../../../src/core/errors.ts';
-import { MAX_RECORD_BYTES, decodeRecord, encodeRecord } from '../../../src/sandbox/journal/record.ts';
-import { cases } from '../../support/property-cases.ts';
+import { decodeRecord, encodeRecord, MAX_RECORD_BYTES } from '../../../src/sandbox/journal/record.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { anyRecord } from '../../support/journal/records.ts';
+import { cases } from '../../support/property-cases.ts';
 
 const change = (edit: (form: Record<string, unknown>) => unknown): Buffer => {
   const form = JSON.parse(encodeRecord(numbered(7), 'boot').toString()) as Record<string, unknown>;

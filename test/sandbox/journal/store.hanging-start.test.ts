@@ -1,14 +1,14 @@
 import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { ANSWER_MS, RECHECK_MS, LONGEST_CHANGE_MS } from '../../../src/sandbox/journal/availability.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
+import { ANSWER_MS, LONGEST_CHANGE_MS, RECHECK_MS } from '../../../src/sandbox/journal/availability.ts';
 import type * as Files from '../../../src/sandbox/journal/files.ts';
 import { readBounded } from '../../../src/sandbox/journal/files.ts';
-import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
 import type { ReadFile } from '../../../src/sandbox/journal/loader.ts';
-import type { PodDescription } from '../../../src/runtime/description.ts';
-import { LONG_WAIT } from '../../support/long-wait.ts';
+import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
-import { TestFolder, recordName } from '../../support/journal/test-folder.ts';
+import { recordName, TestFolder } from '../../support/journal/test-folder.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
 import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 /** The operation that hangs, and the operations that wait for it. */

@@ -2,8 +2,8 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { cpuShares } from '../../../src/core/quantities/numbers.ts';
 import { UnansweredUpdates } from '../../../src/sandbox/journal/unanswered.ts';
 import type { ContainerStep } from '../../../src/sandbox/plan/step.ts';
-import { cpu } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { cpu } from '../../support/resize/resized-pod.ts';
 
 const memory = (from: number, to: number) => ({ memory: { from: mi(from), to: mi(to) } });
 const quota = (from: number, to: number) => ({ cpu: { from: cpu(from), to: cpu(to) } });

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { cpuShares } from '../../../src/core/quantities/numbers.ts';
-import type { Messages } from '../../../src/runtime/messages.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { decode } from '../../../src/runtime/codec.ts';
+import type { Messages } from '../../../src/runtime/messages.ts';
 import { type FakeRuntime, podConfig } from '../../support/fake-runtime.ts';
-import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { cpu, desired, ResizedPod } from '../../support/resize/resized-pod.ts';
 
 type Request = Messages['UpdatePodSandboxResourcesRequest'];
 

@@ -1,17 +1,16 @@
-import { setImmediate as turn } from 'node:timers/promises';
 import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
-import { type FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
-import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
-import { updatePod } from '../../../src/sandbox/operations/update-pod.ts';
 import { preparations } from '../../../src/sandbox/operations/prepare-resize.ts';
-import { ContainerUpdates } from '../../support/resize/container-updates.ts';
-import { ResizedPod, cpu, desired } from '../../support/resize/resized-pod.ts';
+import { updatePod } from '../../../src/sandbox/operations/update-pod.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { containerId, type FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { ContainerUpdates, cpu, desired, ResizedPod } from '../../support/resize/resized-pod.ts';
 
 let web: ResizedPod;
 let runtime: FakeRuntime;

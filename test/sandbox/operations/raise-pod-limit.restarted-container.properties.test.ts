@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { podLimitsBetween, podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 import { countedLimits, restartedContainer } from '../../../src/sandbox/operations/raise-pod-limit.ts';
+import { podLimitsBetween, podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 import { cases } from '../../support/property-cases.ts';
-import { type KnownPod, knownPods, size, stateOf } from '../../support/resize/sources/known-pods.ts';
 import { PERIOD } from '../../support/resize/pods.ts';
+import { type KnownPod, knownPods, size, stateOf } from '../../support/resize/sources/known-pods.ts';
 
 // An app container ends with 0, another one is resized, and the first one restarts with the limits that it had.
 

@@ -1,7 +1,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ShimError } from '../../../src/core/errors.ts';
+import type { Bytes, CpuMax } from '../../../src/core/quantities/numbers.ts';
+import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
 import {
+  compareLimits,
   cpuMaxOf,
   formatCpuLimit,
   formatMemory,
@@ -12,9 +17,6 @@ import {
   readMemoryLimit,
   readMemoryRequest,
 } from '../../../src/sandbox/plan/amounts.ts';
-import { milliCpuToShares } from '../../../src/kubelet/formulas.ts';
-import { type Bytes, type CpuMax, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { cases } from '../../support/property-cases.ts';
 
 const readers = { readCpuLimit, readCpuRequest, readMemoryLimit, readMemoryRequest };
@@ -120,4 +122,13 @@ describe('amounts of CPU and memory', () => {
     expect([...sizes.map((size) => formatMemory(bytes(size))), formatMemory('max')]).toEqual(shown);
     expect(formatMemory(0 as Bytes)).toBe('0');
   });
+});
+
+test('compareLimits orders by size, with no limit as the largest', () => {
+  expect(compareLimits(bytes(1), bytes(2))).toBeLessThan(0);
+  expect(compareLimits(bytes(2), bytes(1))).toBeGreaterThan(0);
+  expect(compareLimits('max', bytes(1))).toBeGreaterThan(0);
+  expect(compareLimits(bytes(1), 'max')).toBeLessThan(0);
+  expect(compareLimits('max', 'max')).toBe(0);
+  expect(compareLimits(bytes(1), bytes(1))).toBe(0);
 });

@@ -2,11 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { type Bytes, type Limit, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
-import type { ContainerLimits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import type { DeclaredContainer, DeclaredPod } from '../../../src/sandbox/pods/declared-pod.ts';
-import { cpu } from '../../support/resize/plan-pods.ts';
-import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import type { ContainerLimits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { cpu } from '../../support/resize/plan-cases.ts';
+import { NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
 
 const sizeOf = (mebibytes: number | 'max'): Limit<Bytes> => (mebibytes === 'max' ? 'max' : mi(mebibytes));
 

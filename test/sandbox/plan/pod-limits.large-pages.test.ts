@@ -1,9 +1,9 @@
 import { expect, test, vi } from 'vitest';
-import { KiB, MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { KiB, MiB } from '../../../src/core/quantities/sizes.ts';
 import { sameMemory } from '../../../src/sandbox/plan/amounts.ts';
 import { isMemoryTight, podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
-import { container, pod } from '../../support/resize/plan-pods.ts';
+import { container, pod } from '../../support/resize/plan-cases.ts';
 
 vi.mock(import('../../../src/core/quantities/page-size.ts'), async () => {
   const numbers = await import('../../../src/core/quantities/numbers.ts');

@@ -1,11 +1,23 @@
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
-import { NO_OVERHEAD, PERIOD, inPages } from '../../support/resize/pods.ts';
-import { container, cpu, pod } from '../../support/resize/plan-pods.ts';
-import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
-import { isMemoryTight, podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import {
+  fitsPreviousLimit,
+  fitsRolledBack,
+  hasRaisedContainer,
+  ifTheyArrive,
+  isMemoryTight,
+  nextContainersExceed,
+  podLimitsFor,
+  podStepsLeft,
+} from '../../../src/sandbox/plan/pod-limits.ts';
+import type { ContainerStep, Step } from '../../../src/sandbox/plan/step.ts';
 import { plan } from '../../../src/sandbox/plan/steps.ts';
+import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import { mi } from '../../support/quantities/mebibytes.ts';
+import { container, cpu, pod } from '../../support/resize/plan-cases.ts';
+import { inPages, NO_OVERHEAD, PERIOD } from '../../support/resize/pods.ts';
+import { cpu as cpuOf } from '../../support/resize/resized-pod.ts';
 
 describe('podLimitsFor', () => {
   test('raises a loose limit only when the sum exceeds it', () => {
@@ -191,5 +203,208 @@ describe('the pod CPU limit', () => {
   test('the pod CPU limit is never below the minimum quota', () => {
     const state = pod('max', 1000, [{ ...container('a', 'max'), cpu: cpu(10_000, 1_000_000) }]);
     expect(podLimitsFor(state, [{ id: 'a', cpu: cpu(5000, 1_000_000) }])).toStrictEqual({});
+  });
+});
+
+describe('container that arrives', () => {
+  const container = (id: string, memory: number, quota: number) => ({ id, memory: mi(memory), cpu: cpuOf(quota) });
+  const podWith = (memory: number, quota: number): PodState => ({
+    memory: mi(memory),
+    cpu: cpuOf(quota),
+    weight: undefined,
+    overhead: { memory: bytes(0), cpu: cpuOf(0) },
+    containers: [container('a', 100, 10_000), container('b', 200, 20_000)],
+    volumes: [],
+  });
+  const update = (to: number, quota: number): ContainerStep => ({
+    kind: 'container',
+    id: 'a',
+    memory: { from: mi(100), to: mi(to) },
+    cpu: { from: cpuOf(10_000), to: cpuOf(quota) },
+  });
+
+  test.each([
+    ['raises', 220, 15_000, container('a', 220, 15_000)],
+    ['does not count as lower, where it lowers', 50, 5000, container('a', 100, 10_000)],
+  ])('an unanswered update that may still arrive %s a limit', (_what, memory, quota, expected) => {
+    const { containers } = ifTheyArrive(podWith(420, 35_000), [update(memory, quota)]);
+    expect(containers).toEqual([expected, container('b', 200, 20_000)]);
+  });
+
+  test('ignores an unanswered update of a container that does not run', () => {
+    const state = podWith(420, 35_000);
+    expect(ifTheyArrive(state, [{ ...update(220, 15_000), id: 'c' }])).toEqual(state);
+  });
+
+  const unanswered = update(220, 15_000);
+  const raised: readonly Step[] = [
+    { kind: 'pod-memory', from: mi(300), to: mi(420) },
+    { kind: 'pod-cpu', from: cpuOf(30_000), to: cpuOf(35_000) },
+    unanswered,
+  ];
+  const left = (state: PodState, target: Parameters<typeof podStepsLeft>[1], steps = raised): Step[] =>
+    podStepsLeft(state, target, {
+      steps,
+      unanswered: [unanswered],
+      settled: [{ id: 'a', memory: mi(100), cpu: cpuOf(10_000) }],
+    });
+
+  test('KEP-1287: the pod limits are rolled back with an unanswered update to those that a later resize alone needs', () => {
+    const containers = [container('b', 250, 30_000)];
+    expect(left(podWith(420, 35_000), { memory: mi(470), cpu: cpuOf(45_000), containers })).toEqual([
+      { kind: 'pod-memory', from: mi(350), to: mi(470) },
+      { kind: 'pod-cpu', from: cpuOf(40_000), to: cpuOf(45_000) },
+    ]);
+  });
+
+  test('pod limits keep the room for an unanswered update during a later resize that does not change them', () => {
+    expect(left(podWith(420, 35_000), { containers: [] })).toEqual([
+      { kind: 'pod-memory', from: mi(300), to: mi(420) },
+      { kind: 'pod-cpu', from: cpuOf(30_000), to: cpuOf(35_000) },
+    ]);
+  });
+
+  test('a pod limit that was loose before an unanswered update is rolled back to its loose value', () => {
+    const containers = [container('b', 240, 20_000)];
+    expect(left(podWith(450, 60_000), { memory: mi(460), containers }, [unanswered])).toEqual([
+      { kind: 'pod-memory', from: mi(450), to: mi(460) },
+    ]);
+  });
+
+  test('pod limits that a later request has set are not rolled back with an unanswered update', () => {
+    expect(left(podWith(420, 35_000), { memory: mi(600), cpu: cpuOf(60_000), containers: [] })).toEqual([]);
+  });
+
+  test('a pod limit that another program has changed in the meantime is rolled back to the changed value', () => {
+    const containers = [container('b', 250, 20_000)];
+    const [step] = left(podWith(430, 35_000), { memory: mi(470), containers });
+    expect(step).toEqual({ kind: 'pod-memory', from: mi(430), to: mi(470) });
+  });
+});
+
+describe('container limits compared with pod limits', () => {
+  const state = pod(300, 30_000, [container('a', 100, 10_000), container('b', 200, 20_000)]);
+  const memoryStep = (from: number | 'max') => ({
+    kind: 'pod-memory' as const,
+    from: from === 'max' ? from : bytes(from),
+    to: bytes(400 * MiB),
+  });
+  const cpuStep = (from: number | 'max') => ({ kind: 'pod-cpu' as const, from: cpu(from), to: cpu(40_000) });
+
+  test.each([
+    ['no memory limit', memoryStep('max'), true],
+    ['exactly the sum', memoryStep(300 * MiB), true],
+    ['a page less for each container', memoryStep(300 * MiB - 2 * 4096), true],
+    ['more than a page less for each container', memoryStep(300 * MiB - 2 * 4096 - 1), false],
+    ['no CPU limit', cpuStep('max'), true],
+    ['exactly the sum of CPU', cpuStep(30_000), true],
+    ['the minimum quota less for each container', cpuStep(30_000 - 2 * 1001), true],
+    ['more than the minimum quota less for each container', cpuStep(30_000 - 2 * 1001 - 1), false],
+  ])('fitsPreviousLimit compares the container limits with a previous pod limit of: %s', (_name, step, expected) => {
+    expect(fitsPreviousLimit(state, step)).toBe(expected);
+  });
+
+  test('fitsPreviousLimit is false for any pod limit if a container has no limit', () => {
+    const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
+    expect(fitsPreviousLimit(unlimited, memoryStep(300 * MiB))).toBe(false);
+    expect(fitsPreviousLimit(unlimited, cpuStep(30_000))).toBe(false);
+  });
+
+  const memoryOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    memory: { from: from === 'max' ? from : bytes(from * MiB), to: bytes(1) },
+  });
+  const cpuOf = (id: string, from: number | 'max') => ({
+    kind: 'container' as const,
+    id,
+    cpu: { from: cpu(from), to: cpu(1000) },
+  });
+
+  test.each([
+    ['no update', [], false, false],
+    ['unchanged limits', [memoryOf('a', 100), cpuOf('a', 10_000)], false, false],
+    ['a lower memory limit', [memoryOf('a', 101)], false, false],
+    ['a higher memory limit', [memoryOf('b', 200), memoryOf('a', 99)], true, false],
+    ['a first memory limit', [memoryOf('a', 'max')], true, false],
+    ['a lower CPU limit', [cpuOf('a', 10_001)], false, false],
+    ['a higher CPU limit', [cpuOf('b', 20_000), cpuOf('a', 9999)], false, true],
+    ['a first CPU limit', [cpuOf('a', 'max')], false, true],
+    ['a removed container', [memoryOf('c', 1), cpuOf('c', 1000)], false, false],
+  ])('hasRaisedContainer compares the container limits with the previous ones: %s', (_name, updates, memory, ofCpu) => {
+    expect(hasRaisedContainer(state, updates, 'pod-memory')).toBe(memory);
+    expect(hasRaisedContainer(state, updates, 'pod-cpu')).toBe(ofCpu);
+  });
+
+  test.each([
+    ['the present limits', [memoryOf('a', 100), cpuOf('a', 10_000)], true],
+    ['lower limits', [memoryOf('a', 50), cpuOf('b', 5000)], true],
+    ['a higher memory limit', [memoryOf('a', 101)], false],
+    ['no memory limit', [memoryOf('b', 'max')], false],
+    ['a higher CPU limit', [cpuOf('a', 13_000)], false],
+    ['no CPU limit', [cpuOf('b', 'max')], false],
+    ['a lower memory limit and a higher CPU limit', [{ ...memoryOf('a', 50), ...cpuOf('a', 13_000) }], false],
+    ['a higher memory limit and a lower CPU limit', [{ ...cpuOf('a', 5000), ...memoryOf('a', 101) }], false],
+    ['the limits of a removed container', [memoryOf('c', 500), cpuOf('c', 50_000)], true],
+  ])(
+    'KEP-1287: a tight pod limit has room for a pending rollback only if it raises no container: rollback to %s',
+    (_name, updates, expected) => {
+      expect(updates.every((update) => fitsRolledBack(state, update))).toBe(expected);
+    },
+  );
+
+  test('fitsRolledBack needs no room in a pod whose limits are below the sum, unless a container is raised', () => {
+    const below = { ...state, memory: bytes(100 * MiB), cpu: cpu(10_000) };
+    expect(fitsRolledBack(below, { ...memoryOf('a', 100), ...cpuOf('a', 10_000) })).toBe(true);
+    expect(fitsRolledBack(below, memoryOf('a', 101))).toBe(false);
+  });
+
+  test('fitsRolledBack compares with the room that lower limits have left for the container', () => {
+    const lower = { ...state, containers: [container('a', 250, 25_000), container('b', 50, 4000)] };
+    expect(fitsRolledBack(lower, { ...memoryOf('b', 50), ...cpuOf('b', 5000) })).toBe(true);
+    expect(fitsRolledBack(lower, memoryOf('b', 200))).toBe(false);
+    expect(fitsRolledBack(lower, cpuOf('b', 20_000))).toBe(false);
+  });
+
+  test('fitsRolledBack is true for a pod without limits', () => {
+    const unlimited = { ...state, memory: 'max' as const, cpu: cpu('max') };
+    expect(fitsRolledBack(unlimited, { ...memoryOf('a', 'max'), ...cpuOf('a', 'max') })).toBe(true);
+  });
+
+  test.each([
+    ['which they exceed', 299, 27_000, [true, true]],
+    ['which they exceed by rounding only', 300, 29_000, [false, false]],
+  ])(
+    'nextContainersExceed compares limits of the next sandbox with previous pod limits, %s',
+    (_name, memory, quota, expected) => {
+      const earlier = [memoryOf('earlier', 100), cpuOf('earlier', 10_000)];
+      const steps = [
+        { kind: 'pod-memory', from: bytes(memory * MiB), to: bytes(900 * MiB) },
+        { kind: 'pod-cpu', from: cpu(quota), to: cpu(90_000) },
+      ] as const;
+      const next = { ...state, containers: [container('a', 100, 10_000), container('b', 200, 20_000)] };
+      expect(steps.map((step) => nextContainersExceed(next, earlier, step))).toEqual(expected);
+      expect(steps.map((step) => nextContainersExceed(next, [memoryOf('a', 1), cpuOf('b', 1000)], step))).toEqual([
+        false,
+        false,
+      ]);
+      const none = [container('a', 'max', 'max')];
+      expect(steps.map((step) => nextContainersExceed({ ...next, containers: none }, earlier, step))).toEqual([
+        false,
+        false,
+      ]);
+    },
+  );
+
+  test('hasRaisedContainer is true if a limit was removed, but not if there was none before', () => {
+    const unlimited = { ...state, containers: [container('a', 'max', 'max')] };
+    const [had, none] = [
+      [memoryOf('a', 100), cpuOf('a', 10_000)],
+      [memoryOf('a', 'max'), cpuOf('a', 'max')],
+    ];
+    for (const kind of ['pod-memory', 'pod-cpu'] as const) {
+      expect(hasRaisedContainer(unlimited, had, kind)).toBe(true);
+      expect(hasRaisedContainer(unlimited, none, kind)).toBe(false);
+    }
   });
 });

@@ -2,20 +2,23 @@ import { isDeepStrictEqual } from 'node:util';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/numbers.ts';
+import { compareLimits } from '../../../src/sandbox/plan/amounts.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import type { Step } from '../../../src/sandbox/plan/step.ts';
+import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
+import type { LiveContainer, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { any, asked, called, derived, expectWithin, holds, undone } from '../../support/resize/plan-cases.ts';
+import type { Resource } from '../../support/resize/pods.ts';
 import {
-  type Resource,
+  apply,
   containersSum,
   directionInSum,
+  inPages,
+  PERIOD,
   podDirection,
   resources,
-} from '../../support/resize/pod-rules.ts';
-import { PERIOD, apply, inPages, upToPages } from '../../support/resize/pods.ts';
-import type { LiveContainer, PodState } from '../../../src/sandbox/pods/pod-state.ts';
-import { compareLimits } from '../../../src/sandbox/plan/amounts.ts';
-import type { Step } from '../../../src/sandbox/plan/step.ts';
-import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
-import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
+  upToPages,
+} from '../../support/resize/pods.ts';
 
 // The rules of docs/resize.md, each on thousands of random pods.
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { directionOf } from '../../../src/sandbox/plan/value-changes.ts';
 
 const memory = (mebibytes: number) => ({ memory: bytes(mebibytes * MiB) });

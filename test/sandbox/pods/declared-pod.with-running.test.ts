@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { withRunning, type DeclaredContainer } from '../../../src/sandbox/pods/declared-pod.ts';
+import { type DeclaredContainer, withRunning } from '../../../src/sandbox/pods/declared-pod.ts';
 
 test('a container that runs again counts, with its new id, and the others stay as they are', () => {
   const ended: DeclaredContainer = { name: 'a', kind: 'unknown', state: 'ended', id: 'old', isUncounted: true };

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import { readContainerStatus } from '../../../src/runtime/container-status.ts';
-import { FakeRuntime, containerId } from '../../support/fake-runtime.ts';
 import { kernelResources } from '../../../src/sandbox/pods/kernel-resources.ts';
+import { containerId, FakeRuntime } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => {

@@ -2,9 +2,9 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { DeclaredPod } from '../../../src/sandbox/pods/declared-pod.ts';
 import { readPod } from '../../../src/sandbox/pods/read-pod.ts';
-import { SANDBOX, containerId } from '../../support/fake-runtime.ts';
-import { ResizedPod, desired } from '../../support/resize/resized-pod.ts';
+import { containerId, SANDBOX } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
+import { desired, ResizedPod } from '../../support/resize/resized-pod.ts';
 
 /** A container of an earlier sandbox, and the sandbox itself. */
 const EARLIER = 'e'.repeat(64);

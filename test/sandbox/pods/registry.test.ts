@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ContainerState } from '../../../src/runtime/messages.ts';
 import { encode } from '../../../src/runtime/codec.ts';
+import { ContainerState } from '../../../src/runtime/messages.ts';
 import type { Registry } from '../../../src/sandbox/pods/registry.ts';
-import { FakeRuntime, SANDBOX, podConfig } from '../../support/fake-runtime.ts';
+import { FakeRuntime, podConfig, SANDBOX } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 let registry: Registry;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
 import { amountsOf, isEmpty, storedAmounts } from '../../../src/sandbox/pods/runtime-containers.ts';
 

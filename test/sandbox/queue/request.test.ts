@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { type RequestedPod, readRequested } from '../../../src/sandbox/queue/request.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { type RequestedPod, readRequested } from '../../../src/sandbox/queue/request.ts';
 import { resources } from '../../support/resize/fake-resizes.ts';
 
 const period = 100_000;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ResizeTable, type Resize } from '../../../src/sandbox/queue/resize-table.ts';
+import { type Resize, ResizeTable } from '../../../src/sandbox/queue/resize-table.ts';
 
 const ended = (id: string): Resize => ({ id, pod: { sandboxId: 'a' } }) as unknown as Resize;
 

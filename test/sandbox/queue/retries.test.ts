@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { Reason } from '../../../src/core/errors.ts';
 import type { ActiveResize } from '../../../src/sandbox/queue/resize-table.ts';
-import { MOST_ABOVE, Retries, equalRanks } from '../../../src/sandbox/queue/retries.ts';
+import { equalRanks, MOST_ABOVE, Retries } from '../../../src/sandbox/queue/retries.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 // From the end of an attempt to the end of the turns, a few promises settle one after the other.

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
-import { readPodView } from '../../../src/sandbox/report/pod-view.ts';
 import { podInfo } from '../../../src/sandbox/report/pod-info.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { readPodView } from '../../../src/sandbox/report/pod-view.ts';
+import { containerId, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 
 const names = ['web', 'proxy', 'agent'];
 

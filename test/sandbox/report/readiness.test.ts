@@ -1,12 +1,12 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CgroupTree } from '../../../src/cgroups/tree.ts';
-import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
 import type { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
-import { FakeRuntime } from '../../support/fake-runtime.ts';
 import { readinessOf } from '../../../src/sandbox/report/readiness.ts';
+import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
+import { FakeRuntime } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 let root: string;

@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest';
 import { ShimError } from '../../../src/core/errors.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { ContainerStep } from '../../../src/sandbox/plan/step.ts';
+import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
 import { updateAndVerify } from '../../../src/sandbox/transaction/container-step.ts';
 import { ROLLBACK_MS } from '../../../src/sandbox/transaction/lower-memory.ts';
-import { PodActions } from '../../../src/sandbox/transaction/actions.ts';
 import type { StepActions } from '../../../src/sandbox/transaction/transaction.ts';
-import type { ContainerStep } from '../../../src/sandbox/plan/step.ts';
 import { eventually } from '../../support/fake-clock.ts';
+import { containerId, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
 import { CONTAINER_SCOPE, roundedStep, setQuota, startSystemdPod } from '../../support/resize/systemd-pod.ts';
 
 /** Updates that wait for another update of their container by the runtime. */

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { type Bytes, type Limit, bytes } from '../../../src/core/quantities/numbers.ts';
+import { type Bytes, bytes, type Limit } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { memoryQosAfter } from '../../../src/sandbox/plan/memory-qos-change.ts';
 import type { Settings } from '../../../src/sandbox/pods/pod-state.ts';
-import { type Memory, NODE, kubeletHigh, kubeletSettings } from '../../support/resize/kubelet-pods.ts';
+import { kubeletHigh, kubeletSettings, type Memory, NODE } from '../../support/resize/kubelet-pods.ts';
 
 /** Values that kubelet has derived follow each change of limit and request, as kubelet would derive them. */
 

@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Bytes, type Limit, bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { type Bytes, bytes, type Limit, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { memoryHighOf } from '../../../src/kubelet/memory-formulas.ts';
-import { ContainerState } from '../../../src/runtime/messages.ts';
 import { encode } from '../../../src/runtime/codec.ts';
-import { recover } from '../../../src/sandbox/transaction/recover.ts';
-import { describeStep } from '../../../src/sandbox/plan/step.ts';
-import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { ContainerState } from '../../../src/runtime/messages.ts';
 import { resizePod } from '../../../src/sandbox/operations/resize-pod.ts';
-import { FakeRuntime, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import type { DesiredPod } from '../../../src/sandbox/plan/resize-request.ts';
+import { describeStep } from '../../../src/sandbox/plan/step.ts';
+import { recover } from '../../../src/sandbox/transaction/recover.ts';
+import { containerId, FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { FakeStoringRuntime } from '../../support/fake-storing-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 

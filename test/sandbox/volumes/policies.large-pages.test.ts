@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
-import { KiB, MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { KiB, MiB } from '../../../src/core/quantities/sizes.ts';
 import { VolumePolicies } from '../../../src/sandbox/volumes/policies.ts';
 
 vi.mock(import('../../../src/core/quantities/page-size.ts'), async () => {

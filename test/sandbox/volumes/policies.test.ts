@@ -1,10 +1,10 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { PodDescription } from '../../../src/runtime/description.ts';
-import { VolumePolicies, assertWithinSizeLimits, excessWarning } from '../../../src/sandbox/volumes/policies.ts';
-import { parseVolumeAnnotation } from '../../../src/tmpfs/sizes.ts';
 import { type Bytes, bytes } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { VolumeRecord } from '../../../src/sandbox/journal/record.ts';
+import { assertWithinSizeLimits, excessWarning, VolumePolicies } from '../../../src/sandbox/volumes/policies.ts';
+import { parseVolumeAnnotation } from '../../../src/tmpfs/sizes.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 
 const POD = 'sandbox';

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { journalAllVolumes, observeVolumes } from '../../../src/sandbox/volumes/volume-tracking.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
+import { journalAllVolumes, observeVolumes } from '../../../src/sandbox/volumes/volume-tracking.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { mi } from '../../support/quantities/mebibytes.ts';
 

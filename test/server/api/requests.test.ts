@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { describe, expect, test } from 'vitest';
 import { refusal } from '../../support/resize-api/client.ts';
 
-import { TestApi, byUid, toMemory } from '../../support/resize-api/resize-api.ts';
+import { byUid, TestApi, toMemory } from '../../support/resize-api/resize-api.ts';
 import { view } from '../../support/resize-api/view.ts';
 
 const shim = new TestApi(view);

@@ -1,9 +1,15 @@
 import { once } from 'node:events';
-import { createConnection } from 'node:net';
 import { lstatSync } from 'node:fs';
-import { describe, expect, test } from 'vitest';
-
-import { TestApi } from '../../support/resize-api/resize-api.ts';
+import type { ClientHttp2Session, ClientHttp2Stream } from 'node:http2';
+import { connect } from 'node:http2';
+import { createConnection } from 'node:net';
+import type { ServiceError } from '@grpc/grpc-js';
+import { describe, expect, test, vi } from 'vitest';
+import { crowdOf } from '../../../src/server/unary/connection-room.ts';
+import { API_LIMITS } from '../../../src/server/unary/server-budget.ts';
+import { LONG_WAIT } from '../../support/long-wait.ts';
+import { ResizeClient, refusalOf } from '../../support/resize-api/client.ts';
+import { byUid, TestApi, toMemory } from '../../support/resize-api/resize-api.ts';
 import { view } from '../../support/resize-api/view.ts';
 
 const shim = new TestApi(view);
@@ -26,5 +32,129 @@ describe('the socket of the resize API', () => {
     await shim.api.close(0);
     shim.api = await shim.open(0o660);
     expect((lstatSync(shim.path).mode & 0o777).toString(8)).toBe('660');
+  });
+});
+
+describe('connections of the API', () => {
+  const shim = new TestApi(view);
+  const HEADERS = { ':method': 'POST', 'content-type': 'application/grpc', te: 'trailers' };
+  const RESIZE = { ...HEADERS, ':path': '/criresize.v1alpha1.ResizeService/WatchResizes' };
+
+  /** Connections of one process. With `busy`, each has a call that does not end, because its request does not. */
+  class Connections {
+    readonly sessions: ClientHttp2Session[] = [];
+    readonly calls: ClientHttp2Stream[] = [];
+    ended = 0;
+
+    async open(count: number, busy: boolean): Promise<void> {
+      for (let at = 0; at < count; at += 1) {
+        const session = connect('http://localhost', { createConnection: () => createConnection(shim.path) });
+        session.on('error', () => undefined).once('close', () => (this.ended += 1));
+        this.sessions.push(session);
+        await Promise.race([once(session, 'remoteSettings'), once(session, 'close')]);
+        if (busy && !session.destroyed) this.calls.push(session.request(RESIZE).on('error', () => undefined));
+        await this.answered(this.sessions.length - 1);
+      }
+    }
+
+    /** Waits until the server has handled what a connection has sent: it answers a PING after that. */
+    async answered(at: number): Promise<void> {
+      const session = this.sessions[at]!;
+      if (!session.destroyed) await new Promise((resolve) => session.ping(resolve));
+    }
+
+    close(): void {
+      for (const session of this.sessions) session.destroy();
+    }
+  }
+
+  /** Lines of the log about connections that were refused or ended. */
+  const reported = (): number => shim.lines.filter(({ msg }) => msg === 'too many client connections').length;
+
+  test('a connection above the limit ends the least recently used one without running calls', async () => {
+    const others = new Connections();
+    await others.open(1, true);
+    await others.open(1, false);
+    await others.open(API_LIMITS.connections - 2, true);
+    expect([others.ended, reported()]).toEqual([0, 0]);
+    expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);
+    await vi.waitFor(() => expect(others.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(1), LONG_WAIT);
+    expect([others.ended, reported()]).toEqual([1, 1]);
+    others.close();
+  });
+
+  test('a connection that has just opened, and has had no call yet, is not the one that ends', async () => {
+    const others = new Connections();
+    await others.open(API_LIMITS.connections, true);
+    for (const [at, stream] of others.calls.slice(0, 3).entries()) {
+      stream.close();
+      await once(stream, 'close');
+      await others.answered(at);
+    }
+    const opened = new Connections();
+    await opened.open(3, false);
+    await vi.waitFor(() => expect(others.ended).toBe(3), LONG_WAIT);
+    expect(others.sessions.slice(0, 3).map(({ destroyed }) => destroyed)).toEqual([true, true, true]);
+    expect(opened.ended).toBe(0);
+    others.close();
+    opened.close();
+  });
+
+  test('a connection above the limit is refused if all other connections have running calls', async () => {
+    const others = new Connections();
+    await others.open(API_LIMITS.connections, true);
+    // ENHANCE_YOUR_CALM ends a call that has begun with RESOURCE_EXHAUSTED. Otherwise the client connects again until
+    // its deadline.
+    await expect(shim.client.call('ListPods', {}, Date.now() + 5000)).rejects.toThrow(
+      /RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED/,
+    );
+    expect(others.ended).toBe(0);
+    expect(shim.lines).toContainEqual(expect.objectContaining({ level: 'warn', msg: 'too many client connections' }));
+    // There is room again when one of them has ended.
+    others.sessions[7]?.destroy();
+    const client = new ResizeClient(shim.path);
+    await vi.waitFor(async () => expect((await client.call('ListPods', {}))['pods']).toHaveLength(1), LONG_WAIT);
+    client.close();
+    others.close();
+  });
+
+  test('a process that watches on many connections leaves watches for other processes', async () => {
+    const clients = Array.from({ length: 3 }, () => new ResizeClient(shim.path));
+    const watched = async (client: ResizeClient): Promise<string> => {
+      const watch = client.watch({}).resume();
+      const error = once(watch, 'error').then(([failure]) => refusalOf(failure as ServiceError).reason);
+      return Promise.race([once(watch, 'metadata').then(() => 'watches'), error]);
+    };
+    shim.peerOf = () => 7;
+    const [first, second, third] = clients;
+    expect([await watched(first!), await watched(second!), await watched(third!)]).toEqual([
+      'watches',
+      'watches',
+      'TOO_MANY_WATCHERS',
+    ]);
+    shim.peerOf = () => 8;
+    expect(await watched(shim.client)).toBe('watches');
+    for (const client of clients) client.close();
+  });
+
+  test('a process that leaks connections with running calls does not block other processes', async () => {
+    const leaking = new Connections();
+    shim.peerOf = () => 7;
+    await leaking.open(API_LIMITS.connections, true);
+    shim.peerOf = () => 8;
+    const answer = shim.client.call('ResizePod', { pod: byUid, containers: toMemory('64Mi') });
+    (await shim.core.next()).succeed();
+    expect((await answer)['resize']).toMatchObject({ state: 'COMPLETED' });
+    expect(leaking.sessions.map(({ destroyed }) => destroyed).indexOf(true)).toBe(0);
+    shim.peerOf = () => 7;
+    await leaking.open(1, false);
+    await vi.waitFor(() => expect(leaking.ended).toBe(2), LONG_WAIT);
+    expect(leaking.sessions.at(-1)?.destroyed).toBe(true);
+    expect((await shim.client.call('ListPods', {}))['pods']).toHaveLength(1);
+    expect(shim.lines).toContainEqual(
+      expect.objectContaining({ msg: 'too many client connections', pid: 7, held: API_LIMITS.connections }),
+    );
+    expect(crowdOf(API_LIMITS.connections)).toBe(32);
+    leaking.close();
   });
 });

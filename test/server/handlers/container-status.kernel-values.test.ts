@@ -1,13 +1,13 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
-import type { Messages, Partially } from '../../../src/runtime/messages.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
 import { decode, encode } from '../../../src/runtime/codec.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
-import { runtimePath } from '../../../src/runtime/backend.ts';
+import type { Messages, Partially } from '../../../src/runtime/messages.ts';
 import type { Interceptors } from '../../../src/server/handlers/interceptors.ts';
 import { createInterceptors } from '../../../src/server/handlers/table.ts';
-import { FakeRuntime, RuntimeFailure, SANDBOX, containerId } from '../../support/fake-runtime.ts';
+import { containerId, FakeRuntime, RuntimeFailure, SANDBOX } from '../../support/fake-runtime.ts';
 
 const RUNNING = 1;
 const EXITED = 2;

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { encode } from '../../../src/runtime/codec.ts';
 import { createInterceptors } from '../../../src/server/handlers/table.ts';
-import { FakeRuntime, SANDBOX, containerId, podConfig } from '../../support/fake-runtime.ts';
+import { containerId, FakeRuntime, podConfig, SANDBOX } from '../../support/fake-runtime.ts';
 
 let runtime: FakeRuntime;
 beforeEach(async () => (runtime = await FakeRuntime.start()));

@@ -6,13 +6,13 @@ import { join } from 'node:path';
 import {
   Client,
   type ClientReadableStream,
+  compressionAlgorithms,
+  credentials,
   Metadata,
   Server,
   ServerCredentials,
   type ServerWritableStream,
   type ServiceError,
-  compressionAlgorithms,
-  credentials,
   status,
 } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';

@@ -5,28 +5,28 @@ import * as net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { Metadata, Code } from '../../../src/core/grpc.ts';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
-import type { RawUnaryHandler } from '../../../src/server/unary/call.ts';
+import { Code, Metadata } from '../../../src/core/grpc.ts';
 import { noCounters } from '../../../src/core/observe/counters.ts';
 import { createLog } from '../../../src/core/observe/log.ts';
-import { type LocalServer, createLocalServer } from '../../../src/server/handlers/local-server.ts';
+import { createLocalServer, type LocalServer } from '../../../src/server/handlers/local-server.ts';
 import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';
+import type { RawUnaryHandler } from '../../../src/server/unary/call.ts';
 import {
   DATA,
-  END_STREAM,
-  HEADERS,
-  PREFACE,
-  RST_STREAM,
-  SETTINGS,
-  SETTINGS_ACK,
   data,
+  END_STREAM,
   fieldsOf,
+  HEADERS,
   headers,
   message,
+  PREFACE,
   parseFrames,
+  RST_STREAM,
   request,
+  SETTINGS,
+  SETTINGS_ACK,
   settings,
   windowUpdate,
 } from '../../support/http2/wire.ts';

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
-import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
-import { encode } from '../../../src/runtime/codec.ts';
 import { runtimePath } from '../../../src/runtime/backend.ts';
-import { createInterceptors } from '../../../src/server/handlers/table.ts';
+import { encode } from '../../../src/runtime/codec.ts';
+import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
 import type { DecreaseReclaimer } from '../../../src/sandbox/foresight/decrease-reclaimer.ts';
 import type { Node } from '../../../src/sandbox/node.ts';
 import { listContainerStats, podSandboxStats, podSandboxStatsAnswered } from '../../../src/server/handlers/stats.ts';
+import { createInterceptors } from '../../../src/server/handlers/table.ts';
 import type { DelayedCall } from '../../../src/server/proxy/interception.ts';
 
 // kubelet compares the answer with the memory limits that it is about to lower.

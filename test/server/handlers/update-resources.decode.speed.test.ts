@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { decodeUpdate } from '../../../src/server/handlers/update-resources.ts';
-import { withEntries } from '../../e2e/resize/bad-input/bytes.ts';
+import { withEntries } from '../../e2e/resize/bad-input/case.ts';
 import { FakeRuntime } from '../../support/fake-runtime.ts';
 
 const LONGEST = 512 * 1024;

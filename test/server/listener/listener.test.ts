@@ -6,8 +6,8 @@ import { dirname, join } from 'node:path';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 
 import {
-  ListenerFolder,
   canConnect,
+  ListenerFolder,
   leaveStale,
   listenPlainly,
   ownOwner,

@@ -6,7 +6,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
 
-import { ListenerFolder, isRoot, leaveStale, ownOwner, rightsOf } from '../../support/daemon/listener-folder.ts';
+import { isRoot, ListenerFolder, leaveStale, ownOwner, rightsOf } from '../../support/daemon/listener-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 
 const shim = new ListenerFolder();

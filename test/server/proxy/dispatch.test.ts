@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import { ErrorCode } from '../../../src/http2/errors.ts';
 import {
-  PING,
-  PREFACE,
   frame,
   goawayOf,
-  openProxy,
-  request,
   headers,
+  openProxy,
+  PING,
+  PREFACE,
+  request,
   startProxy,
   windowUpdate,
 } from '../../support/http2/wire.ts';

@@ -1,14 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import {
-  GOAWAY,
-  PING,
-  type SeenFrame,
   data,
   frame,
+  GOAWAY,
   goaway,
   headers,
   openProxy,
+  PING,
   request,
+  type SeenFrame,
 } from '../../support/http2/wire.ts';
 
 const CLIENT_HAS_GOAWAY = frame(PING, 1, 0, Buffer.from('shutdown'));

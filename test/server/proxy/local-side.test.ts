@@ -1,23 +1,23 @@
-import { ErrorCode } from '../../../src/http2/errors.ts';
 import { describe, expect, test } from 'vitest';
+import { ErrorCode } from '../../../src/http2/errors.ts';
 import {
-  HEADERS,
-  OK,
-  RESPONSE,
-  SETTINGS,
-  WINDOW_UPDATE,
   data,
   dataOf,
   fieldsOf,
   frame,
   goaway,
   goawayOf,
+  HEADERS,
   headers,
+  OK,
   openProxy,
+  RESPONSE,
   request,
+  SETTINGS,
   settings,
   typesOf,
   u32,
+  WINDOW_UPDATE,
   windowUpdate,
 } from '../../support/http2/wire.ts';
 

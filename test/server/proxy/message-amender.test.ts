@@ -1,31 +1,31 @@
 import fc from 'fast-check';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { ErrorCode } from '../../../src/http2/errors.ts';
 import type { TestProxy, TestProxyOptions } from '../../support/http2/wire.ts';
 import {
   ACK,
   DATA,
+  data,
+  dataOf,
+  frame,
   HEADERS,
+  headers,
+  holdingUpTo,
+  message,
   OK,
+  openProxy,
   PADDED,
   PING,
   RESPONSE,
   RST_STREAM,
-  WINDOW_UPDATE,
-  data,
-  dataOf,
-  frame,
-  headers,
-  holdingUpTo,
-  message,
-  openProxy,
   request,
   rst,
   settled,
   typesOf,
+  WINDOW_UPDATE,
   windowUpdate,
 } from '../../support/http2/wire.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 const PATH = '/each/GetContainerEvents';
 const APPENDED = Buffer.from('+kernel');

@@ -1,19 +1,19 @@
 import { performance } from 'node:perf_hooks';
 import { setImmediate as turn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
-import { Turns } from '../../../src/server/proxy/turns.ts';
 import { TURN_COST } from '../../../src/server/proxy/dispatch.ts';
+import { Turns } from '../../../src/server/proxy/turns.ts';
 import {
   DATA,
-  HEADERS,
-  OK,
-  PING,
-  RESPONSE,
   data,
   frame,
+  HEADERS,
   headers,
   message,
+  OK,
   openProxy,
+  PING,
+  RESPONSE,
   request,
   typesOf,
   withStream,

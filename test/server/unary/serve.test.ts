@@ -1,10 +1,10 @@
-import { Metadata, Code } from '../../../src/core/grpc.ts';
 import { expect, test } from 'vitest';
 import { steadyNow } from '../../../src/core/clock.ts';
+import { Code, Metadata } from '../../../src/core/grpc.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
+import { type EndedCall, serveReceived } from '../../../src/server/unary/serve.ts';
 import { CRI_LIMITS, ServerBudget } from '../../../src/server/unary/server-budget.ts';
 import type { CallStatus } from '../../../src/server/unary/status.ts';
-import { type EndedCall, serveReceived } from '../../../src/server/unary/serve.ts';
-import { noLog } from '../../../src/core/observe/interfaces.ts';
 
 const call = (cancelled: boolean, deadline: number, request = Buffer.from('q')) => ({
   path: '/s/A',

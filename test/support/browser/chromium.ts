@@ -1,9 +1,11 @@
 import { cp, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { type PackagedPart, keepLibraries, loader, obtainPackaged, of, triplet } from '../node/parts/packaged.ts';
+import type { Page, PageScreenshotOptions } from 'playwright-core';
 import { cacheRoot } from '../../../tools/download/places.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
+import type { PackagedPart } from '../node/parts/packaged.ts';
+import { keepLibraries, loader, obtainPackaged, of, triplet } from '../node/parts/packaged.ts';
 
 /**
  * Debian's headless Chromium with all libraries that it links to, so that the machine needs neither Chromium nor
@@ -85,4 +87,23 @@ export async function prepareChromium(progress: Progress): Promise<Chromium> {
     env: { FONTCONFIG_FILE: join(folder, fontSettings) },
     version: versions[executable] ?? '',
   };
+}
+
+/** The answer of Chromium on a busy machine when it has no frame of the page. The next capture succeeds. */
+const NO_FRAME = 'Unable to capture screenshot';
+const MOST_CAPTURES = 5;
+
+/** Takes a screenshot. Where Chromium has no frame of the page, waits for the next one. Rejects after five captures. */
+export async function screenshot(
+  page: Pick<Page, 'screenshot' | 'evaluate'>,
+  options?: PageScreenshotOptions,
+): Promise<Buffer> {
+  for (let captures = 1; ; captures += 1) {
+    try {
+      return await page.screenshot(options);
+    } catch (error) {
+      if (captures === MOST_CAPTURES || !(error instanceof Error) || !error.message.includes(NO_FRAME)) throw error;
+      await page.evaluate('new Promise((resolve) => requestAnimationFrame(resolve))');
+    }
+  }
 }

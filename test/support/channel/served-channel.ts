@@ -1,8 +1,8 @@
-import { type Metadata, isServiceError } from '../../../src/core/grpc.ts';
 import { afterEach, beforeEach } from 'vitest';
+import { isServiceError, type Metadata } from '../../../src/core/grpc.ts';
 import { Channel } from '../../../src/runtime/channel/channel.ts';
 import { type RawPeer, RawServer } from '../http2/raw-server.ts';
-import { OK, RESPONSE, data, headers, message } from '../http2/wire.ts';
+import { data, headers, message, OK, RESPONSE } from '../http2/wire.ts';
 
 /** The longest message of the channel, in bytes. */
 export const LIMIT = 4_000_000;

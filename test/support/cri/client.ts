@@ -1,8 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, readlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Client, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js';
-import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
+import type { ClientReadableStream } from '@grpc/grpc-js';
+import { Client, credentials, Metadata } from '@grpc/grpc-js';
+import type { MethodDefinition } from '@grpc/proto-loader';
+import { loadSync } from '@grpc/proto-loader';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 
 /** Resources in CRI's form. int64 values are numbers, which are large enough for these tests. */
@@ -174,4 +176,19 @@ function methodOf(name: string): Method {
   const method = methods()[name];
   if (method === undefined) throw new Error(`test/support/cri/cri-client.proto has no method ${name}`);
   return method;
+}
+
+/** Returns how many descriptors a process has open, without cgroup files: a shim keeps up to 512 of these open. */
+export function descriptorsOf(pid: number, cgroupRoot = '/sys/fs/cgroup'): number {
+  const folder = `/proc/${pid}/fd`;
+  return readdirSync(folder).filter((descriptor) => !leadsBelow(`${folder}/${descriptor}`, cgroupRoot)).length;
+}
+
+function leadsBelow(link: string, root: string): boolean {
+  try {
+    return readlinkSync(link).startsWith(`${root}/`);
+  } catch {
+    // Closed meanwhile.
+    return false;
+  }
 }

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import type { CriClient, Resources } from './client.ts';
 import {
-  type PodCgroupFiles,
-  type QosClass,
   containerFolder,
   makePodCgroup,
+  type PodCgroupFiles,
   podCgroupFolder,
   podCgroupParent,
+  type QosClass,
   removePodCgroup,
   writePodCgroup,
 } from './pod-cgroup.ts';

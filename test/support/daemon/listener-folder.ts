@@ -1,11 +1,11 @@
 import { once } from 'node:events';
 import { chmodSync, chownSync, linkSync, lstatSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { type Server, type Socket, createConnection, createServer } from 'node:net';
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach } from 'vitest';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
-import { type ListenOptions, type Listener, listen } from '../../../src/server/listener/listener.ts';
+import { type Listener, type ListenOptions, listen } from '../../../src/server/listener/listener.ts';
 
 export const isRoot = process.getuid?.() === 0;
 /** Owner of files that this process creates, as {@link rightsOf} prints it. */

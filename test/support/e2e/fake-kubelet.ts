@@ -1,7 +1,7 @@
 // The part of kubelet that an exchange of the runtime affects. systemd starts it. It dials the endpoint of its flag,
 // the last drop-in that sets it, or its configuration, lists pods every second, and writes the result of each call as a
 // line of JSON with time, endpoint, and pods or error.
-import { appendFileSync, existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { Client, credentials } from '@grpc/grpc-js';
 
 // The shim finds kubelet by the name of its process. Node has named it after its main thread.

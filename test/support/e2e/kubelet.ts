@@ -1,9 +1,9 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { checkpointText, type WrittenPod } from '../checkpoint-text.ts';
 import type { CriClient, Resources } from '../cri/client.ts';
 import { KUBELET_ROOT, type RunningPod } from '../cri/pod.ts';
-import { type WrittenPod, checkpointText } from '../checkpoint-text.ts';
 
 /** Memory limits of a pod in MiB: of its containers and of the pod itself (`level`). Absent means none. */
 export interface PodMemory {

@@ -1,9 +1,9 @@
 import { expect } from 'vitest';
-import { CriClient } from '../cri/client.ts';
-import { isSystemdNode } from '../cri/pod-cgroup.ts';
-import { type RunningPod, runPod } from '../cri/pod.ts';
-import { CONTAINERD, removePackage } from './kubelet-unit.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { CriClient } from '../cri/client.ts';
+import { type RunningPod, runPod } from '../cri/pod.ts';
+import { isSystemdNode } from '../cri/pod-cgroup.ts';
+import { CONTAINERD, removePackage } from './kubelet-unit.ts';
 
 /** A node with systemd and without the shim, and a pod on it that runs during all tests of a file. */
 export interface SystemdNode {

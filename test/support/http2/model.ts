@@ -2,20 +2,20 @@ import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
 import type { FakeTransport, SeenFrame } from './wire.ts';
 import {
   DATA,
+  data,
   GOAWAY,
   HEADERS,
+  headers,
+  message,
   OK,
   RESPONSE,
   RST_STREAM,
-  SETTINGS,
-  SETTINGS_ACK,
-  WINDOW_UPDATE,
-  data,
-  headers,
-  message,
   request,
   rst,
+  SETTINGS,
+  SETTINGS_ACK,
   settings,
+  WINDOW_UPDATE,
   windowUpdate,
 } from './wire.ts';
 

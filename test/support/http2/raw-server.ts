@@ -1,11 +1,14 @@
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { type Server, type Socket, createServer } from 'node:net';
+import type { Server, Socket } from 'node:net';
+import { createConnection, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
-import { HEADERS, PREFACE, SETTINGS_ACK, type SeenFrame, parseFrames, settings } from './wire.ts';
+import { setTimeout as delay } from 'node:timers/promises';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import type { SeenFrame } from './wire.ts';
+import { HEADERS, PREFACE, parseFrames, SETTINGS_ACK, settings, windowUpdate } from './wire.ts';
 
 /** One connection of a client, whose frames are read and answered by hand. */
 export class RawPeer {
@@ -133,4 +136,24 @@ export class RawServer {
     await this.stop();
     rmSync(this.folder, { recursive: true });
   }
+}
+
+/** The first frames of a client that lets the server send as much as it wants. */
+export const greeting = (...pairs: [id: number, value: number][]): Buffer =>
+  Buffer.concat([PREFACE, settings(...pairs), SETTINGS_ACK, windowUpdate(0, 1 << 30)]);
+
+/** Opens a connection to a socket that speaks HTTP/2, for frames that are written by hand. */
+export async function openRaw(path: string, ...pairs: [id: number, value: number][]): Promise<Socket> {
+  const socket = createConnection(path)
+    .on('error', () => undefined)
+    .setMaxListeners(0);
+  await once(socket, 'connect');
+  socket.write(greeting(...pairs));
+  return socket;
+}
+
+/** Writes, and waits while the other side does not read, but at most a second. */
+export async function writeRaw(socket: Socket, bytes: Uint8Array): Promise<void> {
+  if (!socket.destroyed && !socket.write(bytes))
+    await Promise.race([once(socket, 'drain'), once(socket, 'close'), delay(1000)]);
 }

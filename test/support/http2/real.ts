@@ -4,11 +4,11 @@ import * as net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as grpc from '@grpc/grpc-js';
-import type { Interception } from '../../../src/server/proxy/interception.ts';
-import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';
-import { localPair } from '../../../src/server/proxy/pair-transport.ts';
-import { routeOf } from './wire.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { Interception } from '../../../src/server/proxy/interception.ts';
+import { localPair } from '../../../src/server/proxy/pair-transport.ts';
+import { type ServedConnection, serveConnection } from '../../../src/server/proxy/serve.ts';
+import { routeOf } from './wire.ts';
 
 /** The proxy between real gRPC peers, over unix sockets. Messages are raw bytes. */
 

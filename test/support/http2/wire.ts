@@ -1,19 +1,19 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { frameHeader } from '../../../src/http2/frame.ts';
+import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
 import {
   type Interception,
-  type Route,
   NO_OBSERVER,
   type ProxyObserver,
+  type Route,
 } from '../../../src/server/proxy/interception.ts';
-import { HpackDecoder } from '../../../src/http2/hpack/codec.ts';
+import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import { LIMITS, SHARED_LIMITS } from '../../../src/server/proxy/serve.ts';
 import { SharedBudget } from '../../../src/server/proxy/shared-budget.ts';
-import { ProxyConnection } from '../../../src/server/proxy/connection.ts';
-import type { ProxyConnectionOptions } from '../../../src/server/proxy/options.ts';
 import type { Transport, TransportEvents } from '../../../src/server/proxy/transport.ts';
-import { ReferenceEncoder } from './reference-hpack.ts';
 import type { Field } from './reference-hpack.ts';
+import { ReferenceEncoder } from './reference-hpack.ts';
 
 /** A proxy connection under test: transports in memory, frames written and read by hand. */
 

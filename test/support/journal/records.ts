@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
-import type { Step } from '../../../src/sandbox/plan/step.ts';
 import type { JournalledTransaction, PodRecord, VolumeRecord } from '../../../src/sandbox/journal/record.ts';
+import type { Step } from '../../../src/sandbox/plan/step.ts';
 
 /** Arbitrary records, for the property tests of the journal. */
 

@@ -1,6 +1,6 @@
 import { writeSync } from 'node:fs';
-import { numbered, podUid } from './numbered.ts';
 import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { numbered, podUid } from './numbered.ts';
 
 /**
  * A process for tests to kill. It writes records with increasing numbers one after the other, and prints which write it

@@ -1,18 +1,18 @@
 import { afterEach, beforeEach } from 'vitest';
+import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { Code } from '../../../src/core/grpc.ts';
+import { noLog } from '../../../src/core/observe/interfaces.ts';
+import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { followResizes } from '../../../src/kubernetes/annotations/annotations.ts';
 import type { PodEvent } from '../../../src/kubernetes/annotations/events.ts';
-import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import { AnnotationRequests } from '../../../src/kubernetes/annotations/requests.ts';
-import { Code } from '../../../src/core/grpc.ts';
-import { Reason, ShimError } from '../../../src/core/errors.ts';
-import { noLog } from '../../../src/core/observe/interfaces.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
-import { bytes } from '../../../src/core/quantities/numbers.ts';
-import { FakeClock, FakeCore, FakeStore, createResizes, web } from '../resize/fake-resizes.ts';
-import { eventually } from '../fake-clock.ts';
+import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
 import type { Resizes } from '../../../src/sandbox/queue/resizes.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
+import { eventually } from '../fake-clock.ts';
+import { createResizes, FakeClock, FakeCore, FakeStore, web } from '../resize/fake-resizes.ts';
 
 export const unknownVolume = new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, 'pod web has no volume none');
 

@@ -1,10 +1,9 @@
 import { once } from 'node:events';
-import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http';
+import { writeFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
-import { writeFileSync } from 'node:fs';
-import type { PostedEvent } from './fake-api-server.ts';
-import type { TestCertificate } from './certificate.ts';
+import type { PostedEvent, TestCertificate } from './fake-api-server.ts';
 
 export interface ServedNode {
   readonly labels: Readonly<Record<string, string>>;

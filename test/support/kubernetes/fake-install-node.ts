@@ -1,8 +1,12 @@
 import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Site, Node } from '../../../src/install/host/site.ts';
+import type { ServerUnaryCall, sendUnaryData } from '@grpc/grpc-js';
+import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { Node, Site } from '../../../src/install/host/site.ts';
+import { runtimePath } from '../../../src/runtime/backend.ts';
+import { encode } from '../../../src/runtime/codec.ts';
 
 export interface Unit {
   /** The command line of kubelet's process; absent if it does not run. */
@@ -119,4 +123,35 @@ esac`);
     process.env['PATH'] = this.#path;
     rmSync(this.folder, { recursive: true });
   }
+}
+
+const identity = (bytes: Buffer): Buffer => bytes;
+
+/** Serves Version and Status of a runtime on a socket. Returns what stops it. */
+export async function answeringRuntime(socket: string): Promise<() => void> {
+  const server = new Server();
+  const version = {
+    version: '0.1.0',
+    runtime_name: 'containerd',
+    runtime_version: 'v2.1.0',
+    runtime_api_version: 'v1',
+  };
+  const answers = [
+    ['Version', encode('VersionResponse', version)],
+    ['Status', encode('StatusResponse', {})],
+  ] as const;
+  for (const [method, answer] of answers)
+    server.register(
+      runtimePath(method),
+      (_call: ServerUnaryCall<Buffer, Buffer>, done: sendUnaryData<Buffer>) => done(null, answer),
+      identity,
+      identity,
+      'unary',
+    );
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${socket}`, ServerCredentials.createInsecure(), (error) =>
+      error === null ? resolve() : reject(error),
+    ),
+  );
+  return () => server.forceShutdown();
 }

@@ -1,11 +1,11 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { contextOf, type Outside, type RolloutContext } from '../../../src/install/rollout/context.ts';
 import type { CommandResult, Host, ShimRun } from '../../../src/install/rollout/host.ts';
 import { readOptions } from '../../../src/install/rollout/options.ts';
-import { type Outside, contextOf, type RolloutContext } from '../../../src/install/rollout/context.ts';
-import type { Drift } from '../../../src/kubelet/endpoint/drift.ts';
 import { keepInstalled, leave } from '../../../src/install/rollout/roll-out.ts';
+import type { Drift } from '../../../src/kubelet/endpoint/drift.ts';
 import { FakeClusterApi } from './fake-cluster-api.ts';
 
 /** The results of the work on a fake node. */

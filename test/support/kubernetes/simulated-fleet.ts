@@ -1,11 +1,11 @@
 import { Readable } from 'node:stream';
-import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/errors.ts';
 import type { Outside } from '../../../src/install/rollout/context.ts';
+import type { CommandResult } from '../../../src/install/rollout/host.ts';
+import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/errors.ts';
 import { Random } from '../../chaos/random.ts';
 import { VirtualClock } from '../virtual-clock.ts';
 import type { FakeClusterApi } from './fake-cluster-api.ts';
-import { type Behaviour, FakeCluster, type FakeNode, done } from './fake-nodes.ts';
-import type { CommandResult } from '../../../src/install/rollout/host.ts';
+import { type Behaviour, done, FakeCluster, type FakeNode } from './fake-nodes.ts';
 
 /** How long the API server takes for a request, in milliseconds. */
 const ANSWER_MS = 10;

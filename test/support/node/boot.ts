@@ -6,14 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Duplex, Readable, Writable } from 'node:stream';
-import { writeBootFiles } from './boot-files.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
-import { type Kernel, channels, kernelLog, kernelLogTail, kernelOf, killKernel } from './kernels/index.ts';
 import { packageRoot } from '../../../tools/download/places.ts';
-import { prepareNode } from './prepare.ts';
-import type { NodeChoice } from './prepare.ts';
-import { silent } from '../../../tools/download/progress.ts';
 import type { Progress } from '../../../tools/download/progress.ts';
+import { silent } from '../../../tools/download/progress.ts';
+import { channels, type Kernel, kernelLog, kernelLogTail, kernelOf, killKernel } from './kernels/index.ts';
+import type { NodeChoice } from './prepare.ts';
+import { prepareNode, writeBootFiles } from './prepare.ts';
 
 /** Source of the command's input and target of its output. `terminal` passes our own terminal, for shells. */
 export type CommandStdio =

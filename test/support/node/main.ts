@@ -1,14 +1,13 @@
-import { rm, readdir } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
-import { runInNode } from './boot.ts';
-import type { CommandStdio } from './boot.ts';
 import { NodeError } from '../../../tools/download/errors.ts';
+import type { CommandStdio } from './boot.ts';
+import { runInNode } from './boot.ts';
 import { runOnHost } from './host.ts';
-import { isCached } from './parts/built-programs.ts';
-import { criTools } from './parts/cri-tools.ts';
-import { greetingShell } from './shell.ts';
-import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
+import { criTools, isCached } from './parts/go-module.ts';
 import type { ContainerdRelease, Init, KernelName, Runtime } from './parts/parts.ts';
+import { containerdReleases, inits, kernels, runtimes } from './parts/parts.ts';
+import { greetingShell } from './shell.ts';
 
 interface Flags {
   readonly containerd: ContainerdRelease;

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { Client, type ClientReadableStream, Metadata, type ServiceError, credentials } from '@grpc/grpc-js';
-import { type MethodDefinition, loadSync } from '@grpc/proto-loader';
+import { Client, type ClientReadableStream, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import { loadSync, type MethodDefinition } from '@grpc/proto-loader';
 import protobuf from 'protobufjs';
 
 type Service = Readonly<Record<string, MethodDefinition<object, object>>>;

@@ -1,5 +1,5 @@
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes, cpuShares, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodView } from '../../../src/sandbox/report/pod-view.ts';
 import { app } from './resize-api.ts';
 

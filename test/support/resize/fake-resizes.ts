@@ -1,20 +1,20 @@
 import { EventEmitter, once } from 'node:events';
+import type { Clock } from '../../../src/core/clock.ts';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { ResizeHistory } from '../../../src/sandbox/history/history.ts';
 import type { NewestValues } from '../../../src/sandbox/history/newest-values.ts';
-import type { RequestedPod, RequestedResources } from '../../../src/sandbox/queue/request.ts';
-import type { KubeletRequests } from '../../../src/sandbox/queue/stored-pod-records.ts';
-import type { RankOf } from '../../../src/sandbox/queue/retries.ts';
-import type { Clock } from '../../../src/core/clock.ts';
-import { START } from '../fake-clock.ts';
+import type { ResizeOutcome, ResizePod, ResizeState } from '../../../src/sandbox/plan/resize-request.ts';
+import type { StepRecord } from '../../../src/sandbox/plan/step.ts';
 import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
 import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
+import type { ResizeRecord, ResizeStore } from '../../../src/sandbox/queue/records.ts';
+import type { RequestedPod, RequestedResources } from '../../../src/sandbox/queue/request.ts';
 import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import { type ResizeBounds, Resizes } from '../../../src/sandbox/queue/resizes.ts';
-import type { ResizeOutcome, ResizePod, ResizeState } from '../../../src/sandbox/plan/resize-request.ts';
-import type { ResizeRecord, ResizeStore } from '../../../src/sandbox/queue/records.ts';
-import type { StepRecord } from '../../../src/sandbox/plan/step.ts';
+import type { RankOf } from '../../../src/sandbox/queue/retries.ts';
+import type { KubeletRequests } from '../../../src/sandbox/queue/stored-pod-records.ts';
+import { START } from '../fake-clock.ts';
 
 /** Fakes of `resizePod`, of the store and of the clock, which tests control. */
 

@@ -3,7 +3,7 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { PodDescription } from '../../../src/runtime/description.ts';
 import type { RequestedVolume } from '../../../src/sandbox/journal/record.ts';
 import type { Step } from '../../../src/sandbox/plan/step.ts';
-import { type FakeRuntime, SANDBOX, containerId } from '../fake-runtime.ts';
+import { containerId, type FakeRuntime, SANDBOX } from '../fake-runtime.ts';
 
 /**
  * Functions for a pod of two containers whose resize a crash has interrupted.

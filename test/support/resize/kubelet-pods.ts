@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import type { LiveContainer, Settings } from '../../../src/sandbox/pods/pod-state.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { LiveContainer, Settings } from '../../../src/sandbox/pods/pod-state.ts';
 
 /** kubelet's results from requests and limits, by configuration: its formulas line by line, with Go's integers. */
 

@@ -1,8 +1,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { markedHigh } from '../../../src/cgroups/memory-high.ts';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { bytes } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encodeRecord } from '../../../src/sandbox/journal/record.ts';
 
 /** A value that the shim writes for a time only. */

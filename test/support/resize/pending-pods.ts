@@ -1,10 +1,10 @@
-import { type Bytes, type Limit, cpuWeight } from '../../../src/core/quantities/numbers.ts';
+import { type Bytes, cpuWeight, type Limit } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { EntryLimits, PodEntry } from '../../../src/kubelet/checkpoint.ts';
 import { derivePendingResize } from '../../../src/sandbox/foresight/pending-resize.ts';
 import type { PodState } from '../../../src/sandbox/pods/pod-state.ts';
-import { NO_OVERHEAD, PERIOD } from './pods.ts';
 import { mi } from '../quantities/mebibytes.ts';
+import { NO_OVERHEAD, PERIOD } from './pods.ts';
 
 /** Pods in the middle of a resize: kubelet's entries and the kernel's values. */
 

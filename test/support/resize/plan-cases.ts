@@ -1,30 +1,36 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { type CpuMax, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
+import type { CpuMax } from '../../../src/core/quantities/numbers.ts';
+import { bytes, cpuWeight, microseconds } from '../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
+import type { ContainerStep, PodTarget, Step } from '../../../src/sandbox/plan/step.ts';
+import { describeStep } from '../../../src/sandbox/plan/step.ts';
+import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
+import type { ContainerLimits, PodState } from '../../../src/sandbox/pods/pod-state.ts';
 import { cases } from '../property-cases.ts';
-import { containersSum, excess, needs, resources } from './pod-rules.ts';
-import { describeCase } from './pod-text.ts';
 import {
-  NO_VOLUMES,
-  PAGE,
-  PERIOD,
   apply,
+  containerChanges,
+  containersSum,
   cpuLimit,
   cpuSum,
+  describeCase,
+  excess,
   memoryLimit,
   memorySum,
+  NO_OVERHEAD,
+  NO_VOLUMES,
+  needs,
+  PAGE,
+  PERIOD,
   podLimit,
   podLimitKinds,
   podState,
+  resources,
   sizeOrMax,
   volumeSizes,
-  containerChanges,
 } from './pods.ts';
-import type { PodState, ContainerLimits } from '../../../src/sandbox/pods/pod-state.ts';
-import type { ContainerStep, Step, PodTarget } from '../../../src/sandbox/plan/step.ts';
-import { plan, reversed } from '../../../src/sandbox/plan/steps.ts';
-import { podLimitsFor } from '../../../src/sandbox/plan/pod-limits.ts';
 
 /** Random resizes of random pods for the property tests: the request, the plan, and the result of each step. */
 
@@ -166,3 +172,26 @@ export function expectWithin(states: readonly PodState[], podLimitIs: 'derived' 
     }
   }
 }
+
+/** Pods for tests of single plans. Memory is in MiB, CPU in microseconds of a period of 100 ms. */
+
+export const container = (id: string, mebibytes: number | 'max', quota: number | 'max' = 'max') => ({
+  id,
+  memory: mebibytes === 'max' ? ('max' as const) : bytes(mebibytes * MiB),
+  cpu: { quota: quota === 'max' ? ('max' as const) : microseconds(quota), period: PERIOD },
+});
+
+export const pod = (memory: number | 'max', quota: number | 'max', containers: PodState['containers']): PodState => ({
+  ...container('', memory, quota),
+  weight: undefined,
+  overhead: NO_OVERHEAD,
+  containers,
+  volumes: [],
+});
+
+export const cpu = (quota: number | 'max', period = 100_000) => ({
+  quota: quota === 'max' ? quota : microseconds(quota),
+  period: microseconds(period),
+});
+
+export const texts = (steps: readonly Step[]): string[] => steps.map(describeStep);

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import type { Bytes, CpuMax, Limit } from '../../../src/core/quantities/numbers.ts';
-import { any, holds } from './plan-cases.ts';
-import { containersSum, excess, podDirection, resources } from './pod-rules.ts';
 import { compareLimits } from '../../../src/sandbox/plan/amounts.ts';
+import { any, holds } from './plan-cases.ts';
+import { containersSum, excess, podDirection, resources } from './pods.ts';
 
 // The property tests of the plan prove as much as their random pods cover.
 

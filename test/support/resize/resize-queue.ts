@@ -1,11 +1,11 @@
-import { Code } from '../../../src/core/grpc.ts';
 import { Reason, ShimError } from '../../../src/core/errors.ts';
+import { Code } from '../../../src/core/grpc.ts';
 import type { EntryRequests } from '../../../src/kubelet/checkpoint.ts';
 import { NewestValues } from '../../../src/sandbox/history/newest-values.ts';
+import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
 import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import type { ResizeBounds, Resizes } from '../../../src/sandbox/queue/resizes.ts';
-import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
-import { FakeClock, FakeCore, FakeStore, asked, createResizes, web } from './fake-resizes.ts';
+import { asked, createResizes, FakeClock, FakeCore, FakeStore, web } from './fake-resizes.ts';
 
 export const memoryInUse = new ShimError(Code.FAILED_PRECONDITION, Reason.MEMORY_NOT_RECLAIMABLE, 'app: 100 in use', {
   found: '100',

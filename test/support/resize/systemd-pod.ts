@@ -1,10 +1,10 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { microseconds } from '../../../src/core/quantities/numbers.ts';
+import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { encode } from '../../../src/runtime/codec.ts';
 import type { Step } from '../../../src/sandbox/plan/step.ts';
-import { FakeRuntime, SANDBOX, containerId, podConfig } from '../fake-runtime.ts';
+import { containerId, FakeRuntime, podConfig, SANDBOX } from '../fake-runtime.ts';
 
 export const POD_SLICE = '/kubepods.slice/kubepods-pod1.slice';
 export const CONTAINER_SCOPE = `${POD_SLICE}/cri-containerd-${containerId(0)}.scope`;

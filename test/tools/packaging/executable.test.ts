@@ -16,9 +16,9 @@ import { execa } from 'execa';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { version } from '../../../src/core/config/version.ts';
 import { errnoOf } from '../../../tools/download/errors.ts';
-import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
-import { FakeBackend, RawClient } from '../../support/daemon/fake-backend.ts';
 import { Program } from '../../support/daemon/daemon-program.ts';
+import { FakeBackend, RawClient } from '../../support/daemon/test-daemon.ts';
+import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 import { madeExecutable } from './made.ts';
 
 /** Tests each executable part loaded on demand. test/e2e/install/executable.test.ts tests it on a node. */

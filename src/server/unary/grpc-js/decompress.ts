@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { gunzip, inflate } from 'node:zlib';
-import { Code, Reason, ShimError, Slots, bufferUsed, errnoOf, messageOf } from '../../../core/index.ts';
+import { bufferUsed, Code, errnoOf, messageOf, Reason, ShimError, Slots } from '../../../core/index.ts';
 import { GRPC_LIMITS, type ServerBudget } from '../server-budget.ts';
 
 /**

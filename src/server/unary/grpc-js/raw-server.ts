@@ -1,7 +1,7 @@
+import { constants, type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Duplex } from 'node:stream';
-import { type IncomingHttpHeaders, type ServerHttp2Session, type ServerHttp2Stream, constants } from 'node:http2';
 import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { Code, type Counters, bufferUsed } from '../../../core/index.ts';
+import { bufferUsed, Code, type Counters } from '../../../core/index.ts';
 import { MAX_MESSAGE_BYTES } from '../../../runtime/index.ts';
 import { GRPC_LIMITS, REQUESTS_FULL, ServerBudget, type ServerLimits } from '../server-budget.ts';
 import { ENCODING_HEADER, isEncoding } from './decompress.ts';

@@ -6,10 +6,10 @@ import {
 } from '@grpc/grpc-js';
 import { type ClientProcess, type Log, Metadata, steadyDeadline } from '../../../core/index.ts';
 import type { RawUnaryHandler } from '../call.ts';
-import { type ReceivedCall, type ServeOptions, endedCode, failureOf, serveWithin } from '../serve.ts';
+import { endedCode, failureOf, type ReceivedCall, type ServeOptions, serveWithin } from '../serve.ts';
 import type { ServerBudget } from '../server-budget.ts';
 import type { CallStatus } from '../status.ts';
-import { ENCODING_HEADER, decompressed, isEncoding } from './decompress.ts';
+import { decompressed, ENCODING_HEADER, isEncoding } from './decompress.ts';
 import { clientOf } from './sessions.ts';
 
 /** A failure in the form in which grpc-js sends it. */

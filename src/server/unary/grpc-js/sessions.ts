@@ -1,5 +1,5 @@
-import { type Http2Server, type ServerHttp2Session, constants } from 'node:http2';
-import { type PerformanceEntry, PerformanceObserver, constants as gcConstants } from 'node:perf_hooks';
+import { constants, type Http2Server, type ServerHttp2Session } from 'node:http2';
+import { constants as gcConstants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import type { Server } from '@grpc/grpc-js';
 import { type ClientProcess, steadyNow } from '../../../core/index.ts';
 import { processOf } from '../call.ts';

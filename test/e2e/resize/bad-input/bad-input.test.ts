@@ -3,9 +3,9 @@ import type { ServiceError } from '@grpc/grpc-js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CriClient } from '../../../support/cri/client.ts';
 import { type Refusal, refusalOf } from '../../../support/resize-api/client.ts';
-import { type BadCase, type PassedOn, passedOn } from './case.ts';
+import type { BadCase, BadInputNode, PassedOn } from './case.ts';
+import { limits, passedOn, removePods, startNode } from './case.ts';
 import { containerCases } from './container-cases.ts';
-import { type BadInputNode, limits, removePods, startNode } from './node.ts';
 import { podCases } from './pod-cases.ts';
 import { resizeCases } from './resize-cases.ts';
 

@@ -1,16 +1,17 @@
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { BadCase, PassedOn, Refused } from './case.ts';
 import {
-  type BadCase,
-  type PassedOn,
-  type Refused,
   FAILED_PRECONDITION,
   INT64,
   invalid,
+  limits,
+  NO_PROTOBUF,
+  nested,
   passedOn,
   refused,
+  truncated,
+  withEntries,
 } from './case.ts';
-import { NO_PROTOBUF, nested, truncated, withEntries } from './bytes.ts';
-import { limits } from './node.ts';
 
 const call = 'UpdateContainerResources';
 

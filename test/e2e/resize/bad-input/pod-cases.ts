@@ -1,17 +1,17 @@
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { BadCase, PassedOn, Refused } from './case.ts';
 import {
-  type BadCase,
-  type PassedOn,
-  type Refused,
   FAILED_PRECONDITION,
   INT64,
   INVALID_ARGUMENT,
-  NOT_FOUND,
   invalid,
+  NO_PROTOBUF,
+  NOT_FOUND,
   passedOn,
   refused,
+  truncated,
+  withEntries,
 } from './case.ts';
-import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
 
 const call = 'UpdatePodSandboxResources';
 const MEMORY = 'memory_limit_in_bytes';

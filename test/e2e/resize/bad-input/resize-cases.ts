@@ -1,15 +1,15 @@
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { BadCase, BadInputNode, Refused } from './case.ts';
 import {
-  type BadCase,
-  type Refused,
   FAILED_PRECONDITION,
   INVALID_ARGUMENT,
-  NOT_FOUND,
   invalid,
+  NO_PROTOBUF,
+  NOT_FOUND,
   refused,
+  truncated,
+  withEntries,
 } from './case.ts';
-import { NO_PROTOBUF, truncated, withEntries } from './bytes.ts';
-import { type BadInputNode } from './node.ts';
 
 const call = 'ResizePod';
 

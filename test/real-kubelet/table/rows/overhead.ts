@@ -1,6 +1,6 @@
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
-import { OVERHEAD_CLASS, amounts, container, limits, requests } from '../pod.ts';
-import { type Row, observe, resized, running } from '../row.ts';
+import { amounts, container, limits, OVERHEAD_CLASS, requests } from '../pod.ts';
+import { observe, type Row, resized, running } from '../row.ts';
 
 /** Pods of a RuntimeClass with an overhead of 20m and 120Mi, which kubelet subtracts even from "no limit". */
 

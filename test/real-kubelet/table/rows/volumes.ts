@@ -1,5 +1,5 @@
-import { sized, container } from '../pod.ts';
-import { type Row, observe, resized, running } from '../row.ts';
+import { container, sized } from '../pod.ts';
+import { observe, type Row, resized, running } from '../row.ts';
 
 /** Memory-backed volumes with and without a sizeLimit. */
 

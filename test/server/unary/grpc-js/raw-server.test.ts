@@ -1,15 +1,15 @@
+import * as http2 from 'node:http2';
 import { duplexPair } from 'node:stream';
 import { setImmediate as turn } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import * as http2 from 'node:http2';
-import { type ServerUnaryCall, type sendUnaryData, status as grpcStatus } from '@grpc/grpc-js';
+import { status as grpcStatus, type ServerUnaryCall, type sendUnaryData } from '@grpc/grpc-js';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { MiB } from '../../../../src/core/quantities/sizes.ts';
-import { GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
-import { createRawServer, rawMessage } from '../../../../src/server/unary/grpc-js/raw-server.ts';
-import { serveUnary } from '../../../../src/server/unary/grpc-js/serve.ts';
 import { noCounters } from '../../../../src/core/observe/counters.ts';
 import { noLog } from '../../../../src/core/observe/interfaces.ts';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import { createRawServer, rawMessage } from '../../../../src/server/unary/grpc-js/raw-server.ts';
+import { serveUnary } from '../../../../src/server/unary/grpc-js/serve.ts';
+import { GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
 import { LONG_WAIT } from '../../../support/long-wait.ts';
 
 /** Small, so that one session of node:http2, which ends itself with more data, can use up the budget. */

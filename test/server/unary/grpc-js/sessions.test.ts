@@ -1,14 +1,14 @@
-import { duplexPair } from 'node:stream';
-import { type ServerHttp2Session, connect, createServer } from 'node:http2';
 import { once } from 'node:events';
+import { connect, createServer, type ServerHttp2Session } from 'node:http2';
 import { PerformanceObserver } from 'node:perf_hooks';
+import { duplexPair } from 'node:stream';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { afterAll, expect, test } from 'vitest';
-import { API_LIMITS, GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
+import { noCounters } from '../../../../src/core/observe/counters.ts';
 import { createRawServer } from '../../../../src/server/unary/grpc-js/raw-server.ts';
 import { keepHandles, keptHandles } from '../../../../src/server/unary/grpc-js/sessions.ts';
-import { noCounters } from '../../../../src/core/observe/counters.ts';
+import { API_LIMITS, GRPC_LIMITS } from '../../../../src/server/unary/server-budget.ts';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;

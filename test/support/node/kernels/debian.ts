@@ -3,11 +3,11 @@ import { closeSync, openSync } from 'node:fs';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import type { DebianKernel } from '../prepare.ts';
-import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
-import { type Acceleration, acceleration } from './kvm.ts';
-import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { Acceleration, Kernel, KernelStart } from './kernel.ts';
+import { acceleration, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
 
 /**
  * Debian's kernel for virtual machines in qemu. Its root is the host's file system, as with User Mode Linux, by

@@ -3,7 +3,7 @@ import { debian } from './debian.ts';
 import type { Kernel } from './kernel.ts';
 import { uml } from './uml.ts';
 
-export { channels, kernelLog, kernelLogTail, killKernel } from './kernel.ts';
 export type { Kernel } from './kernel.ts';
+export { channels, kernelLog, kernelLogTail, killKernel } from './kernel.ts';
 
 export const kernelOf = ({ kernel }: NodeParts): Kernel => (kernel.name === 'uml' ? uml(kernel) : debian(kernel));

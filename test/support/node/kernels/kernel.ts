@@ -1,8 +1,10 @@
 import type { ChildProcess } from 'node:child_process';
-import { readFile } from 'node:fs/promises';
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { access, constants, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { NodeParts } from '../prepare.ts';
-import { scriptsFolder } from '../scripts.ts';
+import type { DebianKernel, NodeParts } from '../prepare.ts';
+import { scriptsFolder } from '../prepare.ts';
 
 /** Differences between the kernels on the host. Differences inside of the node are in the script NAME.sh. */
 export interface Kernel {
@@ -63,4 +65,99 @@ export function killKernel(kernel: ChildProcess): void {
   } catch {
     // It has already ended.
   }
+}
+
+/** How qemu runs the machine's processors. */
+export interface Acceleration {
+  /** In qemu's terms, for -accel and -cpu. */
+  readonly accelerator: string;
+  readonly processor: string;
+}
+
+const kvm: Acceleration = { accelerator: 'kvm', processor: 'host' };
+const translation: Acceleration = { accelerator: 'tcg,thread=multi', processor: 'max' };
+const device = '/dev/kvm';
+const limitMs = 10_000;
+
+let found: Promise<Acceleration> | undefined;
+
+/** KVM where it can run the kernel, otherwise translation by qemu. */
+export function acceleration(kernel: DebianKernel): Promise<Acceleration> {
+  found ??= isKvmUsable(kernel).then((usable) => (usable ? kvm : translation));
+  return found;
+}
+
+/**
+ * Boots the kernel without a root file system, at which it panics and the machine ends. A virtual machine may have
+ * /dev/kvm and fail at the first instruction that its own host does not emulate. qemu then stops the machine and waits.
+ */
+async function isKvmUsable(kernel: DebianKernel): Promise<boolean> {
+  const isOpen = await access(device, constants.R_OK | constants.W_OK).then(
+    () => true,
+    () => false,
+  );
+  if (!isOpen) return false;
+  const words = endingWithUs(
+    ...[kernel.qemu, '-nodefaults', '-no-user-config', '-no-reboot', '-display', 'none', '-L', kernel.firmware],
+    ...['-machine', 'pc', '-accel', kvm.accelerator, '-cpu', kvm.processor, '-m', '256M', '-kernel', kernel.image],
+    ...['-append', 'console=ttyS0 panic=-1', '-serial', 'stdio'],
+  );
+  const probe = spawn('setpriv', words, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const limit = setTimeout(() => probe.kill('SIGKILL'), limitMs);
+  let log = '';
+  probe.stdout.on('data', (data: Buffer) => (log += data.toString()));
+  // It says why it stopped the machine, and nothing else.
+  probe.stderr.on('data', () => probe.kill('SIGKILL'));
+  try {
+    return await new Promise((resolve) => {
+      probe.once('error', () => resolve(false));
+      probe.once('close', (code) => resolve(code === 0 && log.includes('Unable to mount root fs')));
+    });
+  } finally {
+    clearTimeout(limit);
+  }
+}
+
+/** Returns the numbers of a list of processors, as in Cpus_allowed_list of proc_pid_status(5): `0-2,5`. */
+export const processorsIn = (list: string): number[] =>
+  list.split(',').flatMap((range) => {
+    const [first = NaN, last = first] = range.split('-').map(Number);
+    return Array.from({ length: last - first + 1 }, (_, at) => first + at);
+  });
+
+/**
+ * Returns the processor, of those that this process may use, to which the fewest processes with this name are bound.
+ * Throws if `proc` does not say which it may use.
+ * @param before earlier results, which decide between equals: their processes may not be bound yet
+ */
+export function leastBoundProcessor(name: string, before: readonly number[] = [], proc = '/proc'): number {
+  const bound = readdirSync(proc)
+    .filter((pid) => /^\d+$/.test(pid))
+    .map((pid) => statusOf(join(proc, pid)))
+    .filter((status) => status.name === name && status.processors.length === 1)
+    .map(({ processors }) => processors[0]);
+  const times = (all: readonly (number | undefined)[], processor: number): number =>
+    all.filter((each) => each === processor).length;
+  const [least] = statusOf(join(proc, 'self')).processors.toSorted(
+    (one, other) => times(bound, one) - times(bound, other) || times(before, one) - times(before, other),
+  );
+  if (least === undefined) throw new Error(`${join(proc, 'self')}/status has no Cpus_allowed_list`);
+  return least;
+}
+
+interface Status {
+  readonly name: string | undefined;
+  readonly processors: readonly number[];
+}
+
+function statusOf(process: string): Status {
+  let text: string;
+  try {
+    text = readFileSync(join(process, 'status'), 'utf8');
+  } catch {
+    // It has ended meanwhile.
+    return { name: undefined, processors: [] };
+  }
+  const list = /^Cpus_allowed_list:\s*(\S+)$/m.exec(text)?.[1];
+  return { name: /^Name:\s*(.*)$/m.exec(text)?.[1], processors: list === undefined ? [] : processorsIn(list) };
 }

@@ -1,14 +1,14 @@
-import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { openSync, closeSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import type { UmlKernel } from '../prepare.ts';
-import { type Kernel, type KernelStart, channels, endingWithUs, initWords, kernelLog } from './kernel.ts';
-import { leastBoundProcessor } from './processors.ts';
-import { MiB } from '../../../../src/core/quantities/sizes.ts';
+import type { Kernel, KernelStart } from './kernel.ts';
+import { channels, endingWithUs, initWords, kernelLog, leastBoundProcessor } from './kernel.ts';
 
 /** User Mode Linux: the kernel is a process of the host. */
 export const uml = (kernel: UmlKernel): Kernel => ({

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { execa } from 'execa';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import type { DebianPackage } from './debian.ts';
-import { type PackagedPart, keep, keepLibraries, loader, of, triplet, useLibraries } from './packaged.ts';
+import { keep, keepLibraries, loader, of, type PackagedPart, triplet, useLibraries } from './packaged.ts';
 
 /** One of Debian's kernels for virtual machines, with all its modules. */
 const kernelPart = (name: string, image: DebianPackage): PackagedPart => ({

@@ -2,9 +2,9 @@ import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { NodeError, errnoOf, messageOf } from '../../../../tools/download/errors.ts';
-import { timed } from '../../../../tools/download/progress.ts';
+import { errnoOf, messageOf, NodeError } from '../../../../tools/download/errors.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
+import { timed } from '../../../../tools/download/progress.ts';
 
 export type Suite = 'bookworm' | 'trixie' | 'trixie-backports' | 'forky';
 

@@ -2,7 +2,12 @@ import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { execa } from 'execa';
-import { NodeError, errnoOf, messageOf } from '../../../../tools/download/errors.ts';
+import type { Part, Recipe } from '../../../../tools/download/cache.ts';
+import { obtain, present } from '../../../../tools/download/cache.ts';
+import { errnoOf, messageOf, NodeError } from '../../../../tools/download/errors.ts';
+import { cacheRoot } from '../../../../tools/download/places.ts';
+import type { Progress } from '../../../../tools/download/progress.ts';
+import { timed } from '../../../../tools/download/progress.ts';
 
 /** Programs of a Go module, whose sources come from the Go module proxy. */
 export interface GoModule {
@@ -110,3 +115,96 @@ async function requireModule(
   const required = Object.entries({ [path]: version, ...dependencies });
   await go('get', ...required.map(([name, at]) => `${name}@${at}`));
 }
+
+export interface Built {
+  readonly name: string;
+  readonly modules: readonly GoModule[];
+  /** The programs, for progress and errors. */
+  readonly what: string;
+  /** How long a build takes, for progress. */
+  readonly time: string;
+}
+
+/** The programs are not in the cache, and this machine cannot build them. */
+export class GoMissing extends NodeError {}
+
+/** The key has no names of fields: renaming one is no reason for another build of minutes. */
+const recipeOf = ({ name, modules }: Built): Pick<Recipe, 'name' | 'key'> => ({
+  name,
+  key: JSON.stringify(modules.map((module) => Object.values(module) as unknown[])),
+});
+
+/** Whether the programs have been built. */
+export const isCached = async (built: Built): Promise<boolean> =>
+  (await present(cacheRoot(), recipeOf(built))) !== undefined;
+
+/** Whether {@link obtainBuilt} has the programs or can build them. */
+export const canObtain = async (built: Built): Promise<boolean> =>
+  (await isCached(built)) || (await goToolchain()) !== undefined;
+
+/**
+ * Programs that are built from their Go modules the first time: once for each content of their recipe, by whichever
+ * command needs them first. Throws {@link GoMissing} without a Go toolchain.
+ */
+export async function obtainBuilt(built: Built, progress: Progress): Promise<Part> {
+  const { modules, what, time } = built;
+  const [cache, recipe] = [cacheRoot(), recipeOf(built)];
+  const part = await present(cache, recipe);
+  if (part) return part;
+  const toolchain = await goToolchain();
+  if (toolchain === undefined)
+    throw new GoMissing(`${what} is not in the cache, and building it needs a Go toolchain (command "go")`);
+  const make = async (folder: string): Promise<Record<string, string>> => {
+    const versions: Record<string, string> = {};
+    for (const module of modules) Object.assign(versions, await buildingPrograms(module, folder, toolchain));
+    return versions;
+  };
+  const building = `building ${what} with ${toolchain} (${time})`;
+  return obtain(cache, { ...recipe, make: (folder) => timed(progress, building, () => make(folder)) }, progress);
+}
+
+/** The releases that Debian does not have, and the version of each that is built. */
+export const builtVersions = { '2.0': '2.0.14', '2.2': '2.2.9', '2.3': '2.3.7', '2.4': '2.4.2' } as const;
+export type BuiltRelease = keyof typeof builtVersions;
+export const builtReleases = Object.keys(builtVersions) as BuiltRelease[];
+
+export const containerdPath = 'github.com/containerd/containerd/v2';
+
+/** containerd of a release, its shim and ctr. */
+export const builtContainerd = (release: BuiltRelease): Built => ({
+  name: `containerd-${release}`,
+  modules: [
+    {
+      path: containerdPath,
+      version: `v${builtVersions[release]}`,
+      linking: `-X ${containerdPath}/version.Version=${builtVersions[release]}`,
+      programs: {
+        containerd: './cmd/containerd',
+        'containerd-shim-runc-v2': './cmd/containerd-shim-runc-v2',
+        ctr: './cmd/ctr',
+      },
+    },
+  ],
+  what: `containerd ${builtVersions[release]}`,
+  time: 'two to five minutes',
+});
+
+const path = 'sigs.k8s.io/cri-tools';
+const version = 'v1.36.0';
+
+/** crictl and critest. */
+export const criTools: Built = {
+  name: 'cri-tools',
+  modules: [
+    {
+      path,
+      version,
+      linking: `-X ${path}/pkg/version.Version=${version}`,
+      programs: { crictl: './cmd/crictl' },
+      // critest is a test binary: its specs are in _test files.
+      testPrograms: { critest: './cmd/critest' },
+    },
+  ],
+  what: `crictl and critest ${version}`,
+  time: 'one to three minutes',
+};

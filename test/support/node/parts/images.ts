@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { readFile, readdir, readlink, stat } from 'node:fs/promises';
+import { readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { tar } from './tar.ts';
 import type { TarEntry } from './tar.ts';
+import { tar } from './tar.ts';
 
 /** The part of an image's configuration that tests use. */
 export interface ImageConfig {

@@ -2,12 +2,12 @@ import { chmod, cp, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { obtain, present } from '../../../../tools/download/cache.ts';
 import type { Part, Recipe } from '../../../../tools/download/cache.ts';
-import { Archive, unpack } from './debian.ts';
-import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
+import { obtain, present } from '../../../../tools/download/cache.ts';
 import { NodeError } from '../../../../tools/download/errors.ts';
 import type { Progress } from '../../../../tools/download/progress.ts';
+import type { DebianPackage, DownloadedPackage, Suite } from './debian.ts';
+import { Archive, unpack } from './debian.ts';
 
 /**
  * A part made of packages, and the files of them that it has: a flat bin/ and lib/, independent of the folders in the

@@ -1,15 +1,15 @@
-import { cp, readFile, readdir, symlink, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { execa } from 'execa';
-import { type BuiltRelease, builtContainerd, builtReleases, builtVersions } from './built-containerd.ts';
-import { canObtain, obtainBuilt } from './built-programs.ts';
 import type { Part } from '../../../../tools/download/cache.ts';
+import { NodeError } from '../../../../tools/download/errors.ts';
+import type { Progress } from '../../../../tools/download/progress.ts';
 import type { Suite } from './debian.ts';
 import { debianKernelPart, earlierDebianKernelPart, qemuPart } from './debian-kernel.ts';
-import { NodeError } from '../../../../tools/download/errors.ts';
+import type { BuiltRelease } from './go-module.ts';
+import { builtContainerd, builtReleases, builtVersions, canObtain, obtainBuilt } from './go-module.ts';
 import { dockerArchive, standardImages } from './images.ts';
-import { type PackagedPart, keep, keepLibraries, libc, obtainPackaged, of, useLibraries } from './packaged.ts';
-import type { Progress } from '../../../../tools/download/progress.ts';
+import { keep, keepLibraries, libc, obtainPackaged, of, type PackagedPart, useLibraries } from './packaged.ts';
 import { systemdPart } from './systemd-part.ts';
 
 /** The releases that are Debian packages. */

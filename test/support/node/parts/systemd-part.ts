@@ -1,6 +1,6 @@
 import { cp, mkdir, readdir, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type PackagedPart, keep, keepLibraries, of, useLibraries } from './packaged.ts';
+import { keep, keepLibraries, of, type PackagedPart, useLibraries } from './packaged.ts';
 
 const libraries = [
   ...[

@@ -3,10 +3,10 @@ import { type Bytes, bytes } from '../../../../src/core/quantities/numbers.ts';
 import { MiB } from '../../../../src/core/quantities/sizes.ts';
 import type { PodEntry } from '../../../../src/kubelet/checkpoint.ts';
 import { fromKubeletState, fromRuntime, fromSpec } from '../../../../src/sandbox/pods/declare-pod.ts';
-import type { NewestContainer, StoredContainer } from '../../../../src/sandbox/pods/runtime-containers.ts';
 import type { ContainerKind, DeclaredPod } from '../../../../src/sandbox/pods/declared-pod.ts';
-import type { PodState } from '../../../../src/sandbox/pods/pod-state.ts';
 import type { SpecContainer } from '../../../../src/sandbox/pods/pod-spec.ts';
+import type { PodState } from '../../../../src/sandbox/pods/pod-state.ts';
+import type { NewestContainer, StoredContainer } from '../../../../src/sandbox/pods/runtime-containers.ts';
 import { kubeletLimit } from '../declared-pods.ts';
 import { NO_OVERHEAD, PERIOD } from '../pods.ts';
 

@@ -1,2 +1,0 @@
-/** A violation that an input caused. The input can be replayed by its target, seed and index. */
-export class Finding extends Error {}
