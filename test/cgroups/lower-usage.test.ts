@@ -10,10 +10,10 @@ import { ShimError } from '../../src/core/errors.ts';
 import type { Bytes, Limit } from '../../src/core/quantities/numbers.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { FakeMemory, writeRefused } from '../support/fake-memory.ts';
 import { CGROUP, HELD, inVirtualTime, never, reclaimTo, reclaimWithin, soon } from '../support/lower-usage.ts';
 import { mi } from '../support/quantities/mebibytes.ts';
-import { VirtualClock } from '../support/virtual-clock.ts';
 
 describe('lowerUsage', () => {
   test('reclaims page cache in steps, lowers memory.high with usage, and restores it', async () => {
@@ -215,8 +215,8 @@ describe('a lower swap limit', () => {
 });
 
 describe('a target slightly above unreclaimable memory', () => {
-  let clock: VirtualClock;
-  beforeEach(() => (clock = new VirtualClock()));
+  let clock: FakeClock;
+  beforeEach(() => (clock = new FakeClock()));
   const reclaim = (
     memory: FakeMemory,
     options: Partial<Pick<LowerUsageOptions, 'lower'>> = {},
@@ -609,7 +609,7 @@ test('KEP-1287: after any events, memory.high has its old value, and usage is be
       const reported: unknown[] = [];
       let atLower: { current: number; anon: number } | undefined;
       let figures: ErrorContext = {};
-      const clock = new VirtualClock();
+      const clock = new FakeClock();
       const lowered = lowerUsage(memory, '/c1', {
         target: bytes(target),
         deadline: clock.now() + 60,

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from 'vitest';
 import { steadyNow } from '../../src/core/clock.ts';
 import { backOff, jittered, pause, TimeLimit, untilAborted, within } from '../../src/core/waiting.ts';
-import { FakeClock } from '../support/resize/fake-resizes.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 
 afterEach(() => void vi.useRealTimers());
 

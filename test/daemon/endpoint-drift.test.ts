@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { noLog } from '../../src/core/observe/interfaces.ts';
 import { EndpointDrift } from '../../src/daemon/endpoint-drift.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
-import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 let stateFolder: string;
 let clock: FakeClock;

@@ -22,7 +22,7 @@ import { podDirectory } from '../../src/sandbox/report/pod-directory.ts';
 import { VolumePolicies } from '../../src/sandbox/volumes/policies.ts';
 import { parseVolumeAnnotation, readVolumeAnnotations } from '../../src/tmpfs/sizes.ts';
 import { isPodUid, volumeMountPoint } from '../../src/tmpfs/volumes.ts';
-import { eventually, FakeQuickClock } from '../support/fake-clock.ts';
+import { eventually, FakeClock } from '../support/fake-clock.ts';
 import { FakeRuntime, SANDBOX } from '../support/fake-runtime.ts';
 import { hostileNames } from '../support/kubernetes/hostile-names.ts';
 
@@ -217,7 +217,7 @@ describe('H2: the CRI fields of a pod', () => {
       asked.push(path);
       return Promise.reject(new Error('not served'));
     };
-    const clock = new FakeQuickClock();
+    const clock = new FakeClock({ endsWaits: true });
     const poster = new EventPoster({ api, nodeName: 'node-1', clock, random: () => 0, log: noLog });
     const running = poster.run(stop.signal);
     const post = (of: string): void =>

@@ -8,8 +8,8 @@ import { type LogFields, noLog } from '../../src/core/observe/interfaces.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import { KubeletFiles } from '../../src/kubelet/checkpoints.ts';
 import { checkpointText, withMemory } from '../support/checkpoint-text.ts';
+import { FakeClock } from '../support/fake-clock.ts';
 import { LONG_WAIT } from '../support/long-wait.ts';
-import { FakeClock } from '../support/resize/fake-resizes.ts';
 
 type Watch = (...given: Parameters<typeof watchFolder>) => FSWatcher;
 vi.mock('node:fs', async (original) => ({ ...(await original<typeof Fs>()), watch: vi.fn<Watch>() }));

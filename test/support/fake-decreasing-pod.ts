@@ -7,8 +7,8 @@ import { type Bytes, bytes, type Limit } from '../../src/core/quantities/numbers
 import { MiB } from '../../src/core/quantities/sizes.ts';
 import type { Decrease, DecreaseReport } from '../../src/sandbox/foresight/decrease.ts';
 import { DecreaseReclaimer } from '../../src/sandbox/foresight/decrease-reclaimer.ts';
+import { FakeClock } from './fake-clock.ts';
 import { FakeMemory } from './fake-memory.ts';
-import { FakeClock } from './resize/fake-resizes.ts';
 
 /** A fake node: memory of cgroups by path, a clock that tests advance, and the limits that kubelet admits. */
 export class FakeKubeletNode {

@@ -1,8 +1,8 @@
 import { type LowerUsageOptions, type LowerUsageResult, lowerUsage } from '../../src/cgroups/lower-usage.ts';
 import { bytes } from '../../src/core/quantities/numbers.ts';
 import { MiB } from '../../src/core/quantities/sizes.ts';
+import { FakeClock } from './fake-clock.ts';
 import type { FakeMemory } from './fake-memory.ts';
-import { VirtualClock } from './virtual-clock.ts';
 
 export const CGROUP = '/kubepods/pod1/c1';
 /** The marked memory.high for a target of 64 MiB: an eighth of it below, and below a multiple of 256 KiB. */
@@ -21,7 +21,7 @@ export const reclaimTo = (
 
 /** Lets virtual time pass until the work has ended. Its only waits are timers of the clock. */
 export async function inVirtualTime<Result>(
-  clock: VirtualClock,
+  clock: FakeClock,
   work: Promise<Result>,
   limitMs = 60_000,
 ): Promise<Result> {
@@ -38,7 +38,7 @@ export async function reclaimWithin(
   target: number,
   memories: readonly FakeMemory[],
 ): Promise<PromiseSettledResult<LowerUsageResult<void>>[]> {
-  const clock = new VirtualClock();
+  const clock = new FakeClock();
   const deadline = clock.now() + milliseconds;
   const all = memories.map((memory) => reclaimTo(memory, target, { deadline, clock }));
   return inVirtualTime(clock, Promise.allSettled(all), milliseconds);

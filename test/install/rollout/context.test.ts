@@ -6,8 +6,8 @@ import type { PostingContext } from '../../../src/install/rollout/context.ts';
 import { driftPlaces, labelled, posted, VERSION_LABEL } from '../../../src/install/rollout/context.ts';
 import { labelNode, readNode } from '../../../src/install/rollout/node.ts';
 import { ApiRefusal } from '../../../src/kubernetes/client/errors.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { SimulatedFleet } from '../../support/kubernetes/simulated-fleet.ts';
-import { VirtualClock } from '../../support/virtual-clock.ts';
 
 describe('paths of the installation', () => {
   let folder: string;
@@ -32,7 +32,7 @@ describe('paths of the installation', () => {
 
 /** Posts an event to an API server that answers each try with the next error, and after the last one with success. */
 async function posting(...errors: readonly Error[]): Promise<{ lines: readonly string[]; tries: number; ms: number }> {
-  const clock = new VirtualClock();
+  const clock = new FakeClock();
   const lines: string[] = [];
   let tries = 0;
   const context: PostingContext = {

@@ -89,7 +89,7 @@ test('labels are removed in portions, so that no pod waits longer for its turn t
       void node.terminate();
     }
     most = Math.max(most, nodes.filter(({ name }) => ending.has(name) && fleet.api.pods.has(name)).length);
-    await fleet.clock.pass(1000);
+    await fleet.clock.elapse(1000);
   }
   expect(await code).toBe(0);
   expect([most, nodes.filter(({ isInstalled }) => isInstalled)]).toEqual([10, []]);
@@ -188,7 +188,7 @@ describe('a node that dies during its removal, and whose pod is deleted by force
       await fleet.clock.until(() => lines.some((line) => line.startsWith('waiting for 1 pods')), MINUTE);
       if (late === 0) fleet.api.set('dead', { ready: 'Unknown' });
       fleet.api.pods.delete('dead');
-      await fleet.clock.pass(late);
+      await fleet.clock.elapse(late);
       fleet.api.set('dead', { ready: 'Unknown' });
       expect(await ended(fleet, code)).toBe(1);
       expect(['dead', 'other'].map((name) => fleet.api.nodes.get(name)?.labels)).toEqual([
@@ -207,7 +207,7 @@ describe('a node that dies during its removal, and whose pod is deleted by force
     const fleet = new SimulatedFleet();
     fleet.api.set('slow', { ready: 'False', labels: { [VERSION]: 'removing' } });
     const { lines, code } = restoring(fleet);
-    await fleet.clock.pass(4 * MINUTE);
+    await fleet.clock.elapse(4 * MINUTE);
     fleet.api.set('slow', { ready: 'True' });
     expect(await ended(fleet, code)).toBe(0);
     expect(fleet.api.nodes.get('slow')?.labels).toEqual({});
@@ -219,7 +219,7 @@ describe('a node that dies during its removal, and whose pod is deleted by force
     const fleet = new SimulatedFleet();
     fleet.api.set('gone', { ready: 'Unknown', labels: { [VERSION]: 'removing' } });
     const { lines, code } = restoring(fleet);
-    await fleet.clock.pass(2 * MINUTE);
+    await fleet.clock.elapse(2 * MINUTE);
     fleet.api.nodes.delete('gone');
     expect(await ended(fleet, code)).toBe(0);
     expect(lines.at(-1)).toBe('the shim is removed from all nodes');
@@ -251,7 +251,7 @@ describe('a right that is missing', () => {
     fleet.api.set('a', { labels: { [LABEL]: 'true' } });
     fleet.api.forbidden.add('list nodes');
     const { code } = restoring(fleet);
-    await fleet.clock.pass(20_000);
+    await fleet.clock.elapse(20_000);
     fleet.api.forbidden.clear();
     expect(await ended(fleet, code)).toBe(0);
     expect(fleet.api.nodes.get('a')?.labels).toEqual({});
@@ -263,11 +263,11 @@ test('after an outage of the API server, the command waits for a node that is no
   fleet.api.set('slow', { ready: 'False', labels: { [LABEL]: 'true' } });
   fleet.api.pods.add('slow');
   const { lines, code } = restoring(fleet);
-  await fleet.clock.pass(MINUTE);
+  await fleet.clock.elapse(MINUTE);
   fleet.isAway = true;
-  await fleet.clock.pass(10 * MINUTE);
+  await fleet.clock.elapse(10 * MINUTE);
   fleet.isAway = false;
-  await fleet.clock.pass(2 * MINUTE);
+  await fleet.clock.elapse(2 * MINUTE);
   fleet.api.set('slow', { ready: 'True', labels: {} });
   fleet.api.pods.delete('slow');
   expect(await ended(fleet, code)).toBe(0);

@@ -476,7 +476,7 @@ describe('outages during a rollout', () => {
 
   async function outage(minutes: number): Promise<void> {
     fleet.isAway = true;
-    await fleet.clock.pass(minutes * MINUTE);
+    await fleet.clock.elapse(minutes * MINUTE);
     fleet.isAway = false;
   }
 
@@ -492,7 +492,7 @@ describe('outages during a rollout', () => {
       await fleet.clock.until(() => fleet.isAway, MINUTE);
       await outage(10);
       // The API server has the old status until kubelet has reached it too.
-      await fleet.clock.pass(2 * MINUTE);
+      await fleet.clock.elapse(2 * MINUTE);
       fleet.api.set('a', { ready: 'True' });
       await fleet.installed([node], MINUTE);
       expect([failures(fleet), fleet.api.eventReasons()]).toEqual([undefined, ['a: ShimInstalled']]);
@@ -502,9 +502,9 @@ describe('outages during a rollout', () => {
       fleet.node('a', { flags: [RELEASE], install }).start();
       await fleet.clock.until(() => fleet.isAway, MINUTE);
       await outage(10);
-      await fleet.clock.pass(4 * MINUTE);
+      await fleet.clock.elapse(4 * MINUTE);
       expect(failures(fleet)).toBeUndefined();
-      await fleet.clock.pass(3 * MINUTE);
+      await fleet.clock.elapse(3 * MINUTE);
       expect(failures(fleet)).toBe('{"r1":"a: this node is not Ready again after 300 s"}');
     });
   });
@@ -516,9 +516,9 @@ describe('outages during a rollout', () => {
         .start();
       await fleet.clock.until(() => fleet.cluster.work.includes('a: install'), MINUTE);
       const others = ['b', 'c', 'd', 'e', 'f'].map((name) => fleet.node(name, { flags: [RELEASE] }).start());
-      await fleet.clock.pass(5 * MINUTE);
+      await fleet.clock.elapse(5 * MINUTE);
       await outage(10);
-      await fleet.clock.pass(20 * MINUTE);
+      await fleet.clock.elapse(20 * MINUTE);
       expect(fleet.cluster.work).toEqual(['a: install']);
       await fleet.installed([first, ...others], 20 * MINUTE);
       expect([fleet.most, failures(fleet)]).toEqual([1, undefined]);
@@ -532,9 +532,9 @@ describe('outages during a rollout', () => {
         spec: { holderIdentity: 'silent', renewTime: '2026-01-01T00:00:00Z' },
       }));
       const node = fleet.node('a', { flags: [RELEASE] }).start();
-      await fleet.clock.pass(2 * MINUTE);
+      await fleet.clock.elapse(2 * MINUTE);
       await outage(10);
-      await fleet.clock.pass(4 * MINUTE);
+      await fleet.clock.elapse(4 * MINUTE);
       expect(node.isReady).toBe(false);
       await fleet.installed([node], 4 * MINUTE);
     });
@@ -579,7 +579,7 @@ describe('removals of a rollout', () => {
         return done;
       };
       await removals(['a', 'b'], (node) => ({ uninstall: () => uninstall(node) }));
-      await fleet.clock.pass(4 * MINUTE);
+      await fleet.clock.elapse(4 * MINUTE);
       expect(fleet.cluster.work).toEqual(['a: uninstall', 'a: uninstall 0']);
       fleet.api.set('a', { ready: 'True' });
       await fleet.clock.until(() => removed().length === 2, MINUTE);

@@ -79,7 +79,7 @@ describe('nodes that are changed at the same time', () => {
     const bad = fleet.node('a', { flags, install: () => failing }).start();
     await fleet.clock.until(() => installing().length === 1, MINUTE);
     const others = started(['b', 'c', 'd'].map((name) => fleet.node(name, { flags })));
-    await fleet.clock.pass(20 * MINUTE);
+    await fleet.clock.elapse(20 * MINUTE);
     expect(installing()).toHaveLength(2);
     expect(others.filter(({ isReady }) => isReady)).toHaveLength(1);
     expect(bad.isReady).toBe(false);
@@ -106,7 +106,7 @@ test('a node that is deleted during its turn halts no other one', async () => {
   fleet.node('a', { flags: ['--revision=r1'], install }).start();
   const other = fleet.node('b', { flags: ['--revision=r1'] }).start();
   await fleet.installed([other], 5 * MINUTE);
-  await fleet.clock.pass(10 * MINUTE);
+  await fleet.clock.elapse(10 * MINUTE);
   expect([failures(), fleet.api.eventReasons()]).toEqual([{}, ['b: ShimInstalled']]);
 });
 
@@ -114,7 +114,7 @@ describe('a pause', () => {
   test('a pause lets no node begin until it is removed', async () => {
     annotate({ [PAUSED]: 'change freeze' });
     const node = fleet.node('a').start();
-    await fleet.clock.pass(30 * MINUTE);
+    await fleet.clock.elapse(30 * MINUTE);
     expect([installing(), node.messages.at(-1)]).toEqual([[], 'waiting: paused: change freeze']);
     annotate({ [PAUSED]: undefined });
     await fleet.installed([node], 2 * MINUTE);
@@ -126,12 +126,12 @@ describe('canary nodes', () => {
 
   test('the other nodes wait until a canary node has worked for the time of --soak', async () => {
     const others = started(['b', 'c', 'd'].map((name) => fleet.node(name, { flags })));
-    await fleet.clock.pass(10 * MINUTE);
+    await fleet.clock.elapse(10 * MINUTE);
     expect(installing()).toEqual([]);
     expect(others[0]?.messages.at(-1)).toBe('waiting: 0 of 1 canary nodes have passed with this release');
     const node = fleet.node('a', { flags, labels: canary }).start();
     await fleet.installed([node], 2 * MINUTE);
-    await fleet.clock.pass(4 * MINUTE);
+    await fleet.clock.elapse(4 * MINUTE);
     expect(installing()).toEqual(['a: install']);
     await fleet.clock.until(() => annotation(VOUCHED) === '{"r1":["a"]}', 2 * MINUTE);
     await fleet.installed(others, 3 * MINUTE);
@@ -140,7 +140,7 @@ describe('canary nodes', () => {
 
   test('a node that gets the canary label while it waits does not wait for canaries', async () => {
     const node = fleet.node('a', { flags }).start();
-    await fleet.clock.pass(5 * MINUTE);
+    await fleet.clock.elapse(5 * MINUTE);
     fleet.api.set('a', { labels: { 'cri-resize-shim.io/install': 'true', ...canary } });
     await fleet.installed([node], 3 * MINUTE);
   });
@@ -156,7 +156,7 @@ describe('canary nodes', () => {
     const other = fleet.node('b', { flags }).start();
     const node = fleet.node('a', { flags, labels: canary, ...behaviour }).start();
     await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimCanaryFailed'), 5 * MINUTE);
-    await fleet.clock.pass(10 * MINUTE);
+    await fleet.clock.elapse(10 * MINUTE);
     expect([failures(), annotation(HALTED)]).toEqual([{ r1: `a: canary: ${why}` }, undefined]);
     expect(fleet.api.eventReasons().filter((reason) => reason === 'a: ShimCanaryFailed')).toHaveLength(1);
     expect([node.isReady, other.isReady, installing()]).toEqual([true, false, ['a: install']]);
@@ -176,7 +176,7 @@ describe('canary nodes', () => {
       const install = (): CommandResult => ((drift = shim), done);
       const node = fleet.node('a', { flags, labels: canary, drift: () => drift, install, repairsDrift: true }).start();
       await fleet.installed([node], 2 * MINUTE);
-      await fleet.clock.pass(MINUTE);
+      await fleet.clock.elapse(MINUTE);
       overwrite(node);
       await fleet.clock.until(() => installing().length === 2, 2 * MINUTE);
       return node;
@@ -185,7 +185,7 @@ describe('canary nodes', () => {
     test('with --repair-drift, the shim is installed again on a canary node that drifted, and the soak begins again', async () => {
       const node = await start();
       await fleet.installed([node], 2 * MINUTE);
-      await fleet.clock.pass(4 * MINUTE);
+      await fleet.clock.elapse(4 * MINUTE);
       expect(annotation(VOUCHED)).toBeUndefined();
       await fleet.clock.until(() => fleet.api.eventReasons().includes('a: ShimCanaryPassed'), 2 * MINUTE);
       expect(annotation(VOUCHED)).toBe('{"r1":["a"]}');
@@ -201,7 +201,7 @@ describe('canary nodes', () => {
       overwrite(node);
       await fleet.clock.until(() => annotation(FAILED) !== undefined, 2 * MINUTE);
       expect(failures()).toEqual({ r1: 'a: canary: kubelet uses unix:///c.sock' });
-      await fleet.clock.pass(20 * MINUTE);
+      await fleet.clock.elapse(20 * MINUTE);
       expect(installing()).toHaveLength(2);
       expect(node.messages.at(-1)).toMatch(/^waiting: halted: a: canary: kubelet uses unix/);
       annotate({ [FAILED]: undefined });
@@ -215,12 +215,12 @@ describe('canary nodes', () => {
     const other = fleet.node('b', { flags }).start();
     const node = fleet.node('a', { flags, labels: canary, shim: () => ({ isActive: true, run }) }).start();
     await fleet.installed([node], 2 * MINUTE);
-    await fleet.clock.pass(3 * MINUTE);
+    await fleet.clock.elapse(3 * MINUTE);
     run = 'second';
     await fleet.clock.until(() => annotation(FAILED) !== undefined, MINUTE);
     expect(failures()).toEqual({ r1: 'a: canary: the shim has ended and was started again' });
     annotate({ [FAILED]: undefined });
-    await fleet.clock.pass(4 * MINUTE);
+    await fleet.clock.elapse(4 * MINUTE);
     expect(other.isReady).toBe(false);
     await fleet.installed([other], 4 * MINUTE);
   });
@@ -256,12 +256,12 @@ describe('a rollback to the revision before', () => {
   test('a rollback to the revision before is not bound by the halt of the failed revision, and waits for no canary', async () => {
     annotate({ [FAILED]: '{"r2":"a: failed"}', [VOUCHED]: '{"r1":["a"],"r2":["a"]}' });
     const newer = started(['b', 'e', 'f'].map((name) => fleet.node(name, { flags: of('r2') })));
-    await fleet.clock.pass(5 * MINUTE);
+    await fleet.clock.elapse(5 * MINUTE);
     expect(newer[0]?.messages.at(-1)).toMatch(/^waiting: halted: a: failed/);
     const nodes = started(['a', 'c', 'd'].map((name) => fleet.node(name, { flags: of('r1') })));
     await fleet.installed(nodes, 3 * MINUTE);
     // The pods of the failed revision that are not replaced yet.
-    await fleet.clock.pass(5 * MINUTE);
+    await fleet.clock.elapse(5 * MINUTE);
     expect(newer.map(({ isReady }) => isReady)).toEqual([false, false, false]);
     expect([installing().length, failures()]).toEqual([3, { r2: 'a: failed' }]);
   });
@@ -271,7 +271,7 @@ describe('a rollback to the revision before', () => {
     const newer = fleet.node('b', { flags: of('r2') }).start();
     fleet.node('a', { flags: of('r1'), install: () => failing }).start();
     await fleet.clock.until(() => Object.keys(failures()).length === 2, 3 * MINUTE);
-    await fleet.clock.pass(5 * MINUTE);
+    await fleet.clock.elapse(5 * MINUTE);
     expect([newer.isReady, Object.keys(failures()), installing()]).toEqual([false, ['r2', 'r1'], ['a: install']]);
   });
 
@@ -305,7 +305,7 @@ describe('a rollback to the revision before', () => {
   test('an installation of any revision waits while a halt without a revision is set, as by an operator', async () => {
     annotate({ [HALTED]: 'by hand' });
     const node = fleet.node('a', { flags: ['--revision=r1'] }).start();
-    await fleet.clock.pass(5 * MINUTE);
+    await fleet.clock.elapse(5 * MINUTE);
     expect([installing(), node.isReady]).toEqual([[], false]);
   });
 });

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LogFields } from '../../../src/core/observe/interfaces.ts';
 import { USED_FILE } from '../../../src/kubelet/endpoint/paths.ts';
 import { EndpointWatch } from '../../../src/kubelet/endpoint/watch.ts';
-import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
+import { eventually, FakeClock } from '../../support/fake-clock.ts';
 import { FakeInstallNode } from '../../support/kubernetes/fake-install-node.ts';
 
 const CONTAINERD = 'unix:///run/containerd/containerd.sock';
@@ -13,11 +13,11 @@ let peers: Set<number> | undefined;
 let isBypassed: boolean;
 let drifts: (readonly [boolean, string])[];
 let lines: string[];
-let clock: FakeQuickClock;
+let clock: FakeClock;
 
 beforeEach(() => {
   fake = new FakeInstallNode();
-  [peers, isBypassed, drifts, lines, clock] = [new Set([42]), false, [], [], new FakeQuickClock()];
+  [peers, isBypassed, drifts, lines, clock] = [new Set([42]), false, [], [], new FakeClock({ endsWaits: true })];
   fake.put('state/x', '');
   const line = (_fields: LogFields, message: string): void => void lines.push(message);
   watch = new EndpointWatch({

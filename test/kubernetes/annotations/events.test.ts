@@ -8,7 +8,7 @@ import type { NodeEvent, PodEvent } from '../../../src/kubernetes/annotations/ev
 import { EventPoster, eventBody, namespaceOf } from '../../../src/kubernetes/annotations/events.ts';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
-import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
+import { eventually, FakeClock } from '../../support/fake-clock.ts';
 import type { PostedEvent } from '../../support/kubernetes/fake-api-server.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 
@@ -105,7 +105,7 @@ describe('the event poster', () => {
     poster = new EventPoster({
       api: apiOf(() => openConnection(kubeconfig)),
       nodeName: 'node-1',
-      clock: new FakeQuickClock(),
+      clock: new FakeClock({ endsWaits: true }),
       random: () => 0,
       log: { ...noLog, warn: ({ error }: LogFields, text) => void log.push(`${text} ${error as string}`) },
     });

@@ -9,13 +9,13 @@ import type { PodAudience } from '../../../src/kubernetes/pods/audience.ts';
 import { feedPods, Reach } from '../../../src/kubernetes/pods/feed.ts';
 import type { ApiPod, ApiPodIdentity } from '../../../src/kubernetes/pods/pod.ts';
 import { podWatch } from '../../../src/kubernetes/pods/pod-watch.ts';
-import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
+import { eventually, FakeClock } from '../../support/fake-clock.ts';
 import { FakeApiServer, type ServedPod } from '../../support/kubernetes/fake-api-server.ts';
 
 const KEY = 'volume.cri-resize-shim.io/';
 let folder: string;
 let server: FakeApiServer;
-let clock: FakeQuickClock;
+let clock: FakeClock;
 let reach: Reach;
 let log: string[];
 /** The calls to the audience, and the pods that follow from them. */
@@ -51,7 +51,7 @@ const audience: PodAudience = {
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'feed-'));
   server = await new FakeApiServer().reserve();
-  clock = new FakeQuickClock();
+  clock = new FakeClock({ endsWaits: true });
   log = [];
   calls = [];
   pods = new Map();

@@ -7,12 +7,12 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import { apiOf } from '../../../src/kubernetes/client/api.ts';
 import { openConnection } from '../../../src/kubernetes/client/connection.ts';
 import { AllocatableStore, feedNode } from '../../../src/kubernetes/pods/node-feed.ts';
-import { eventually, FakeQuickClock } from '../../support/fake-clock.ts';
+import { eventually, FakeClock } from '../../support/fake-clock.ts';
 import { FakeApiServer } from '../../support/kubernetes/fake-api-server.ts';
 
 let folder: string;
 let server: FakeApiServer;
-let clock: FakeQuickClock;
+let clock: FakeClock;
 let store: AllocatableStore;
 let log: string[];
 let stop: AbortController;
@@ -21,7 +21,7 @@ let fed: Promise<void>;
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'node-feed-'));
   server = await new FakeApiServer().start();
-  clock = new FakeQuickClock();
+  clock = new FakeClock({ endsWaits: true });
   store = new AllocatableStore();
   log = [];
   stop = new AbortController();

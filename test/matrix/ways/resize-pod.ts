@@ -1,5 +1,6 @@
 import { expect } from 'vitest';
 import { MiB } from '../../../src/core/quantities/sizes.ts';
+import type { Messages, Span } from '../../../src/server/api/messages.ts';
 import { type Answer, refusal } from '../../support/resize-api/client.ts';
 import type { Amounts, PodAmounts } from '../cases.ts';
 import { amountsOf } from '../cases.ts';
@@ -122,22 +123,8 @@ function valuesOf(pod: MatrixPod, amounts: PodAmounts, { memory, quota, shares }
   return values;
 }
 
-/** Values in the answer of the resize API. */
-interface WireValues {
-  readonly limits: Readonly<Record<'cpu' | 'memory', string>>;
-  readonly requests: Readonly<Record<'cpu' | 'memory', string>>;
-  readonly cpu_max: string;
-  readonly memory_max: string;
-  readonly cpu_shares: number;
-  readonly cpu_weight: number;
-}
-interface WirePodValues {
-  readonly pod: WireValues;
-  readonly containers: readonly { readonly name: string; readonly values: WireValues }[];
-}
-
 function reportedValues(answer: Answer): Values {
-  const { pod, containers } = answer as unknown as WirePodValues;
+  const { pod, containers } = answer as unknown as Messages['PodValues'];
   return new Map([
     ['pod memory.max', pod.memory_max],
     ['pod cpu.max', pod.cpu_max],
@@ -151,8 +138,8 @@ function reportedValues(answer: Answer): Values {
 }
 
 /** Returns the reported values in the format of a manifest. */
-function reportedAmounts(answer: Answer): Readonly<Record<string, Pick<WireValues, 'limits' | 'requests'>>> {
-  const { containers } = answer as unknown as WirePodValues;
+function reportedAmounts(answer: Answer): object {
+  const { containers } = answer as unknown as Messages['PodValues'];
   return Object.fromEntries(containers.map(({ name, values: { limits, requests } }) => [name, { limits, requests }]));
 }
 
@@ -168,26 +155,13 @@ function amountsIn(pod: MatrixPod, amounts: PodAmounts): object {
   return Object.fromEntries(entries);
 }
 
-interface WireSpan {
-  readonly seconds?: number;
-  readonly nanos?: number;
-}
-interface WireStep {
-  readonly kind: string;
-  /** The name of the container; absent for the pod. */
-  readonly target?: string;
-  readonly text: string;
-  readonly at: WireSpan;
-  readonly took: WireSpan;
-}
-
 function stepsOf(resize: Answer, pod: MatrixPod): ReportedStep[] {
-  const millis = ({ seconds = 0, nanos = 0 }: WireSpan): number => seconds * 1000 + nanos / 1e6;
-  return ((resize['steps'] ?? []) as unknown as WireStep[]).map(({ kind, target, text, at, took }) => {
-    const subject = target === undefined ? 'pod ' : `container ${pod.running.id(target)} `;
+  const millis = ({ seconds = 0, nanos = 0 }: Partial<Span>): number => seconds * 1000 + nanos / 1e6;
+  return ((resize['steps'] ?? []) as unknown as Messages['Step'][]).map(({ kind, target = '', text, at, took }) => {
+    const subject = target === '' ? 'pod ' : `container ${pod.running.id(target)} `;
     expect(text.startsWith(subject), `${kind} ${target}: ${text}`).toBe(true);
     return {
-      target: target ?? 'pod',
+      target: target === '' ? 'pod' : target,
       changes: readChanges(text.slice(subject.length)),
       at: millis(at),
       took: millis(took),

@@ -4,8 +4,8 @@ import { MiB } from '../../../src/core/quantities/sizes.ts';
 import type { UsageSource } from '../../../src/sandbox/foresight/comparison.ts';
 import { Comparison, MAX_CALLS } from '../../../src/sandbox/foresight/comparison.ts';
 import { HOLD_MS } from '../../../src/sandbox/foresight/decrease-policy.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { FakeKubeletNode } from '../../support/fake-decreasing-pod.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 describe('comparison by kubelet', () => {
   // kubelet compares a pod's usage with the limits that it has admitted right after it has written them, long before

@@ -5,9 +5,9 @@ import { inTime, LateChange, LONGEST_CHANGE_MS, LONGEST_WAIT_MS } from '../../..
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
 import type { PodRecord } from '../../../src/sandbox/journal/record.ts';
 import type { Journal } from '../../../src/sandbox/journal/store.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { FakeRuntime, SANDBOX } from '../../support/fake-runtime.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 describe('M5: the wait for a change', () => {
   const never = new Promise<void>(() => undefined);

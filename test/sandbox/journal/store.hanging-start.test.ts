@@ -6,10 +6,10 @@ import type * as Files from '../../../src/sandbox/journal/files.ts';
 import { readBounded } from '../../../src/sandbox/journal/files.ts';
 import type { ReadFile } from '../../../src/sandbox/journal/loader.ts';
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { recordName, TestFolder } from '../../support/journal/test-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 /** The operation that hangs, and the operations that wait for it. */
 const disk = { hangs: { write: false, read: false }, waiting: new Set<() => void>() };

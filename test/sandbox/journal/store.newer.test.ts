@@ -8,10 +8,10 @@ import type { LoadedRecord, ReadFile } from '../../../src/sandbox/journal/loader
 import { PodJournal } from '../../../src/sandbox/journal/pod-journal.ts';
 import { decodeRecord, encodeRecord, RECORD_VERSION } from '../../../src/sandbox/journal/record.ts';
 import type { Journal } from '../../../src/sandbox/journal/store.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { numbered, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { ofThisBoot, recordName, TestFolder, uid } from '../../support/journal/test-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 let state: TestFolder;
 

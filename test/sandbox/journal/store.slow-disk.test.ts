@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { LONGEST_CHANGE_MS } from '../../../src/sandbox/journal/availability.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { numbered } from '../../support/journal/numbered.ts';
 import { TestFolder, uid } from '../../support/journal/test-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 /** Ends the writes that run on the disk, the oldest first. */
 const running: (() => void)[] = [];

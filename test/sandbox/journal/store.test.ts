@@ -28,11 +28,11 @@ import { ANSWER_MS, RECHECK_MS } from '../../../src/sandbox/journal/availability
 import { StateFolder } from '../../../src/sandbox/journal/files.ts';
 import type { LoadedRecord } from '../../../src/sandbox/journal/loader.ts';
 import { Journal } from '../../../src/sandbox/journal/store.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { numbered, numberIn, podUid, volumeOf } from '../../support/journal/numbered.ts';
 import { anyRecord } from '../../support/journal/records.ts';
 import { modeOf, ofThisBoot, recordName, TestFolder, uid } from '../../support/journal/test-folder.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
 
 let state: TestFolder;
 

@@ -11,13 +11,13 @@ import type { Resizes } from '../../../src/sandbox/queue/resizes.ts';
 import type { PodRank } from '../../../src/sandbox/queue/retries.ts';
 import { inRetryOrder } from '../../../src/sandbox/queue/retries.ts';
 import type { ResizeWatch } from '../../../src/sandbox/queue/watch.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import type { CoreCall } from '../../support/resize/fake-resizes.ts';
 import {
   asked,
   createResizes,
   db,
-  FakeClock,
   FakeCore,
   FakeStore,
   outcome,

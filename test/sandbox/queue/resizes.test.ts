@@ -7,13 +7,13 @@ import { criRequester } from '../../../src/sandbox/history/history-entry.ts';
 import { amountField, NewestValues } from '../../../src/sandbox/history/newest-values.ts';
 import type { ResizeEvent } from '../../../src/sandbox/queue/resize-table.ts';
 import { retryDelay } from '../../../src/sandbox/queue/retries.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
 import type { CoreCall } from '../../support/resize/fake-resizes.ts';
 import {
   asked,
   createResizes,
   db,
-  FakeClock,
   FakeCore,
   FakeStore,
   outcome,

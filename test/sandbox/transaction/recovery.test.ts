@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { Recovery } from '../../../src/sandbox/transaction/recovery.ts';
-import { FakeClock } from '../../support/resize/fake-resizes.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 
 /** A recovery whose attempts return `outcomes` in order, and succeed after that. */
 function recovering(...outcomes: boolean[]) {

@@ -18,8 +18,9 @@ import type { PodDirectory } from '../../../src/sandbox/report/pod-directory.ts'
 import type { ResizeApi } from '../../../src/server/api/resize-api.ts';
 import { openResizeApi } from '../../../src/server/api/resize-api.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
+import { FakeClock } from '../../support/fake-clock.ts';
 import { LONG_WAIT } from '../../support/long-wait.ts';
-import { createResizes, db, FakeClock, FakeCore, FakeStore, reached, web } from '../../support/resize/fake-resizes.ts';
+import { createResizes, db, FakeCore, FakeStore, reached, web } from '../../support/resize/fake-resizes.ts';
 import type { Answer } from '../../support/resize-api/client.ts';
 import { refusal, refusalOf } from '../../support/resize-api/client.ts';
 import { app, byUid, inUse, TestApi, toMemory } from '../../support/resize-api/resize-api.ts';

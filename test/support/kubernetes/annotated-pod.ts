@@ -11,8 +11,8 @@ import type { ApiPod } from '../../../src/kubernetes/pods/pod.ts';
 import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
 import type { Resizes } from '../../../src/sandbox/queue/resizes.ts';
 import type { VolumePolicy } from '../../../src/tmpfs/sizes.ts';
-import { eventually } from '../fake-clock.ts';
-import { createResizes, FakeClock, FakeCore, FakeStore, web } from '../resize/fake-resizes.ts';
+import { eventually, FakeClock } from '../fake-clock.ts';
+import { createResizes, FakeCore, FakeStore, web } from '../resize/fake-resizes.ts';
 
 export const unknownVolume = new ShimError(Code.INVALID_ARGUMENT, Reason.UNKNOWN_VOLUME, 'pod web has no volume none');
 

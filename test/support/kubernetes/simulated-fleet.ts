@@ -3,7 +3,7 @@ import type { Outside } from '../../../src/install/rollout/context.ts';
 import type { CommandResult } from '../../../src/install/rollout/host.ts';
 import { ApiRefusal, ApiUnreached } from '../../../src/kubernetes/client/errors.ts';
 import { Random } from '../../chaos/random.ts';
-import { VirtualClock } from '../virtual-clock.ts';
+import { FakeClock } from '../fake-clock.ts';
 import type { FakeClusterApi } from './fake-cluster-api.ts';
 import { type Behaviour, done, FakeCluster, type FakeNode } from './fake-nodes.ts';
 
@@ -16,7 +16,7 @@ const times = { ready: 300_000, retry: 600_000, answer: 60_000, poll: 2000, look
 
 /** A cluster in virtual time: the pods of all nodes in one process, with the pauses that they have in reality. */
 export class SimulatedFleet {
-  readonly clock = new VirtualClock();
+  readonly clock = new FakeClock();
   readonly cluster: FakeCluster;
   /** Whether the API server is unreachable. */
   isAway = false;

@@ -19,7 +19,8 @@ import type { PodView } from '../../../src/sandbox/report/pod-view.ts';
 import { openResizeApi, type ResizeApi } from '../../../src/server/api/resize-api.ts';
 import { listen } from '../../../src/server/listener/listener.ts';
 import { MemoryVolumes } from '../../../src/tmpfs/memory-volumes.ts';
-import { createResizes, FakeClock, FakeCore, FakeStore, web } from '../resize/fake-resizes.ts';
+import { FakeClock } from '../fake-clock.ts';
+import { createResizes, FakeCore, FakeStore, web } from '../resize/fake-resizes.ts';
 import { type Answer, ResizeClient } from './client.ts';
 
 /** The id of the container `app` of the pod {@link web}. */

@@ -1,5 +1,4 @@
 import { EventEmitter, once } from 'node:events';
-import type { Clock } from '../../../src/core/clock.ts';
 import { noLog } from '../../../src/core/observe/interfaces.ts';
 import { bytes, microseconds } from '../../../src/core/quantities/numbers.ts';
 import type { ResizeHistory } from '../../../src/sandbox/history/history.ts';
@@ -14,7 +13,7 @@ import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import { type ResizeBounds, Resizes } from '../../../src/sandbox/queue/resizes.ts';
 import type { RankOf } from '../../../src/sandbox/queue/retries.ts';
 import type { KubeletRequests } from '../../../src/sandbox/queue/stored-pod-records.ts';
-import { START } from '../fake-clock.ts';
+import type { FakeClock } from '../fake-clock.ts';
 
 /** Fakes of `resizePod`, of the store and of the clock, which tests control. */
 
@@ -90,46 +89,6 @@ export class FakeCore {
 
   get waiting(): number {
     return this.#calls.length;
-  }
-}
-
-export class FakeClock implements Clock {
-  #now = START.now;
-  #wallTime = START.wallTime;
-  #timers: { at: number; action: () => void }[] = [];
-
-  now(): number {
-    return this.#now;
-  }
-
-  wallTime(): number {
-    return this.#wallTime;
-  }
-
-  after(ms: number, action: () => void): () => void {
-    const timer = { at: this.#now + ms, action };
-    this.#timers.push(timer);
-    return () => (this.#timers = this.#timers.filter((other) => other !== timer));
-  }
-
-  /** Advances the clock. Returns how many timers fired. */
-  pass(ms: number): number {
-    this.#now += ms;
-    this.#wallTime += ms;
-    const due = this.#timers.filter(({ at }) => at <= this.#now);
-    this.#timers = this.#timers.filter(({ at }) => at > this.#now);
-    for (const { action } of due) action();
-    return due.length;
-  }
-
-  /** Changes the system's time, as an NTP step does. Timers do not fire. */
-  setSystemTime(by: number): void {
-    this.#wallTime += by;
-  }
-
-  /** Milliseconds to the next timer. */
-  get next(): number | undefined {
-    return this.#timers.length === 0 ? undefined : Math.min(...this.#timers.map(({ at }) => at)) - this.#now;
   }
 }
 

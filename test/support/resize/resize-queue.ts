@@ -5,7 +5,8 @@ import { NewestValues } from '../../../src/sandbox/history/newest-values.ts';
 import type { PodIdentity } from '../../../src/sandbox/pods/pod-identity.ts';
 import type { Resize } from '../../../src/sandbox/queue/resize-table.ts';
 import type { ResizeBounds, Resizes } from '../../../src/sandbox/queue/resizes.ts';
-import { asked, createResizes, FakeClock, FakeCore, FakeStore, web } from './fake-resizes.ts';
+import { FakeClock } from '../fake-clock.ts';
+import { asked, createResizes, FakeCore, FakeStore, web } from './fake-resizes.ts';
 
 export const memoryInUse = new ShimError(Code.FAILED_PRECONDITION, Reason.MEMORY_NOT_RECLAIMABLE, 'app: 100 in use', {
   found: '100',
